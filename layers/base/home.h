@@ -1,0 +1,29 @@
+/* home.h - where a user's jobs live: one directory that may be shared by several nodes (NFS), with what belongs to one
+ * node and instance under run/<host>/<instance>/.
+ *
+ *   <home>/jobs/<id>/                         a job's files (kc-job(5))
+ *   <home>/run/<host>/<instance>/kcd.sock     the supervisor answers here (supervisor/protocol.h)
+ *   <home>/run/<host>/<instance>/kcd.lock     held with flock() by the living supervisor
+ *   <home>/run/<host>/<instance>/<id>.sock    a job's keeper answers here
+ *   <home>/run/<host>/<instance>/devices/     a lock file per leased device */
+#ifndef KC_BASE_HOME_H
+#define KC_BASE_HOME_H
+
+#include "base/error.h"
+
+#include <limits.h>
+
+#define KC_INSTANCE_ROOM 49 /* [a-z0-9-]{1,48} and a NUL */
+
+struct kc_home {
+    char home[PATH_MAX - 256]; /* absolute */
+    char run[PATH_MAX - 96];   /* <home>/run/<host>/<instance> */
+    char host[65];
+    char instance[KC_INSTANCE_ROOM];
+};
+
+/* Work the paths out; nothing is made. `home` NULL: $KC_HOME, else $XDG_STATE_HOME/kuangchao, else
+ * ~/.local/state/kuangchao. `instance` NULL: $KC_INSTANCE, else "default". -EINVAL, -ENAMETOOLONG, with one line. */
+int kc_home_find(const char *home, const char *instance, struct kc_home *out, struct kc_error *e);
+
+#endif
