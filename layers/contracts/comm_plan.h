@@ -1,0 +1,67 @@
+/* comm_plan.h - every group and every collective of a step, with type, count, algorithm and why it exists. Schedule may
+ * order them; it may not change, merge or split one.
+ * Writer: strategy. Readers: schedule, govern, console. */
+#ifndef KC_CONTRACTS_COMM_PLAN_H
+#define KC_CONTRACTS_COMM_PLAN_H
+
+#include "base/contract.h"
+#include "contracts/types.h"
+
+#define KC_COMM_PLAN_VERSION 1
+
+#define KC_PURPOSE_TABLE(X)                                                                                            \
+    X(PURPOSE_GRADIENT, "gradient", 0)     /* once a bucket, after its last W of the step */                           \
+    X(PURPOSE_AGREE, "agree", 0)           /* norm, loss, tokens, control: before the optimizer */                     \
+    X(PURPOSE_PARAMETER, "parameter", 0)   /* gather updated shards, after the optimizer */                            \
+    X(PURPOSE_DIGEST, "digest", 0)         /* compare contracts before step 1 */                                       \
+    X(PURPOSE_ROOT, "state-root", 0)       /* sum the owners' parts of state_root */                                   \
+    X(PURPOSE_STORE, "store", 0)           /* agree that a snapshot or restore step worked everywhere */
+enum kc_purpose { KC_PURPOSE_TABLE(KC_ENUM_ROW) KC_PURPOSES };
+extern const char *const kc_purpose_name[KC_PURPOSES];
+
+/* The f64 vector that AGREE sums over all ranks. Each rank adds its own part; then all read the same. */
+#define KC_AGREE_TABLE(X)                                                                                              \
+    X(AGREE_LOSS, "loss_sum", 0)      /* natural log, summed over this rank's tokens */                                \
+    X(AGREE_TOKENS, "tokens", 0)      /* unmasked tokens */                                                            \
+    X(AGREE_NORM, "square_norm", 0)   /* Σ g² of what this rank owns, before division by tokens */                     \
+    X(AGREE_NONFINITE, "nonfinite", 0)/* ranks that saw a value that is not finite before the reduction */             \
+    X(AGREE_DIGEST, "replica_digest", 0) /* 32 bits of a digest of the replicated parameters; Σ must be ranks × own */ \
+    X(AGREE_STOP, "stop_votes", 0)    /* ranks that were told to stop */                                               \
+    X(AGREE_CONTROL, "control", 0)    /* rank 0's control word; others add 0 */
+enum kc_agree { KC_AGREE_TABLE(KC_ENUM_ROW) KC_AGREES };
+
+/* What PROGRAM_DIGEST compares between ranks before step 1: 64 bits each. */
+#define KC_DIGEST_TABLE(X)                                                                                             \
+    X(DIGEST_SPEC, "job_spec", 0) X(DIGEST_GRAPH, "model_graph", 0) X(DIGEST_SHARD, "shard_plan", 0)                   \
+    X(DIGEST_COMM, "comm_plan", 0) X(DIGEST_EXEC, "exec_plan", 0) /* what is the same on all ranks */                  \
+    X(DIGEST_VARIANT, "kernel variant", 0) X(DIGEST_RULES, "boundary rules", 0) X(DIGEST_STATE, "state", 0)
+enum kc_digest_of { KC_DIGEST_TABLE(KC_ENUM_ROW) KC_DIGESTS };
+extern const char *const kc_agree_name[KC_AGREES], *const kc_digest_name[KC_DIGESTS];
+
+/* u64 elements of the vector that ROOT sums (state_if.h): failures, bytes, and four limbs a parameter tensor for masters and
+ * both moments. STORE sums the first two. */
+#define KC_STORE_COUNT(parameter_tensors) (2 + 12 * (uint64_t)(parameter_tensors))
+
+struct kc_plan_group {
+    kc_text name;         /* "world", "data.0", … */
+    uint32_t axis;        /* enum kc_axis, or KC_AXES for the world */
+    struct kc_span ranks; /* uint32_t, ascending; index = position in the group */
+};
+
+struct kc_plan_collective {
+    uint8_t primitive, type, reduce, algorithm; /* enums */
+    uint8_t purpose, pad[3];
+    uint32_t group;  /* index */
+    int32_t bucket;  /* what it moves; -1: a vector named by purpose */
+    uint64_t count;  /* elements: all-reduce the vector; reduce-scatter the whole input; all-gather one rank's part */
+};
+
+struct kc_comm_plan {
+    struct kc_contract head;
+    struct kc_span groups;      /* struct kc_plan_group */
+    struct kc_span collectives; /* struct kc_plan_collective */
+};
+
+extern const struct kc_layout kc_comm_plan_layout;
+
+#endif

@@ -1,0 +1,70 @@
+/* job_spec.h - what a person asked for: the spec of kc-job(5), complete, defaults filled in, paths absolute.
+ * Writer: govern (spec). Readers: all. */
+#ifndef KC_CONTRACTS_JOB_SPEC_H
+#define KC_CONTRACTS_JOB_SPEC_H
+
+#include "base/contract.h"
+#include "contracts/types.h"
+
+#define KC_JOB_SPEC_VERSION 1
+
+#define KC_FAMILY_TABLE(X) X(FAMILY_GPT2, "gpt2", 0)
+#define KC_DEVICE_TABLE(X) X(DEVICE_CPU, "cpu", 0)
+#define KC_PRECISION_TABLE(X) X(PRECISION_FP32, "fp32", 0)
+#define KC_ORDER_TABLE(X) X(ORDER_SHUFFLED, "shuffled", 0) X(ORDER_SEQUENTIAL, "sequential", 0)
+#define KC_OPTIMIZER_TABLE(X) X(OPTIMIZER_ADAMW, "adamw", 0)
+#define KC_LR_TABLE(X)                                                                                                 \
+    X(LR_CONSTANT, "constant", 0) X(LR_LINEAR, "linear", 0) X(LR_COSINE, "cosine", 0) X(LR_WSD, "wsd", 0)
+#define KC_ON_NONFINITE_TABLE(X) X(NONFINITE_STOP, "stop", 0) X(NONFINITE_SKIP, "skip", 0)
+#define KC_ON_CRASH_TABLE(X) X(CRASH_RESTART, "restart", 0) X(CRASH_STOP, "stop", 0)
+
+enum kc_family { KC_FAMILY_TABLE(KC_ENUM_ROW) KC_FAMILIES };
+enum kc_device_name { KC_DEVICE_TABLE(KC_ENUM_ROW) KC_DEVICE_NAMES };
+enum kc_precision { KC_PRECISION_TABLE(KC_ENUM_ROW) KC_PRECISIONS };
+enum kc_order { KC_ORDER_TABLE(KC_ENUM_ROW) KC_ORDERS };
+enum kc_optimizer { KC_OPTIMIZER_TABLE(KC_ENUM_ROW) KC_OPTIMIZERS };
+enum kc_lr { KC_LR_TABLE(KC_ENUM_ROW) KC_LRS };
+enum kc_on_nonfinite { KC_ON_NONFINITE_TABLE(KC_ENUM_ROW) KC_ON_NONFINITES };
+enum kc_on_crash { KC_ON_CRASH_TABLE(KC_ENUM_ROW) KC_ON_CRASHES };
+extern const char *const kc_family_name[KC_FAMILIES], *const kc_device_kind_name[KC_DEVICE_NAMES],
+    *const kc_precision_name[KC_PRECISIONS], *const kc_order_name[KC_ORDERS],
+    *const kc_optimizer_name[KC_OPTIMIZERS], *const kc_lr_name[KC_LRS],
+    *const kc_on_nonfinite_name[KC_ON_NONFINITES], *const kc_on_crash_name[KC_ON_CRASHES];
+
+struct kc_spec_env {
+    kc_text name, value;
+};
+
+struct kc_job_spec {
+    struct kc_contract head;
+    kc_text name; /* [a-z0-9-]{1,48} */
+    uint32_t ranks, device, threads, oversubscribe, precision, order;
+    uint64_t seed, steps;
+
+    uint32_t family, layers, hidden, heads, context, vocab;
+    kc_text init_from; /* absolute path, or "" for seeded values */
+
+    kc_text train, validation; /* absolute paths; validation "" for none */
+    uint32_t sequences;        /* of one step, over all ranks */
+    uint32_t micro;            /* of one rank's micro-batch */
+
+    uint32_t optimizer, lr_kind;
+    double lr, beta1, beta2, eps, weight_decay, clip;
+    uint64_t warmup;
+    double floor; /* share of lr at the end */
+
+    uint32_t axis[KC_AXES]; /* product == ranks; here only KC_DATA may exceed 1 */
+    uint32_t zero;          /* 0 or 1 */
+
+    uint32_t snapshot_keep;
+    uint64_t snapshot_every, evaluate_every;
+    uint32_t evaluate_batches;
+    uint32_t on_nonfinite, on_crash, max_restarts;
+    double grace_seconds;
+    uint32_t log_max_mib, log_keep;
+    struct kc_span env; /* struct kc_spec_env */
+};
+
+extern const struct kc_layout kc_job_spec_layout;
+
+#endif

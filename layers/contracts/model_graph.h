@@ -1,0 +1,83 @@
+/* model_graph.h - the logical graph of one micro-batch over ALL ranks: named dimensions, forward and backward, no cut.
+ * The batch dimension is micro × product of the batch axes; strategy decides who holds which part.
+ * Writer: jobs (models). Readers: strategy, console. */
+#ifndef KC_CONTRACTS_MODEL_GRAPH_H
+#define KC_CONTRACTS_MODEL_GRAPH_H
+
+#include "base/contract.h"
+#include "contracts/types.h"
+
+#define KC_MODEL_GRAPH_VERSION 1
+#define KC_RULE_TENSORS 8 /* most inputs plus outputs of an opcode */
+
+/* A placement of one tensor along one mesh axis. Sharding is named by dimension, not by index. */
+#define KC_PLACE_TABLE(X) X(PLACE_REPLICATED, "R", 0) X(PLACE_SHARDED, "S", 0) X(PLACE_PARTIAL, "P", 0)
+enum kc_place_kind { KC_PLACE_TABLE(KC_ENUM_ROW) KC_PLACES };
+struct kc_placement {
+    uint8_t kind;   /* enum kc_place_kind */
+    uint8_t dim;    /* SHARDED: enum kc_dim */
+    uint8_t reduce; /* PARTIAL: KC_SUM or KC_MAX */
+    uint8_t pad;
+};
+
+/* One row an opcode offers: with these placements of its inputs (on one axis) its outputs come out so. Order: inputs,
+ * then outputs. An operand that the op leaves out (-1) has no placement: its column is not looked at. The first row of
+ * every opcode is "all replicated". */
+struct kc_graph_rule {
+    struct kc_placement at[KC_RULE_TENSORS];
+};
+
+struct kc_graph_opcode {
+    kc_text name;
+    uint16_t id;       /* jobs' number; means nothing to the layers */
+    uint8_t klass;     /* enum kc_class */
+    uint8_t inputs, outputs;
+    uint8_t in_place;  /* 1 + index of the input whose memory output 0 may take over if nobody reads it later; 0 none.
+                          No other input may share memory with an output. */
+    uint8_t accumulates; /* outputs of role GRADIENT and RESULT are added to when the call says so (all W, the loss);
+                            other outputs are always overwritten */
+    uint8_t pad;
+    struct kc_span rules; /* struct kc_graph_rule */
+};
+
+struct kc_graph_tensor {
+    kc_text name; /* parameters: Hugging Face names, e.g. transformer.h.0.ln_1.weight */
+    uint8_t role, type, rank, init; /* enums kc_role, kc_type; number of dimensions; enum kc_init (parameters) */
+    uint8_t dim[KC_DIMS_MAX];       /* enum kc_dim */
+    int32_t layer;                  /* -1: before the first or after the last */
+    int32_t of;                     /* GRADIENT: its parameter's tensor index; DERIVATIVE: its activation's; else -1 */
+    float init_scale;               /* INIT_NORMAL: standard deviation */
+    uint32_t decay;                 /* PARAMETER: 1 if weight decay applies */
+    uint64_t size[KC_DIMS_MAX];     /* logical sizes */
+};
+
+struct kc_graph_op {
+    uint16_t opcode;  /* index into opcodes (not the id) */
+    uint8_t klass, pad;
+    int32_t layer;
+    struct kc_span in, out; /* int32_t tensor indices; -1: an optional operand left out. What an op reads is exactly `in`:
+                               what backward needs again stands in the backward op's list, nothing is kept on the side */
+    struct kc_span attr;    /* double; static attributes, meaning known to the kernel */
+    uint64_t flops, bytes;  /* of the whole logical op */
+    uint64_t scratch;       /* bytes of one block shared by its tiles; does not grow with sizes, so it is the same after a cut */
+};
+
+struct kc_model_graph {
+    struct kc_contract head;
+    kc_text family;
+    uint32_t layers;
+    uint64_t parameters;    /* elements, tied ones once */
+    struct kc_span opcodes; /* struct kc_graph_opcode */
+    struct kc_span tensors; /* struct kc_graph_tensor */
+    struct kc_span ops;     /* struct kc_graph_op, in a valid order: load, forward, backward */
+    int32_t tokens, targets;/* INPUT tensors, i32 (batch, sequence) */
+    int32_t logits;         /* ACTIVATION (batch, sequence, vocab) */
+    int32_t result;         /* RESULT tensor, f64: loss sum, tokens */
+    uint32_t forward_ops;   /* the first so many ops are LOAD and F */
+    uint32_t pad;
+};
+
+extern const struct kc_layout kc_model_graph_layout;
+extern const char *const kc_place_name[KC_PLACES];
+
+#endif
