@@ -1,0 +1,50 @@
+/* govern.h - runs a job on one rank: names the programs that schedule runs, publishes what they gave, acts on what all
+ * ranks agreed, and leaves with a reason. Holds no tensor and no device; computes nothing. */
+#ifndef KC_GOVERN_H
+#define KC_GOVERN_H
+
+#include "base/error.h"
+#include "contracts/job_spec.h"
+#include "govern/startup.h"
+#include "shm/names.h"
+
+#include <signal.h>
+#include <stdbool.h>
+
+struct kc_executor;
+struct kc_probe;
+struct kc_state;
+
+struct kc_govern_config {
+    const struct kc_job_spec *spec;
+    const struct kc_plans *plans;
+    const char *variant;        /* of the kernels */
+    const char *directory;      /* of the job; snapshots are shown relative to it */
+    uint32_t rank, incarnation;
+    uint64_t parameters;        /* elements of the model */
+    uint64_t samples;           /* whole training samples: an epoch */
+    uint64_t validation_samples;
+    struct kc_digest graph;
+    struct kc_state *state;
+    struct kc_executor *executor;
+    struct kc_probe *probe;
+    const volatile sig_atomic_t *told_to_stop; /* becomes non-zero when this process is asked to end */
+};
+
+/* How the run ended. */
+struct kc_outcome {
+    enum kc_reason reason; /* FINISHED, STOPPED, or what failed */
+    int32_t peer;          /* the rank it left because of; -1 */
+    uint64_t step;
+    bool snapshot_lost;    /* the last snapshot that was tried failed (F35) */
+    char root[33];         /* state_root at the end; "" unknown */
+};
+
+/* From restored or fresh state to the last step, a stop, or a failure. 0 for FINISHED and STOPPED; else -errno with e, and
+ * out->reason says which fault it was. */
+int kc_govern_run(const struct kc_govern_config *config, struct kc_outcome *out, struct kc_error *e);
+
+/* The reason that stands for an error of a program run. */
+enum kc_reason kc_govern_reason(int code);
+
+#endif

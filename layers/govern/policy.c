@@ -1,0 +1,45 @@
+/* policy.c - the table. Pure: no state, no clock, no output. */
+#include "govern/policy.h"
+
+#define NAME_ROW(id, name, help) name,
+#define HELP_ROW(id, name, help) help,
+const char *const kc_fault_name[KC_FAULTS] = {KC_FAULT_TABLE(NAME_ROW)};
+const char *const kc_fault_help[KC_FAULTS] = {KC_FAULT_TABLE(HELP_ROW)};
+const char *const kc_action_name[KC_ACTIONS] = {KC_ACTION_TABLE(NAME_ROW)};
+const char *const kc_action_help[KC_ACTIONS] = {KC_ACTION_TABLE(HELP_ROW)};
+
+/* Where the spec has a word in it, the action for each word; faults it says nothing about have one row for all. */
+static const enum kc_action on_nonfinite[KC_ON_NONFINITES] = {
+    [KC_NONFINITE_STOP] = KC_ACTION_FAIL,
+    [KC_NONFINITE_SKIP] = KC_ACTION_SKIP,
+};
+static const enum kc_action on_crash[KC_ON_CRASHES] = {
+    [KC_CRASH_RESTART] = KC_ACTION_RESTART,
+    [KC_CRASH_STOP] = KC_ACTION_FAIL,
+};
+
+enum kc_action kc_policy_decide(enum kc_fault fault, const struct kc_job_spec *spec,
+                                const struct kc_policy_history *history)
+{
+    enum kc_action action = KC_ACTION_FAIL;
+    switch (fault) {
+    case KC_FAULT_NONFINITE:
+        return on_nonfinite[spec->on_nonfinite];
+    case KC_FAULT_SNAPSHOT: /* the state is whole in memory: training goes on, the next snapshot tries again (F34) */
+    case KC_FAULT_BORDER:   /* refused and counted where it happened */
+        return KC_ACTION_GO_ON;
+    case KC_FAULT_CRASH:
+    case KC_FAULT_START:
+    case KC_FAULT_KEEPER:
+        action = on_crash[spec->on_crash];
+        break;
+    case KC_FAULT_SPEC: /* would come back the same */
+    case KC_FAULT_DATA:
+    case KC_FAULTS:
+        return KC_ACTION_FAIL;
+    }
+    if (action == KC_ACTION_RESTART &&
+        (history->restarts >= spec->max_restarts || history->same_step_faults >= 2))
+        return KC_ACTION_FAIL;
+    return action;
+}

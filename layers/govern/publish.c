@@ -1,0 +1,141 @@
+/* publish.c - hands figures to the probe. Decides nothing; a value that is not known is not set. */
+#include "publish.h"
+
+#include "base/clock.h"
+#include "comm/comm.h"
+#include "shm/probe.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+static uint64_t window_bytes(const struct kc_govern_config *c)
+{
+    return kc_state_window_bytes(c->plans->shard) + kc_transport_local_bytes(c->spec->ranks, c->plans->comm->groups.count);
+}
+
+void publish_plan(const struct kc_govern_config *c, uint64_t first_step)
+{
+    const struct kc_exec_plan *exec = c->plans->exec[c->rank];
+    struct kc_plan_facts f = {
+        .spec = c->spec->head.digest,
+        .graph = c->graph,
+        .shard = c->plans->shard->head.digest,
+        .comm = c->plans->comm->head.digest,
+        .exec = exec->head.digest,
+        .parameters = c->parameters,
+        .tokens_per_step = (uint64_t)c->spec->sequences * c->spec->context,
+        .first_step = first_step,
+    };
+    snprintf(f.variant, sizeof f.variant, "%s", c->variant);
+    kc_probe_plan(c->probe, &f);
+    kc_probe_begin_at(c->probe, first_step);
+    kc_probe_step(c->probe, first_step);
+    kc_probe_set(c->probe, KC_METRIC_STEP, (double)first_step);
+    kc_probe_set(c->probe, KC_METRIC_STATE_BYTES,
+                 (double)(kc_state_window_bytes(c->plans->shard) + kc_state_private_bytes(c->plans->shard)));
+    kc_probe_set(c->probe, KC_METRIC_WORK_BYTES, (double)kc_schedule_memory(exec, c->spec->threads));
+    kc_probe_set(c->probe, KC_METRIC_WINDOW_BYTES, (double)window_bytes(c));
+    const struct kc_plan_group *group = KC_AT(c->plans->comm, struct kc_plan_group, c->plans->comm->groups);
+    for (uint32_t g = 0; g < c->plans->comm->groups.count; g++)
+        kc_probe_group(c->probe, g, c->incarnation, KC_TEXT(c->plans->comm, group[g].name),
+                       KC_AT(c->plans->comm, uint32_t, group[g].ranks), group[g].ranks.count);
+}
+
+void publish_step(const struct kc_govern_config *c, const struct kc_run *run, double seconds)
+{
+    struct kc_probe *p = c->probe;
+    struct kc_progress now;
+    kc_state_progress(c->state, &now);
+    double tokens = run->agreed[KC_AGREE_TOKENS];
+    if (isfinite(run->loss))
+        kc_probe_set(p, KC_METRIC_LOSS, run->loss);
+    else
+        kc_probe_unset(p, KC_METRIC_LOSS);
+    if (isfinite(run->grad_norm))
+        kc_probe_set(p, KC_METRIC_GRAD_NORM, run->grad_norm);
+    else
+        kc_probe_unset(p, KC_METRIC_GRAD_NORM);
+    kc_probe_set(p, KC_METRIC_STEP, (double)now.step);
+    kc_probe_set(p, KC_METRIC_LR, run->values.lr);
+    kc_probe_add(p, KC_METRIC_TOKENS, tokens);
+    kc_probe_set(p, KC_METRIC_TOKENS_PER_SECOND, tokens / seconds);
+    kc_probe_set(p, KC_METRIC_STEP_SECONDS, seconds);
+    kc_probe_set(p, KC_METRIC_DATA_SECONDS, run->seconds[KC_PART_DATA]);
+    kc_probe_set(p, KC_METRIC_FORWARD_SECONDS, run->seconds[KC_PART_FORWARD]);
+    kc_probe_set(p, KC_METRIC_BACKWARD_SECONDS, run->seconds[KC_PART_BACKWARD]);
+    kc_probe_set(p, KC_METRIC_COMM_EXPOSED_SECONDS, run->seconds[KC_PART_COMM]);
+    kc_probe_set(p, KC_METRIC_OPTIMIZER_SECONDS, run->seconds[KC_PART_OPTIMIZER]);
+    kc_probe_set(p, KC_METRIC_STATE_SECONDS, run->seconds[KC_PART_STATE]);
+    if (c->samples)
+        kc_probe_set(p, KC_METRIC_EPOCH, (double)now.position / (double)c->samples);
+    if (run->skipped) {
+        kc_probe_add(p, KC_METRIC_SKIPPED_STEPS, 1);
+        kc_probe_event(p, KC_EVENT_STEP_SKIPPED, now.step, 0, "a value was not finite");
+    }
+    kc_probe_step(p, now.step);
+    kc_probe_step_record(p, &(struct kc_step_record){.step = now.step,
+                                                     .loss = run->loss,
+                                                     .grad_norm = run->grad_norm,
+                                                     .lr = run->values.lr,
+                                                     .tokens = (uint64_t)tokens,
+                                                     .seconds = seconds,
+                                                     .skipped = run->skipped});
+}
+
+void publish_evaluation(const struct kc_govern_config *c, uint64_t step, double loss, uint64_t tokens, double seconds)
+{
+    if (isfinite(loss))
+        kc_probe_set(c->probe, KC_METRIC_VALIDATION_LOSS, loss);
+    kc_probe_evaluation(
+        c->probe, &(struct kc_evaluation){.step = step, .loss = loss, .tokens = tokens, .seconds = seconds, .end = kc_now()});
+}
+
+void publish_snapshot(const struct kc_govern_config *c, const struct kc_snapshot_info *info, double seconds)
+{
+    if (info->error) {
+        kc_probe_add(c->probe, KC_METRIC_SNAPSHOT_FAILURES, 1);
+        kc_probe_event(c->probe, KC_EVENT_SNAPSHOT_FAILED, info->step, (uint64_t)-info->error, info->reason);
+        return;
+    }
+    kc_probe_add(c->probe, KC_METRIC_SNAPSHOTS, 1);
+    kc_probe_set(c->probe, KC_METRIC_SNAPSHOT_SECONDS, seconds);
+    kc_probe_set(c->probe, KC_METRIC_SNAPSHOT_BYTES, (double)info->bytes);
+    kc_probe_event(c->probe, KC_EVENT_SNAPSHOT, info->step, info->version, NULL);
+    struct kc_snapshot_entry entry = {.version = info->version,
+                                      .step = info->step,
+                                      .bytes = info->bytes,
+                                      .time = kc_wall(),
+                                      .verified = info->verified};
+    kc_digest_parse(info->state_root, &entry.root);
+    size_t n = strlen(c->directory);
+    const char *shown = strncmp(info->path, c->directory, n) == 0 && info->path[n] == '/' ? info->path + n + 1 : info->path;
+    snprintf(entry.path, sizeof entry.path, "%.*s", (int)sizeof entry.path - 1, shown);
+    kc_probe_snapshot(c->probe, &entry);
+}
+
+void publish_process(const struct kc_govern_config *c, uint64_t *last)
+{
+    uint64_t now = kc_now();
+    struct rusage usage;
+    if (now - *last < KC_SECOND)
+        return;
+    *last = now;
+    if (getrusage(RUSAGE_SELF, &usage) == 0)
+        kc_probe_set(c->probe, KC_METRIC_CPU_SECONDS,
+                     (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+                         (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6);
+    char text[128];
+    size_t bytes;
+    FILE *f = fopen("/proc/self/statm", "re");
+    if (!f)
+        return;
+    bytes = fread(text, 1, sizeof text - 1, f);
+    fclose(f);
+    text[bytes] = 0;
+    unsigned long size, resident;
+    if (sscanf(text, "%lu %lu", &size, &resident) == 2)
+        kc_probe_set(c->probe, KC_METRIC_MEMORY_BYTES, (double)resident * (double)sysconf(_SC_PAGESIZE));
+}

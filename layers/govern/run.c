@@ -1,0 +1,346 @@
+/* run.c - the loop of a rank. It names programs; schedule runs them. Everything that must happen at the same step on all
+ * ranks follows from the agreed vector, never from what this rank alone has seen. */
+#include "govern/govern.h"
+
+#include "base/clock.h"
+#include "govern/control.h"
+#include "govern/policy.h"
+#include "publish.h"
+#include "schedule/schedule.h"
+#include "shm/probe.h"
+#include "state/state.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Every how many steps the replicas' digest is compared (a step's first pages are hot then anyway: it reads all masters). */
+#define REPLICA_EVERY 50
+
+struct loop {
+    const struct kc_govern_config *c;
+    struct kc_error *e;
+    struct kc_run run;          /* of the last program */
+    struct kc_wish wish;        /* as last agreed */
+    struct kc_ack ack;          /* leader's answer on the board */
+    struct kc_snapshot_info saved; /* the last good snapshot of this incarnation, or what was restored */
+    bool has_saved, snapshot_lost, trained;
+    uint32_t answered;          /* checkpoint requests */
+    uint64_t process_seen;
+    int32_t peer;
+};
+
+static int program(struct loop *l, enum kc_program_id id)
+{
+    const struct kc_govern_config *c = l->c;
+    l->run.stop_vote = *c->told_to_stop ? 1 : 0;
+    l->run.control = c->rank == 0 ? (double)kc_probe_control(c->probe) : 0;
+    int code = kc_executor_run(c->executor, id, &l->run, l->e);
+    if (code == -ESHUTDOWN) {
+        uint64_t word = kc_probe_aborted(c->probe);
+        l->peer = word ? KC_ABORT_RANK(word) : -1;
+        if (l->peer >= 0 && l->peer < (int32_t)c->spec->ranks)
+            kc_fail(l->e, code, "rank %d left: %s", l->peer, kc_name_of(kc_reason_name, KC_REASONS, KC_ABORT_REASON(word)));
+        else
+            kc_fail(l->e, code, "the keeper ended the group: %s",
+                    kc_name_of(kc_reason_name, KC_REASONS, KC_ABORT_REASON(word)));
+    }
+    return code;
+}
+
+static uint64_t step_now(const struct loop *l)
+{
+    struct kc_progress p;
+    kc_state_progress(l->c->state, &p);
+    return p.step;
+}
+
+/* ---- what a step is ---- */
+
+static struct kc_step_values values_of(const struct loop *l)
+{
+    struct kc_progress p;
+    kc_state_progress(l->c->state, &p);
+    double n = (double)(p.step + 1);
+    return (struct kc_step_values){.step = p.step,
+                                   .lr = kc_state_lr(l->c->spec, p.step),
+                                   .beta1_power = pow(l->c->spec->beta1, n),
+                                   .beta2_power = pow(l->c->spec->beta2, n),
+                                   .sample_first = p.position};
+}
+
+static int train(struct loop *l)
+{
+    uint64_t start = kc_now();
+    bool compare = step_now(l) % REPLICA_EVERY == 0;
+    double own = compare ? kc_state_replica_digest(l->c->state) : 0;
+    l->run.values = values_of(l);
+    l->run.replica_digest = own;
+    int code = program(l, KC_PROGRAM_TRAIN);
+    if (code < 0)
+        return code;
+    if (compare && l->run.agreed[KC_AGREE_DIGEST] != own * l->c->spec->ranks)
+        return kc_fail(l->e, -EBADE, "step %llu: the ranks' parameters differ (digest %.0f here, mean %.1f)",
+                       (unsigned long long)l->run.values.step + 1, own,
+                       l->run.agreed[KC_AGREE_DIGEST] / l->c->spec->ranks);
+    l->wish = kc_wish_read(l->run.agreed);
+    kc_state_advance(l->c->state, (uint64_t)l->run.agreed[KC_AGREE_TOKENS], l->c->spec->sequences, l->run.loss,
+                     l->run.grad_norm);
+    l->trained = true;
+    publish_step(l->c, &l->run, (double)(kc_now() - start) * 1e-9);
+    publish_process(l->c, &l->process_seen);
+    return 0;
+}
+
+static int evaluate(struct loop *l)
+{
+    const struct kc_job_spec *s = l->c->spec;
+    uint64_t start = kc_now(), step = step_now(l);
+    uint64_t rows = (uint64_t)s->evaluate_batches * s->sequences, unit = (uint64_t)s->micro * s->axis[KC_DATA];
+    enum kc_phase before = kc_probe_phase(l->c->probe, KC_PHASE_EVALUATE);
+    int code = 0;
+    if (rows > l->c->validation_samples)
+        rows = l->c->validation_samples;
+    kc_executor_clear(l->c->executor);
+    l->run.values = values_of(l);
+    l->run.values.evaluate = 1;
+    for (uint64_t at = 0; code == 0 && at < rows; at += unit) {
+        l->run.values.sample_first = at;
+        l->run.values.rows = (uint32_t)(rows - at < unit ? rows - at : unit);
+        code = program(l, KC_PROGRAM_EVALUATE);
+    }
+    if (code == 0)
+        code = program(l, KC_PROGRAM_AGREE);
+    if (code == 0) {
+        double tokens = l->run.agreed[KC_AGREE_TOKENS];
+        publish_evaluation(l->c, step, l->run.agreed[KC_AGREE_LOSS] / tokens, (uint64_t)tokens,
+                           (double)(kc_now() - start) * 1e-9);
+        l->wish = kc_wish_read(l->run.agreed);
+    }
+    kc_probe_phase(l->c->probe, before);
+    return code;
+}
+
+/* ---- saving ---- */
+
+/* A snapshot that fails is told and counted; training goes on (policy). Only an aborted group is an error here. */
+static int save(struct loop *l)
+{
+    uint64_t start = kc_now();
+    enum kc_phase before = kc_probe_phase(l->c->probe, KC_PHASE_SNAPSHOT);
+    struct kc_snapshot_info info;
+    int code = program(l, KC_PROGRAM_SNAPSHOT);
+    if (code == 0) {
+        kc_state_last_snapshot(l->c->state, &info);
+        publish_snapshot(l->c, &info, (double)(kc_now() - start) * 1e-9);
+        l->snapshot_lost = info.error != 0;
+        if (!info.error) {
+            l->saved = info;
+            l->has_saved = true;
+        }
+        l->ack.checkpoint_result = info.error;
+        snprintf(l->ack.text, sizeof l->ack.text, "%.*s", (int)sizeof l->ack.text - 1, info.error ? info.reason : "");
+    }
+    kc_probe_phase(l->c->probe, before);
+    return code;
+}
+
+static bool saved_now(const struct loop *l)
+{
+    return l->has_saved && l->saved.step == step_now(l);
+}
+
+static void acknowledge(struct loop *l, bool held, bool stopping)
+{
+    l->ack.control = (uint64_t)l->run.agreed[KC_AGREE_CONTROL];
+    l->ack.step = step_now(l);
+    l->ack.held = held;
+    l->ack.stopping = stopping;
+    l->ack.checkpoints = l->answered;
+    if (l->has_saved) {
+        l->ack.checkpoint_version = l->saved.version;
+        l->ack.checkpoint_step = l->saved.step;
+    }
+    kc_probe_ack(l->c->probe, &l->ack);
+}
+
+/* ---- acting on what was agreed ---- */
+
+static int agree(struct loop *l)
+{
+    kc_executor_clear(l->c->executor);
+    int code = program(l, KC_PROGRAM_AGREE);
+    if (code == 0)
+        l->wish = kc_wish_read(l->run.agreed);
+    return code;
+}
+
+/* Held: sleep on the doorbell, then agree again. A ring wakes all ranks at once; a vote of a rank that was not rung for (a
+ * signal to it alone) is heard at the next round. */
+static int hold(struct loop *l)
+{
+    struct kc_probe *p = l->c->probe;
+    uint32_t seen = kc_probe_bell(p);
+    int token = kc_probe_wait_begin(p, KC_WAIT_PAUSE, KC_NO_GROUP, 0);
+    if (!kc_probe_aborted(p) && !*l->c->told_to_stop && kc_probe_control(p) == l->ack.control)
+        kc_probe_bell_sleep(p, seen, 200 * KC_MILLISECOND);
+    kc_probe_wait_end(p, token);
+    return agree(l);
+}
+
+static void show_hold(struct loop *l, bool held)
+{
+    struct kc_probe *p = l->c->probe;
+    if (held == (l->ack.held != 0))
+        return;
+    kc_probe_state(p, held ? KC_RANK_PAUSED : KC_RANK_RUNNING);
+    kc_probe_phase(p, held ? KC_PHASE_PAUSED : KC_PHASE_NONE);
+    kc_probe_event(p, held ? KC_EVENT_PAUSED : KC_EVENT_RESUMED, step_now(l), 0, NULL);
+}
+
+/* Save, hold, or leave, until training may go on. 1: leave now. */
+static int act(struct loop *l)
+{
+    const struct kc_job_spec *s = l->c->spec;
+    for (;;) {
+        struct kc_orders o = kc_orders_decide(&(struct kc_orders_input){.wish = l->wish,
+                                                                        .step = step_now(l),
+                                                                        .steps = s->steps,
+                                                                        .every = s->snapshot_every,
+                                                                        .answered = l->answered,
+                                                                        .trained = l->trained,
+                                                                        .saved = saved_now(l)});
+        int code = 0;
+        l->trained = false;
+        if (o.leave && l->wish.stop)
+            acknowledge(l, false, true); /* from here on a slow save is no hang */
+        if (o.answer && !o.save)
+            l->ack.checkpoint_result = 0; /* this step is saved already */
+        if (o.save)
+            code = save(l);
+        if (code < 0)
+            return code;
+        if (o.answer)
+            l->answered = l->wish.checkpoints;
+        show_hold(l, o.hold);
+        acknowledge(l, o.hold, o.leave && l->wish.stop);
+        if (o.leave)
+            return 1;
+        if (!o.hold)
+            return 0;
+        code = hold(l);
+        if (code < 0)
+            return code;
+    }
+}
+
+/* ---- beginning and end ---- */
+
+static int restore_or_begin(struct loop *l)
+{
+    const struct kc_govern_config *c = l->c;
+    struct kc_snapshot_info found;
+    enum kc_phase before = kc_probe_phase(c->probe, KC_PHASE_RESTORE);
+    int code = kc_state_choose(c->state, 0, &found, l->e);
+    if (code == -ENOENT) {
+        code = kc_state_init(c->state, l->e);
+    } else if (code == 0) {
+        code = program(l, KC_PROGRAM_RESTORE);
+        if (code == 0) {
+            l->saved = found;
+            l->has_saved = true;
+            kc_probe_event(c->probe, KC_EVENT_RESTORED, found.step, found.version, NULL);
+        }
+    }
+    kc_probe_phase(c->probe, before);
+    return code;
+}
+
+static void show_history(struct loop *l)
+{
+    enum { ROOM = 4096 };
+    uint64_t steps[ROOM];
+    float losses[ROOM];
+    size_t count = ROOM;
+    kc_state_history(l->c->state, steps, losses, &count);
+    for (size_t i = 0; i < count; i++)
+        kc_probe_history(l->c->probe, steps[i], (double)losses[i]);
+}
+
+static int prepare(struct loop *l)
+{
+    const struct kc_govern_config *c = l->c;
+    int code = program(l, KC_PROGRAM_DIGEST);
+    if (code == 0)
+        code = restore_or_begin(l);
+    if (code < 0)
+        return code;
+    publish_plan(c, step_now(l));
+    if (kc_probe_leads(c->probe))
+        show_history(l);
+    kc_probe_state(c->probe, KC_RANK_RUNNING);
+    kc_probe_phase(c->probe, KC_PHASE_NONE);
+    kc_probe_event(c->probe, KC_EVENT_STARTED, step_now(l), 0, NULL);
+    return agree(l); /* a pause that was asked for during the start holds before the first step */
+}
+
+static int loop(struct loop *l)
+{
+    const struct kc_job_spec *s = l->c->spec;
+    int code = prepare(l);
+    while (code == 0) {
+        code = act(l);
+        if (code == 0)
+            code = train(l);
+        if (code == 0 && s->evaluate_every && (step_now(l) % s->evaluate_every == 0 || step_now(l) == s->steps))
+            code = evaluate(l);
+    }
+    if (code < 0)
+        return code;
+    return saved_now(l) ? 0 : program(l, KC_PROGRAM_ROOT); /* a snapshot has just computed it */
+}
+
+enum kc_reason kc_govern_reason(int code)
+{
+    switch (code) {
+    case -ESHUTDOWN:
+        return KC_REASON_PEER;
+    case -EDOM:
+        return KC_REASON_NONFINITE;
+    case -EPROTO:
+        return KC_REASON_SIGNATURE;
+    case -EIO:
+        return KC_REASON_DATA;
+    case -ETIMEDOUT:
+        return KC_REASON_TIMEOUT;
+    case -ENOMEM:
+        return KC_REASON_MEMORY;
+    case -EBADE:
+        return KC_REASON_ROOT;
+    case -EBADMSG:
+    case -ENOENT:
+        return KC_REASON_SNAPSHOT;
+    default:
+        return KC_REASON_ERROR;
+    }
+}
+
+int kc_govern_run(const struct kc_govern_config *config, struct kc_outcome *out, struct kc_error *e)
+{
+    struct loop l = {.c = config, .e = e, .peer = -1};
+    int code = loop(&l);
+    out->step = step_now(&l);
+    out->peer = l.peer;
+    out->snapshot_lost = l.snapshot_lost;
+    out->root[0] = 0;
+    if (code < 0) {
+        out->reason = kc_govern_reason(code);
+        if (code == -ESHUTDOWN && l.peer >= (int32_t)config->spec->ranks)
+            out->reason = KC_REASON_ENDED;
+        return code;
+    }
+    kc_state_root_text(config->state, out->root);
+    out->reason = out->step >= config->spec->steps ? KC_REASON_FINISHED : KC_REASON_STOPPED;
+    return 0;
+}

@@ -1,0 +1,425 @@
+/* spec.c - reads a spec by the table spec.def. Stops at the first fault: one line, with the full path of every field
+ * concerned. Reads no other file: whether the data fits is asked in jobs/data/check.h. */
+#include "govern/spec.h"
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/suggest.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum kind { NAME, U32, U64, REAL, BOOL, PATH, PATH_OR_NULL, ENVIRONMENT, ENUMERATION };
+
+struct row {
+    const char *path;
+    size_t member;
+    enum kind kind;
+    const char *const *names; /* ENUMERATION */
+    uint32_t names_count;
+    bool required;
+    double low, high, otherwise;
+};
+
+/* KIND_##kind turns a row's kind into three members; only ENUM names its words. */
+#define FIELD(path, member, kind, required, low, high, otherwise)                                                      \
+    {path, offsetof(struct kc_job_spec, member), KIND_##kind, required, low, high, otherwise},
+#define KIND_NAME NAME, NULL, 0
+#define KIND_U32 U32, NULL, 0
+#define KIND_U64 U64, NULL, 0
+#define KIND_REAL REAL, NULL, 0
+#define KIND_BOOL BOOL, NULL, 0
+#define KIND_PATH PATH, NULL, 0
+#define KIND_PATH_OR_NULL PATH_OR_NULL, NULL, 0
+#define KIND_ENVIRONMENT ENVIRONMENT, NULL, 0
+#define KIND_ENUM(names, count) ENUMERATION, names, count
+
+static const struct row rows[] = {
+#include "spec.def"
+};
+#define ROWS (sizeof rows / sizeof rows[0])
+
+struct reader {
+    const json_t *root;
+    const char *directory;
+    struct kc_arena *arena;
+    struct kc_job_spec *spec;
+    struct kc_error *e;
+};
+
+static const json_t *find(const json_t *root, const char *path)
+{
+    char part[64];
+    while (root) {
+        size_t n = strcspn(path, ".");
+        snprintf(part, sizeof part, "%.*s", (int)n, path);
+        root = json_object_get(root, part);
+        if (!path[n])
+            return root;
+        path += n + 1;
+    }
+    return NULL;
+}
+
+/* What stands there, for a message: at most 60 characters of JSON. */
+static const char *shown(const json_t *value, char room[64])
+{
+    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9));
+    snprintf(room, 64, strlen(text ? text : "") > 60 ? "%.57s..." : "%s", text ? text : "?");
+    free(text);
+    return room;
+}
+
+static int bad_range(struct reader *r, const struct row *row, const json_t *value)
+{
+    char room[64];
+    const char *what = row->kind == REAL ? "number" : "whole number";
+    return kc_fail(r->e, -EINVAL, "%s is %s: it must be a %s from %.15g to %.15g", row->path, shown(value, room), what,
+                   row->low, row->high);
+}
+
+static int read_number(struct reader *r, const struct row *row, const json_t *value, void *at)
+{
+    if (row->kind == REAL) {
+        double v = json_number_value(value);
+        if (!json_is_number(value) || !(v >= row->low && v <= row->high))
+            return bad_range(r, row, value);
+        memcpy(at, &v, sizeof v);
+        return 0;
+    }
+    if (!json_is_integer(value))
+        return bad_range(r, row, value);
+    json_int_t v = json_integer_value(value);
+    if (v < (json_int_t)row->low || (double)v > row->high)
+        return bad_range(r, row, value);
+    if (row->kind == U64)
+        memcpy(at, &(uint64_t){(uint64_t)v}, sizeof(uint64_t));
+    else
+        memcpy(at, &(uint32_t){(uint32_t)v}, sizeof(uint32_t));
+    return 0;
+}
+
+static int read_enum(struct reader *r, const struct row *row, const json_t *value, void *at)
+{
+    char all[256] = "", room[64];
+    const char *text = json_string_value(value);
+    for (uint32_t i = 0; i < row->names_count; i++) {
+        if (text && strcmp(text, row->names[i]) == 0) {
+            memcpy(at, &i, sizeof i);
+            return 0;
+        }
+        size_t n = strlen(all);
+        snprintf(all + n, sizeof all - n, "%s%s", i ? ", " : "", row->names[i]);
+    }
+    const char *near = text ? kc_suggest(text, row->names, row->names_count) : NULL;
+    return kc_fail(r->e, -EINVAL, "%s is %s: it must be one of %s%s%s%s", row->path, shown(value, room), all,
+                   near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+}
+
+static int read_name(struct reader *r, const struct row *row, const json_t *value, void *at)
+{
+    const char *text = json_string_value(value);
+    size_t n = text ? strlen(text) : 0;
+    char room[64];
+    bool good = n >= 1 && n <= 40;
+    for (size_t i = 0; i < n; i++)
+        good = good && (islower((unsigned char)text[i]) || isdigit((unsigned char)text[i]) || text[i] == '-');
+    if (!good)
+        return kc_fail(r->e, -EINVAL,
+                       "%s is %s: it must be 1 to 40 characters of a-z, 0-9 and '-' (the job's id appends a number)",
+                       row->path, shown(value, room));
+    kc_text t = kc_contract_text(r->arena, text);
+    memcpy(at, &t, sizeof t);
+    return 0;
+}
+
+static int read_path(struct reader *r, const struct row *row, const json_t *value, void *at)
+{
+    const char *text = json_string_value(value);
+    char full[PATH_MAX], room[64];
+    if (row->kind == PATH_OR_NULL && json_is_null(value))
+        return 0;
+    if (!text || !*text)
+        return kc_fail(r->e, -EINVAL, "%s is %s: it must be the path of a file%s", row->path, shown(value, room),
+                       row->kind == PATH_OR_NULL ? ", or null" : "");
+    int n = snprintf(full, sizeof full, "%s%s%s", *text == '/' ? "" : r->directory, *text == '/' ? "" : "/", text);
+    if (n < 0 || (size_t)n >= sizeof full)
+        return kc_fail(r->e, -EINVAL, "%s is longer than %d bytes as an absolute path", row->path, PATH_MAX - 1);
+    kc_text t = kc_contract_text(r->arena, full);
+    memcpy(at, &t, sizeof t);
+    return 0;
+}
+
+static bool variable_name(const char *s)
+{
+    if (!isalpha((unsigned char)*s) && *s != '_')
+        return false;
+    for (; *s; s++)
+        if (!isalnum((unsigned char)*s) && *s != '_')
+            return false;
+    return true;
+}
+
+static int read_env(struct reader *r, const struct row *row, const json_t *value)
+{
+    char room[64];
+    const char *key;
+    json_t *item;
+    if (!json_is_object(value))
+        return kc_fail(r->e, -EINVAL, "%s is %s: it must be an object of texts", row->path, shown(value, room));
+    struct kc_spec_env *list =
+        kc_contract_array(r->arena, &r->spec->env, json_object_size(value), sizeof(struct kc_spec_env));
+    size_t i = 0;
+    json_object_foreach((json_t *)value, key, item) {
+        if (!variable_name(key) || strncmp(key, "KC_", 3) == 0)
+            return kc_fail(r->e, -EINVAL, "env.%s: a variable is named with A-Z, a-z, 0-9 and '_', and KC_… is ours",
+                           key);
+        if (!json_is_string(item))
+            return kc_fail(r->e, -EINVAL, "env.%s is %s: it must be a text", key, shown(item, room));
+        if (!list)
+            return -ENOSPC;
+        list[i].name = kc_contract_text(r->arena, key);
+        list[i++].value = kc_contract_text(r->arena, json_string_value(item));
+    }
+    return 0;
+}
+
+static void set_default(struct reader *r, const struct row *row)
+{
+    char *at = (char *)r->spec + row->member;
+    if (row->kind == REAL)
+        memcpy(at, &row->otherwise, sizeof(double));
+    else if (row->kind == U64)
+        memcpy(at, &(uint64_t){(uint64_t)row->otherwise}, sizeof(uint64_t));
+    else if (row->kind == U32 || row->kind == BOOL || row->kind == ENUMERATION)
+        memcpy(at, &(uint32_t){(uint32_t)row->otherwise}, sizeof(uint32_t));
+}
+
+static int read_row(struct reader *r, const struct row *row)
+{
+    const json_t *value = find(r->root, row->path);
+    void *at = (char *)r->spec + row->member;
+    char room[64];
+    if (!value && row->required)
+        return kc_fail(r->e, -EINVAL, "%s is missing; kc-job(5) shows a whole spec", row->path);
+    if (!value) {
+        set_default(r, row);
+        return 0;
+    }
+    switch (row->kind) {
+    case U32:
+    case U64:
+    case REAL:
+        return read_number(r, row, value, at);
+    case ENUMERATION:
+        return read_enum(r, row, value, at);
+    case NAME:
+        return read_name(r, row, value, at);
+    case PATH:
+    case PATH_OR_NULL:
+        return read_path(r, row, value, at);
+    case ENVIRONMENT:
+        return read_env(r, row, value);
+    case BOOL:
+        if (!json_is_boolean(value))
+            return kc_fail(r->e, -EINVAL, "%s is %s: it must be true or false", row->path, shown(value, room));
+        memcpy(at, &(uint32_t){json_is_true(value)}, sizeof(uint32_t));
+        return 0;
+    }
+    return -EINVAL;
+}
+
+/* Is `path` a field, or an object that holds fields? */
+static int known(const char *path)
+{
+    size_t n = strlen(path);
+    for (size_t i = 0; i < ROWS; i++) {
+        if (strcmp(rows[i].path, path) == 0)
+            return 1;
+        if (strncmp(rows[i].path, path, n) == 0 && rows[i].path[n] == '.')
+            return 2;
+    }
+    return 0;
+}
+
+static int refuse_unknown(struct reader *r, const json_t *object, const char *prefix)
+{
+    const char *key, *paths[ROWS * 2], *near;
+    json_t *item;
+    char path[192], room[64];
+    json_object_foreach((json_t *)object, key, item) {
+        snprintf(path, sizeof path, "%s%s%.100s", prefix, *prefix ? "." : "", key);
+        int what = known(path);
+        if (what == 2 && !json_is_object(item))
+            return kc_fail(r->e, -EINVAL, "%s is %s: it must be an object", path, shown(item, room));
+        if (what == 2) {
+            int code = refuse_unknown(r, item, path);
+            if (code < 0)
+                return code;
+        }
+        if (what)
+            continue;
+        size_t count = 0;
+        for (size_t i = 0; i < ROWS; i++) {
+            paths[count++] = rows[i].path;
+            const char *last = strrchr(rows[i].path, '.');
+            if (last)
+                paths[count++] = last + 1;
+        }
+        near = kc_suggest(path, paths, count);
+        if (!near && (near = kc_suggest(key, paths, count)))
+            for (size_t i = 0; i < ROWS; i++) {
+                const char *last = strrchr(rows[i].path, '.');
+                if (last && strcmp(last + 1, near) == 0)
+                    near = rows[i].path;
+            }
+        if (near)
+            return kc_fail(r->e, -EINVAL, "%s is no field of a spec; the nearest is %s (kc-job(5) lists all)", path, near);
+        return kc_fail(r->e, -EINVAL, "%s is no field of a spec (kc-job(5) lists all)", path);
+    }
+    return 0;
+}
+
+/* Combinations: every number of the equation, and a value that would do (F48). */
+static int check_together(const struct kc_job_spec *s, struct kc_error *e)
+{
+    uint64_t product = 1;
+    for (int a = 0; a < KC_AXES; a++)
+        product *= s->axis[a];
+    if (product != s->ranks)
+        return kc_fail(e, -EINVAL,
+                       "ranks is %u, but the axes make parallel.data = %u: set \"parallel\":{\"data\":%u} or \"ranks\":%u",
+                       s->ranks, s->axis[KC_DATA], s->ranks, s->axis[KC_DATA]);
+    uint32_t unit = s->micro * s->axis[KC_DATA];
+    if (s->sequences % unit)
+        return kc_fail(e, -EINVAL,
+                       "batch.sequences is %u, which batch.micro × parallel.data = %u × %u = %u does not divide: "
+                       "batch.sequences %u would do",
+                       s->sequences, s->micro, s->axis[KC_DATA], unit, (s->sequences / unit + 1) * unit);
+    if (s->hidden % s->heads) {
+        uint32_t heads = s->heads;
+        while (s->hidden % heads)
+            heads--;
+        return kc_fail(e, -EINVAL, "model.heads is %u, which does not divide model.hidden = %u: model.heads %u would do",
+                       s->heads, s->hidden, heads);
+    }
+    if (s->evaluate_every && !s->validation)
+        return kc_fail(e, -EINVAL,
+                       "evaluate.every is %llu, but data.validation is missing: name a token file or set evaluate.every to 0",
+                       (unsigned long long)s->evaluate_every);
+    return 0;
+}
+
+int kc_spec_parse(const char *text, const char *directory, struct kc_arena *arena, const struct kc_job_spec **out,
+                  struct kc_error *e)
+{
+    json_error_t at;
+    json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, &at);
+    int code = 0;
+    if (!root)
+        return kc_fail(e, -EINVAL, "line %d, column %d: %s", at.line, at.column, at.text);
+    struct reader r = {.root = root, .directory = directory, .arena = arena, .e = e};
+    if (!json_is_object(root)) {
+        code = kc_fail(e, -EINVAL, "a spec is a JSON object");
+        goto out;
+    }
+    r.spec = kc_contract_begin(arena, KC_CONTRACT_JOB_SPEC, KC_JOB_SPEC_VERSION, sizeof *r.spec);
+    if (!r.spec) {
+        code = kc_fail(e, -ENOSPC, "no memory for a spec");
+        goto out;
+    }
+    for (int a = 0; a < KC_AXES; a++)
+        r.spec->axis[a] = 1;
+    code = refuse_unknown(&r, root, "");
+    for (size_t i = 0; code == 0 && i < ROWS; i++)
+        code = read_row(&r, &rows[i]);
+    if (code == 0)
+        code = check_together(r.spec, e);
+    if (code == 0 && (code = kc_contract_seal(arena)) < 0)
+        kc_fail(e, code, "the spec is too large: %zu bytes in memory, %zu are there", arena->need, arena->size);
+    if (code == 0)
+        *out = r.spec;
+out:
+    json_decref(root);
+    return code;
+}
+
+int kc_spec_load(const char *path, struct kc_arena *arena, const struct kc_job_spec **out, struct kc_error *e)
+{
+    char full[PATH_MAX], *text;
+    size_t bytes;
+    int code;
+    if (!realpath(path, full))
+        return kc_fail(e, -errno, "%s: %s", path, strerror(errno));
+    code = kc_file_read(full, KC_SPEC_BYTES_MAX, &text, &bytes);
+    if (code < 0)
+        return kc_fail(e, code, "%s: %s", path, code == -EFBIG ? "larger than 1 MiB, which no spec is" : strerror(-code));
+    if (strlen(text) != bytes)
+        code = kc_fail(e, -EINVAL, "%s: has a zero byte, which no spec has", path);
+    *strrchr(full, '/') = 0;
+    if (code == 0 && (code = kc_spec_parse(text, full, arena, out, e)) < 0)
+        kc_fail_prefix(e, code, "%s", path);
+    free(text);
+    return code;
+}
+
+static json_t *row_json(const struct kc_job_spec *s, const struct row *row)
+{
+    const char *at = (const char *)s + row->member;
+    uint32_t small;
+    uint64_t large;
+    double real;
+    memcpy(&small, at, sizeof small);
+    switch (row->kind) {
+    case REAL:
+        memcpy(&real, at, sizeof real);
+        return json_real(real);
+    case U64:
+        memcpy(&large, at, sizeof large);
+        return json_integer((json_int_t)large);
+    case U32:
+        return json_integer(small);
+    case BOOL:
+        return json_boolean(small);
+    case ENUMERATION:
+        return json_string(row->names[small]);
+    case NAME:
+    case PATH:
+    case PATH_OR_NULL:
+        return small ? json_string(KC_TEXT(s, small)) : json_null();
+    case ENVIRONMENT:
+        break;
+    }
+    json_t *env = json_object();
+    const struct kc_spec_env *list = KC_AT(s, struct kc_spec_env, s->env);
+    for (uint32_t i = 0; i < s->env.count; i++)
+        json_object_set_new(env, KC_TEXT(s, list[i].name), json_string(KC_TEXT(s, list[i].value)));
+    return env;
+}
+
+struct json_t *kc_spec_json(const struct kc_job_spec *spec)
+{
+    json_t *root = json_object();
+    for (size_t i = 0; i < ROWS; i++) {
+        json_t *at = root;
+        const char *path = rows[i].path;
+        char part[64];
+        for (size_t n = strcspn(path, "."); path[n]; n = strcspn(path, ".")) {
+            snprintf(part, sizeof part, "%.*s", (int)n, path);
+            json_t *next = json_object_get(at, part);
+            if (!next)
+                json_object_set_new(at, part, next = json_object());
+            at = next;
+            path += n + 1;
+        }
+        json_object_set_new(at, path, row_json(spec, &rows[i]));
+    }
+    return root;
+}

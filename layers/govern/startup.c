@@ -1,0 +1,117 @@
+/* startup.c - cut, expand, prove. Allocates arenas and nothing else; reads no file and no clock. */
+#include "govern/startup.h"
+
+#include "comm/comm.h"
+#include "schedule/schedule.h"
+#include "state/state.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define FIRST_ARENA (1u << 20)
+#define LARGEST_ARENA (1u << 31) /* spans are 32-bit */
+
+/* Text, code and heap of a rank beside its tensors: measured, rounded up. */
+#define PROGRAM_BYTES (48u << 20)
+
+/* The next size to try after -ENOSPC, or 0 when there is none. */
+static size_t larger(const struct kc_arena *a)
+{
+    size_t next = a->size * 4 > a->need ? a->size * 4 : a->need * 2;
+    return a->size >= LARGEST_ARENA ? 0 : next > LARGEST_ARENA ? LARGEST_ARENA : next;
+}
+
+static int remake(struct kc_arena *a, size_t size, struct kc_error *e)
+{
+    kc_arena_free(a);
+    int code = size ? kc_arena_new(a, size) : -ENOSPC;
+    return code == 0 ? 0 : kc_fail(e, code, "no memory for a plan of %zu bytes", size);
+}
+
+static int cut(const struct kc_job_spec *spec, const struct kc_model_graph *graph, const struct kc_device_view *devices,
+               const struct kc_comm_costs *costs, struct kc_strategy_opcodes opcodes, struct kc_plans *p,
+               struct kc_error *e)
+{
+    size_t shard = FIRST_ARENA, comm = FIRST_ARENA;
+    for (;;) {
+        int code = remake(&p->shard_arena, shard, e);
+        if (code == 0)
+            code = remake(&p->comm_arena, comm, e);
+        if (code < 0)
+            return code;
+        code = kc_strategy_plan(graph, spec, devices, costs, opcodes, &p->shard_arena, &p->comm_arena, &p->shard,
+                                &p->comm, e);
+        if (code != -ENOSPC)
+            return code;
+        if (p->shard_arena.need > p->shard_arena.size)
+            shard = larger(&p->shard_arena);
+        if (p->comm_arena.need > p->comm_arena.size)
+            comm = larger(&p->comm_arena);
+    }
+}
+
+static int expand(struct kc_plans *p, uint32_t rank, struct kc_error *e)
+{
+    for (size_t size = FIRST_ARENA;; size = larger(&p->exec_arena[rank])) {
+        int code = remake(&p->exec_arena[rank], size, e);
+        if (code < 0)
+            return code;
+        code = kc_schedule_expand(p->shard, p->comm, rank, &p->exec_arena[rank], &p->exec[rank], e);
+        if (code != -ENOSPC)
+            return code;
+    }
+}
+
+int kc_startup_plan(const struct kc_job_spec *spec, const struct kc_model_graph *graph,
+                    const struct kc_device_view *devices, const struct kc_comm_costs *costs,
+                    struct kc_strategy_opcodes opcodes, struct kc_plans *out, struct kc_error *e)
+{
+    struct kc_plans p = {0};
+    int code = cut(spec, graph, devices, costs, opcodes, &p, e);
+    for (uint32_t r = 0; code == 0 && r < spec->ranks; r++)
+        code = expand(&p, r, e);
+    if (code == 0)
+        code = kc_schedule_check(p.exec, p.shard, p.comm, e);
+    if (code < 0)
+        kc_plans_free(&p);
+    else
+        *out = p;
+    return code;
+}
+
+void kc_plans_free(struct kc_plans *p)
+{
+    kc_arena_free(&p->shard_arena);
+    kc_arena_free(&p->comm_arena);
+    for (int r = 0; r < KC_RANKS_MAX; r++)
+        kc_arena_free(&p->exec_arena[r]);
+    memset(p, 0, sizeof *p);
+}
+
+void kc_startup_memory(const struct kc_job_spec *spec, const struct kc_plans *plans, struct kc_memory_need *out)
+{
+    struct kc_memory_need n = {0};
+    const struct kc_plan_bucket *bucket = KC_AT(plans->shard, struct kc_plan_bucket, plans->shard->buckets);
+    for (uint32_t b = 0; b < plans->shard->buckets.count; b++)
+        n.parameters += bucket[b].count * sizeof(float);
+    n.gradients = n.parameters;
+    n.moments = kc_state_private_bytes(plans->shard);
+    n.communication = kc_transport_local_bytes(spec->ranks, plans->comm->groups.count);
+    n.work = kc_schedule_memory(plans->exec[0], spec->threads);
+    n.rank = n.parameters + n.gradients + n.moments + n.work + n.communication + PROGRAM_BYTES;
+    n.node = n.rank * spec->ranks;
+    *out = n;
+}
+
+int kc_startup_memory_check(const struct kc_memory_need *need, uint64_t free_bytes, struct kc_error *e)
+{
+    if (free_bytes == 0 || need->node <= free_bytes)
+        return 0;
+    return kc_fail(e, -ENOMEM,
+                   "the job needs %llu MiB (%llu MiB a rank: parameters %llu, gradients %llu, moments %llu, work %llu, "
+                   "communication %llu), %llu MiB are free. Lower batch.micro or ranks, or set parallel.zero to 1",
+                   (unsigned long long)(need->node >> 20), (unsigned long long)(need->rank >> 20),
+                   (unsigned long long)(need->parameters >> 20), (unsigned long long)(need->gradients >> 20),
+                   (unsigned long long)(need->moments >> 20), (unsigned long long)(need->work >> 20),
+                   (unsigned long long)(need->communication >> 20), (unsigned long long)(free_bytes >> 20));
+}

@@ -1,0 +1,42 @@
+/* startup.h - from a spec and a graph to proven plans: what `kc check` shows and every rank does before step 1. One road
+ * for both, so that what was checked is what runs. Pure but for the arenas it makes. */
+#ifndef KC_GOVERN_STARTUP_H
+#define KC_GOVERN_STARTUP_H
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "contracts/comm_costs.h"
+#include "contracts/comm_plan.h"
+#include "contracts/device_view.h"
+#include "contracts/exec_plan.h"
+#include "contracts/job_spec.h"
+#include "contracts/model_graph.h"
+#include "contracts/shard_plan.h"
+#include "strategy/strategy.h"
+
+/* All plans of a job, frozen. Owns its arenas. */
+struct kc_plans {
+    const struct kc_shard_plan *shard;
+    const struct kc_comm_plan *comm;
+    const struct kc_exec_plan *exec[KC_RANKS_MAX]; /* [0, shard->ranks) */
+    struct kc_arena shard_arena, comm_arena, exec_arena[KC_RANKS_MAX];
+};
+
+/* Cut, expand for every rank, and prove. Arenas that turn out too small are made again, larger. On failure *out is
+ * untouched. -EINVAL, -ENOTSUP, -EDEADLK, -EPROTO with e; -ENOMEM. */
+int kc_startup_plan(const struct kc_job_spec *spec, const struct kc_model_graph *graph,
+                    const struct kc_device_view *devices, const struct kc_comm_costs *costs,
+                    struct kc_strategy_opcodes opcodes, struct kc_plans *out, struct kc_error *e);
+void kc_plans_free(struct kc_plans *p);
+
+/* What one rank needs, and the node for all of them, in bytes. */
+struct kc_memory_need {
+    uint64_t parameters, gradients, moments, work, communication;
+    uint64_t rank; /* the sum, with what the program itself takes */
+    uint64_t node; /* all ranks */
+};
+void kc_startup_memory(const struct kc_job_spec *spec, const struct kc_plans *plans, struct kc_memory_need *out);
+/* Compare the need with what is free. -ENOMEM: e has the numbers. `free_bytes` 0: unknown, not compared. */
+int kc_startup_memory_check(const struct kc_memory_need *need, uint64_t free_bytes, struct kc_error *e);
+
+#endif

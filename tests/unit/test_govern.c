@@ -1,0 +1,221 @@
+/* test_govern.c - the spec parser and the policy table. */
+#include "base/json.h"
+#include "govern/policy.h"
+#include "govern/spec.h"
+
+#include <check.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A whole spec with the required fields only; tests change one thing at a time. */
+static const char *const least =
+    "{\"name\":\"t\",\"ranks\":2,\"steps\":10,\"model\":{\"family\":\"gpt2\",\"layers\":2,\"hidden\":32,\"heads\":4,"
+    "\"context\":32,\"vocab\":256},\"data\":{\"train\":\"train.bin\"},\"batch\":{\"sequences\":8,\"micro\":2},"
+    "\"optimizer\":{\"lr\":0.01},\"parallel\":{\"data\":2}}";
+
+static struct kc_arena arena;
+static struct kc_error error;
+static const struct kc_job_spec *spec;
+
+static int parse(const char *text)
+{
+    kc_arena_free(&arena);
+    ck_assert_int_eq(kc_arena_new(&arena, 1 << 16), 0);
+    memset(&error, 0, sizeof error);
+    return kc_spec_parse(text, "/data", &arena, &spec, &error);
+}
+
+/* Set "a.b" of the least spec to a JSON value (NULL: remove it) and parse. */
+static int with(const char *path, const char *value)
+{
+    json_t *root = json_loads(least, 0, NULL), *at = root;
+    char part[64];
+    for (size_t n = strcspn(path, "."); path[n]; n = strcspn(path, ".")) {
+        snprintf(part, sizeof part, "%.*s", (int)n, path);
+        json_t *next = json_object_get(at, part);
+        if (!next)
+            json_object_set_new(at, part, next = json_object());
+        at = next;
+        path += n + 1;
+    }
+    if (value)
+        json_object_set_new(at, path, json_loads(value, JSON_DECODE_ANY, NULL));
+    else
+        json_object_del(at, path);
+    char *text = json_dumps(root, 0);
+    int code = parse(text);
+    free(text);
+    json_decref(root);
+    return code;
+}
+
+START_TEST(the_least_spec_gets_the_documented_defaults)
+{
+    ck_assert_msg(parse(least) == 0, "%s", error.text);
+    ck_assert_uint_eq(spec->device, KC_DEVICE_CPU);
+    ck_assert_uint_eq(spec->threads, 1);
+    ck_assert_uint_eq(spec->seed, 1);
+    ck_assert_uint_eq(spec->order, KC_ORDER_SHUFFLED);
+    ck_assert_uint_eq(spec->lr_kind, KC_LR_CONSTANT);
+    ck_assert_double_eq(spec->beta1, 0.9);
+    ck_assert_double_eq(spec->beta2, 0.95);
+    ck_assert_double_eq(spec->eps, 1e-8);
+    ck_assert_double_eq(spec->weight_decay, 0.1);
+    ck_assert_double_eq(spec->clip, 1.0);
+    ck_assert_double_eq(spec->floor, 0.1);
+    ck_assert_uint_eq(spec->zero, 0);
+    ck_assert_uint_eq(spec->snapshot_every, 0);
+    ck_assert_uint_eq(spec->snapshot_keep, 2);
+    ck_assert_uint_eq(spec->evaluate_batches, 8);
+    ck_assert_uint_eq(spec->max_restarts, 3);
+    ck_assert_double_eq(spec->grace_seconds, 10);
+    ck_assert_uint_eq(spec->log_max_mib, 64);
+    ck_assert_str_eq(KC_TEXT(spec, spec->train), "/data/train.bin");
+    ck_assert_str_eq(KC_TEXT(spec, spec->validation), "");
+    ck_assert_uint_eq(spec->axis[KC_DATA], 2);
+    ck_assert_uint_eq(spec->axis[KC_TENSOR], 1);
+}
+END_TEST
+
+START_TEST(a_stored_spec_parses_to_the_same_contract)
+{
+    ck_assert_int_eq(with("env", "{\"A\":\"1\",\"B\":\"two\"}"), 0);
+    json_t *full = kc_spec_json(spec);
+    char *text = json_dumps(full, JSON_REAL_PRECISION(17));
+    struct kc_arena second;
+    const struct kc_job_spec *again;
+    ck_assert_int_eq(kc_arena_new(&second, 1 << 16), 0);
+    ck_assert_msg(kc_spec_parse(text, "/elsewhere", &second, &again, &error) == 0, "%s", error.text);
+    char difference[256] = "";
+    ck_assert_msg(kc_contract_difference(spec, again, &kc_job_spec_layout, difference, sizeof difference) == 0, "%s",
+                  difference);
+    free(text);
+    json_decref(full);
+    kc_arena_free(&second);
+}
+END_TEST
+
+static const struct {
+    const char *path, *value, *says; /* says: what the line must contain */
+} bad[] = {
+    {"name", NULL, "name is missing"},
+    {"name", "\"Has Space\"", "name is \"Has Space\""},
+    {"name", "\"\"", "name is \"\""},
+    {"name", "7", "name is 7"},
+    {"ranks", NULL, "ranks is missing"},
+    {"ranks", "0", "ranks is 0: it must be a whole number from 1 to 64"},
+    {"ranks", "65", "from 1 to 64"},
+    {"ranks", "1.5", "ranks is 1.5"},
+    {"ranks", "\"2\"", "ranks is \"2\""},
+    {"ranks", "4", "ranks is 4, but the axes make parallel.data = 2"},
+    {"steps", "0", "steps is 0"},
+    {"steps", NULL, "steps is missing"},
+    {"threads", "0", "threads is 0"},
+    {"seed", "-1", "seed is -1"},
+    {"device", "\"gpu\"", "device is \"gpu\": it must be one of cpu"},
+    {"precision", "\"bf16\"", "precision is \"bf16\""},
+    {"oversubscribe", "1", "oversubscribe is 1: it must be true or false"},
+    {"model.family", "\"gtp2\"", "did you mean \"gpt2\""},
+    {"model.family", NULL, "model.family is missing"},
+    {"model.layers", NULL, "model.layers is missing"},
+    {"model.hidden", "null", "model.hidden is null"},
+    {"model.heads", "5", "model.heads is 5, which does not divide model.hidden = 32: model.heads 4 would do"},
+    {"model.context", "0", "model.context is 0"},
+    {"model.vocab", "1", "model.vocab is 1"},
+    {"model.init.from", "3", "model.init.from is 3: it must be the path of a file, or null"},
+    {"model.init", "\"x\"", "model.init is \"x\": it must be an object"},
+    {"data.train", NULL, "data.train is missing"},
+    {"data.train", "\"\"", "data.train is \"\""},
+    {"data.order", "\"random\"", "data.order is \"random\": it must be one of shuffled, sequential"},
+    {"batch.sequences", "6", "batch.sequences is 6, which batch.micro × parallel.data = 2 × 2 = 4 does not divide: "
+                             "batch.sequences 8 would do"},
+    {"batch.micro", NULL, "batch.micro is missing"},
+    {"optimizer.lr", NULL, "optimizer.lr is missing"},
+    {"optimizer.lr", "-0.1", "optimizer.lr is -0.1"},
+    {"optimizer.beta1", "1", "optimizer.beta1 is 1"},
+    {"optimizer.eps", "0", "optimizer.eps is 0"},
+    {"optimizer.weight_decay", "-1", "optimizer.weight_decay is -1"},
+    {"optimizer.clip", "-1", "optimizer.clip is -1"},
+    {"optimizer.kind", "\"sgd\"", "optimizer.kind is \"sgd\": it must be one of adamw"},
+    {"lr_schedule.kind", "\"cos\"", "lr_schedule.kind is \"cos\""},
+    {"lr_schedule.floor", "1.5", "lr_schedule.floor is 1.5"},
+    {"parallel.zero", "2", "parallel.zero is 2: it must be a whole number from 0 to 1"},
+    {"parallel.tensor", "2", "parallel.tensor is no field"},
+    {"snapshot.keep", "0", "snapshot.keep is 0"},
+    {"evaluate.every", "5", "evaluate.every is 5, but data.validation is missing"},
+    {"policy.on_crash", "\"retry\"", "policy.on_crash is \"retry\": it must be one of restart, stop"},
+    {"stop.grace_seconds", "-1", "stop.grace_seconds is -1"},
+    {"log.max_mib", "0", "log.max_mib is 0"},
+    {"env", "[]", "env is []"},
+    {"env.KC_HOME", "\"x\"", "env.KC_HOME"},
+    {"env.A", "1", "env.A is 1: it must be a text"},
+    {"env.9", "\"1\"", "env.9"},
+    {"optimiser", "{}", "the nearest is optimizer"},
+    {"optimizer.learning_rate", "1", "optimizer.learning_rate is no field"},
+    {"lr_shedule.warmup", "1", "lr_shedule"},
+    {"stepz", "1", "stepz is no field of a spec; the nearest is steps"},
+    {"batch.sequence", "8", "batch.sequence is no field of a spec; the nearest is batch.sequences"},
+};
+
+START_TEST(a_bad_field_is_named_with_its_path_and_numbers)
+{
+    int code = with(bad[_i].path, bad[_i].value);
+    ck_assert_msg(code == -EINVAL, "%s accepted", bad[_i].path);
+    ck_assert_msg(strstr(error.text, bad[_i].says), "%s\nwanted: %s", error.text, bad[_i].says);
+    ck_assert_ptr_null(strchr(error.text, '\n'));
+}
+END_TEST
+
+START_TEST(zero_learning_rate_decay_and_clip_are_valid)
+{
+    ck_assert_int_eq(with("optimizer.lr", "0"), 0);
+    ck_assert_int_eq(with("optimizer.weight_decay", "0"), 0);
+    ck_assert_int_eq(with("optimizer.clip", "0"), 0);
+    ck_assert_int_eq(with("lr_schedule.warmup", "1000"), 0);
+}
+END_TEST
+
+START_TEST(what_is_no_json_object_is_refused)
+{
+    ck_assert_int_eq(parse("{\"name\":"), -EINVAL);
+    ck_assert_ptr_nonnull(strstr(error.text, "line 1"));
+    ck_assert_int_eq(parse("[]"), -EINVAL);
+    ck_assert_int_eq(parse("{\"name\":\"a\",\"name\":\"b\"}"), -EINVAL);
+}
+END_TEST
+
+START_TEST(a_fault_gets_the_action_of_the_spec)
+{
+    struct kc_policy_history none = {0}, many = {.restarts = 3}, same = {.same_step_faults = 2};
+    ck_assert_int_eq(parse(least), 0);
+    ck_assert_int_eq(kc_policy_decide(KC_FAULT_CRASH, spec, &none), KC_ACTION_RESTART);
+    ck_assert_int_eq(kc_policy_decide(KC_FAULT_CRASH, spec, &many), KC_ACTION_FAIL);
+    ck_assert_int_eq(kc_policy_decide(KC_FAULT_CRASH, spec, &same), KC_ACTION_FAIL);
+    ck_assert_int_eq(kc_policy_decide(KC_FAULT_NONFINITE, spec, &none), KC_ACTION_FAIL);
+    ck_assert_int_eq(kc_policy_decide(KC_FAULT_SNAPSHOT, spec, &many), KC_ACTION_GO_ON);
+    ck_assert_int_eq(kc_policy_decide(KC_FAULT_SPEC, spec, &none), KC_ACTION_FAIL);
+    ck_assert_int_eq(with("policy.on_crash", "\"stop\""), 0);
+    ck_assert_int_eq(kc_policy_decide(KC_FAULT_CRASH, spec, &none), KC_ACTION_FAIL);
+    ck_assert_int_eq(with("policy.on_nonfinite", "\"skip\""), 0);
+    ck_assert_int_eq(kc_policy_decide(KC_FAULT_NONFINITE, spec, &none), KC_ACTION_SKIP);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("govern");
+    TCase *t = tcase_create("spec");
+    tcase_add_test(t, the_least_spec_gets_the_documented_defaults);
+    tcase_add_test(t, a_stored_spec_parses_to_the_same_contract);
+    tcase_add_loop_test(t, a_bad_field_is_named_with_its_path_and_numbers, 0, sizeof bad / sizeof bad[0]);
+    tcase_add_test(t, zero_learning_rate_decay_and_clip_are_valid);
+    tcase_add_test(t, what_is_no_json_object_is_refused);
+    tcase_add_test(t, a_fault_gets_the_action_of_the_spec);
+    suite_add_tcase(s, t);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_NORMAL);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed != 0;
+}
