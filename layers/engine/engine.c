@@ -1,0 +1,332 @@
+/* engine.c - wiring. Each step takes what the steps before it made; freeing goes the other way round. */
+#include "engine/engine.h"
+
+#include "base/clock.h"
+#include "comm/comm.h"
+#include "contracts/comm_if.h"
+#include "contracts/state_if.h"
+#include "govern/startup.h"
+#include "jobs/data/check.h"
+#include "jobs/data/loader.h"
+#include "jobs/jobs.h"
+#include "resource/resource.h"
+#include "schedule/schedule.h"
+#include "shm/probe.h"
+#include "state/state.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* How long a rank waits for its peers to come up, before it says who is missing. */
+#define PEERS_SECONDS 120
+
+struct kc_engine {
+    const struct kc_job_spec *spec;
+    struct kc_probe *probe;
+    uint32_t rank, incarnation;
+    char directory[PATH_MAX];
+
+    struct kc_pool *pool;
+    struct kc_lease *lease[KC_RANKS_MAX];
+    struct kc_arena view_arena, costs_arena, graph_arena;
+    const struct kc_device_view *view;
+    const struct kc_comm_costs *costs;
+    const struct kc_model_graph *graph;
+    struct kc_plans plans;
+
+    int private_window;
+    struct kc_transport *transport;
+    struct kc_group *group[KC_COMM_SLOTS_MAX];
+    struct kc_comm_if comm;
+
+    struct kc_state *state;
+    struct kc_state_if state_if;
+    struct kc_loader *loader;
+    struct kc_op_table *ops;
+    struct kc_executor *executor;
+};
+
+/* ---- resource: what devices the ranks of this job hold ---- */
+
+static int view_devices(struct kc_engine *x, const char *leases, struct kc_error *e)
+{
+    struct kc_pool_config pool = {.home = NULL};
+    int code = kc_pool_open(&pool, &x->pool, e);
+    if (code == 0)
+        code = kc_leases_parse(leases, x->spec->ranks, x->lease, e);
+    if (code == 0)
+        code = kc_arena_new(&x->view_arena, 1 << 20);
+    if (code == 0)
+        code = kc_resource_view(x->pool, x->lease, x->spec->ranks, &x->view_arena, &x->view, e);
+    if (code == 0)
+        code = kc_arena_new(&x->costs_arena, 1 << 20);
+    if (code == 0)
+        code = kc_resource_costs(&x->costs_arena, &x->costs);
+    return code;
+}
+
+/* ---- jobs and govern: graph, plans, and whether they fit ---- */
+
+static int build_graph(struct kc_engine *x, struct kc_error *e)
+{
+    for (size_t size = 1 << 20;; size *= 4) {
+        int code = kc_arena_new(&x->graph_arena, size);
+        if (code < 0)
+            return kc_fail(e, code, "no memory for the model graph");
+        code = kc_model_graph_build(x->spec, &x->graph_arena, &x->graph, e);
+        if (code != -ENOSPC || size > (1u << 30))
+            return code;
+        kc_arena_free(&x->graph_arena);
+    }
+}
+
+static int plan(struct kc_engine *x, struct kc_error *e)
+{
+    struct kc_strategy_opcodes opcodes = {.update = KC_OP_ADAMW, .norm = KC_OP_NORM};
+    int code = build_graph(x, e);
+    if (code == 0)
+        code = kc_startup_plan(x->spec, x->graph, x->view, x->costs, opcodes, &x->plans, e);
+    return code;
+}
+
+static int check_memory(struct kc_engine *x, struct kc_error *e)
+{
+    struct kc_memory_need need;
+    struct kc_memory memory;
+    kc_startup_memory(x->spec, &x->plans, &need);
+    if (kc_resource_memory(NULL, &memory) < 0)
+        return 0; /* unknown is not too little */
+    return kc_startup_memory_check(&need, kc_memory_room(&memory), e);
+}
+
+/* ---- comm ---- */
+
+static int comm_start(void *self, const struct kc_group *g, const struct kc_comm_call *call, struct kc_comm_op **op,
+                      struct kc_error *e)
+{
+    (void)self;
+    return kc_comm_start(g, call, op, e);
+}
+
+static int comm_test(void *self, struct kc_comm_op **op, struct kc_error *e)
+{
+    (void)self;
+    return kc_comm_test(op, e);
+}
+
+static int comm_wait(void *self, struct kc_comm_op **op, uint64_t deadline, struct kc_error *e)
+{
+    (void)self;
+    return kc_comm_wait(op, deadline, e);
+}
+
+static const struct kc_group *comm_group(void *self, uint32_t index)
+{
+    return ((struct kc_engine *)self)->group[index];
+}
+
+static int connect_ranks(struct kc_engine *x, const int *window_fds, struct kc_error *e)
+{
+    struct kc_transport_local_config t = {
+        .rank = x->rank,
+        .ranks = x->spec->ranks,
+        .slots = x->plans.comm->groups.count,
+        .generation = x->incarnation,
+        .window_fds = window_fds,
+        .data_bytes = kc_state_window_bytes(x->plans.shard),
+        .spin_short = x->spec->oversubscribe,
+        .probe = x->probe,
+        .deadline = kc_now() + PEERS_SECONDS * KC_SECOND,
+    };
+    if (!window_fds) {
+        x->private_window = memfd_create("kc-window", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+        if (x->private_window < 0)
+            return kc_fail(e, -errno, "no memory object for the window: %s", strerror(errno));
+        t.window_fds = &x->private_window;
+    }
+    int code = kc_transport_local_new(&t, &x->transport, e);
+    const struct kc_plan_group *plan_group = KC_AT(x->plans.comm, struct kc_plan_group, x->plans.comm->groups);
+    for (uint32_t g = 0; code == 0 && g < x->plans.comm->groups.count; g++) {
+        struct kc_group_config c = {.id = g,
+                                    .slot = g,
+                                    .count = plan_group[g].ranks.count,
+                                    .ranks = KC_AT(x->plans.comm, uint32_t, plan_group[g].ranks)};
+        for (uint32_t i = 0; i < c.count; i++)
+            if (c.ranks[i] == x->rank)
+                code = kc_group_new(x->transport, &c, &x->group[g], e);
+    }
+    x->comm = (struct kc_comm_if){.self = x,
+                                  .built_for = "schedule",
+                                  .start = comm_start,
+                                  .test = comm_test,
+                                  .wait = comm_wait,
+                                  .group = comm_group};
+    return code;
+}
+
+/* ---- jobs: data and kernels ---- */
+
+static int open_data(struct kc_engine *x, struct kc_error *e)
+{
+    struct kc_loader_config c = {.train = KC_TEXT(x->spec, x->spec->train),
+                                 .validation = KC_TEXT(x->spec, x->spec->validation),
+                                 .context = x->spec->context,
+                                 .vocab = x->spec->vocab,
+                                 .seed = x->spec->seed,
+                                 .shuffled = x->spec->order == KC_ORDER_SHUFFLED,
+                                 .step_rows = x->spec->sequences};
+    return kc_loader_open(&c, &x->loader, e);
+}
+
+static int build_kernels(struct kc_engine *x, struct kc_error *e)
+{
+    struct kc_jobs_config c = {.spec = x->spec,
+                               .batch_ranks = x->spec->axis[KC_DATA],
+                               .batch_rank = kc_plan_coordinate(x->plans.shard, x->rank, KC_DATA),
+                               .load = x->loader ? kc_loader_load : NULL,
+                               .load_self = x->loader};
+    return kc_jobs_cpu_table(&c, &x->ops, e);
+}
+
+/* ---- state ---- */
+
+static int build_state(struct kc_engine *x, const char *directory, struct kc_error *e)
+{
+    char snapshots[PATH_MAX];
+    size_t bytes;
+    struct kc_state_config c = {.spec = x->spec,
+                                .shard = x->plans.shard,
+                                .rank = x->rank,
+                                .variant = x->ops->variant,
+                                .guard = KC_GUARD_PHASE,
+                                .probe = x->probe};
+    c.memory = kc_transport_data(x->transport, x->rank, &bytes);
+    c.memory_bytes = bytes;
+    if (directory) {
+        int n = snprintf(snapshots, sizeof snapshots, "%s/snapshots", directory);
+        if (n < 0 || (size_t)n >= sizeof snapshots)
+            return kc_fail(e, -ENAMETOOLONG, "%s: too long a path", directory);
+        c.directory = snapshots;
+    }
+    int code = kc_state_new(&c, &x->state, e);
+    return code == 0 ? kc_state_offer(x->state, "schedule", &x->state_if) : code;
+}
+
+/* ---- schedule ---- */
+
+static int build_executor(struct kc_engine *x, struct kc_error *e)
+{
+    struct kc_executor_config c = {
+        .shard = x->plans.shard,
+        .comm_plan = x->plans.comm,
+        .plan = x->plans.exec[x->rank],
+        .ops = x->ops,
+        .comm = &x->comm,
+        .state = &x->state_if,
+        .probe = x->probe,
+        .threads = x->spec->threads,
+        .oversubscribe = x->spec->oversubscribe,
+        .clip = x->spec->clip,
+        .skip_nonfinite = x->spec->on_nonfinite == KC_NONFINITE_SKIP,
+    };
+    return kc_executor_new(&c, &x->executor, e);
+}
+
+int kc_engine_new(const struct kc_engine_config *config, struct kc_engine **out, enum kc_reason *reason,
+                  struct kc_error *e)
+{
+    struct kc_engine *x = calloc(1, sizeof *x);
+    if (!x)
+        return kc_fail(e, -ENOMEM, "no memory for the engine");
+    x->private_window = -1;
+    x->spec = config->spec;
+    x->probe = config->probe;
+    x->rank = config->rank;
+    x->incarnation = config->incarnation;
+    snprintf(x->directory, sizeof x->directory, "%s", config->directory ? config->directory : "");
+
+    int code;
+    if ((*reason = KC_REASON_LEASE, code = view_devices(x, config->leases, e)) == 0 &&
+        (*reason = KC_REASON_PLAN, code = plan(x, e)) == 0 &&
+        (*reason = KC_REASON_MEMORY, code = check_memory(x, e)) == 0 &&
+        (*reason = KC_REASON_DATA, code = config->load ? open_data(x, e) : 0) == 0 &&
+        (*reason = KC_REASON_MEMORY, code = connect_ranks(x, config->window_fds, e)) == 0 &&
+        (*reason = KC_REASON_ERROR, code = build_kernels(x, e)) == 0 &&
+        (*reason = KC_REASON_MEMORY, code = build_state(x, config->directory, e)) == 0 &&
+        (*reason = KC_REASON_MEMORY, code = build_executor(x, e)) == 0) {
+        *out = x;
+        return 0;
+    }
+    if (code == -ESHUTDOWN || code == -ETIMEDOUT)
+        *reason = kc_govern_reason(code);
+    kc_engine_free(x);
+    return code;
+}
+
+void kc_engine_free(struct kc_engine *x)
+{
+    if (!x)
+        return;
+    kc_executor_free(x->executor);
+    kc_state_free(x->state);
+    kc_jobs_cpu_table_free(x->ops);
+    kc_loader_close(x->loader);
+    for (int g = 0; g < KC_COMM_SLOTS_MAX; g++)
+        kc_group_free(x->group[g]);
+    kc_transport_free(x->transport);
+    if (x->private_window >= 0)
+        close(x->private_window);
+    kc_plans_free(&x->plans);
+    kc_arena_free(&x->graph_arena);
+    kc_arena_free(&x->costs_arena);
+    kc_arena_free(&x->view_arena);
+    for (int r = 0; r < KC_RANKS_MAX; r++)
+        kc_lease_release(NULL, x->lease[r]);
+    kc_pool_close(x->pool);
+    free(x);
+}
+
+int kc_engine_govern(struct kc_engine *x, const volatile sig_atomic_t *told_to_stop, struct kc_outcome *out,
+                     struct kc_error *e)
+{
+    struct kc_govern_config c = {
+        .spec = x->spec,
+        .plans = &x->plans,
+        .variant = x->ops->variant,
+        .directory = x->directory,
+        .rank = x->rank,
+        .incarnation = x->incarnation,
+        .parameters = x->graph->parameters,
+        .samples = kc_loader_samples(x->loader, false),
+        .validation_samples = kc_loader_samples(x->loader, true),
+        .graph = x->graph->head.digest,
+        .state = x->state,
+        .executor = x->executor,
+        .probe = x->probe,
+        .told_to_stop = told_to_stop,
+    };
+    return kc_govern_run(&c, out, e);
+}
+
+int kc_engine_init(struct kc_engine *x, struct kc_error *e)
+{
+    return kc_state_init(x->state, e);
+}
+
+int kc_engine_forward(struct kc_engine *x, const int32_t *tokens, uint32_t count, const float **logits,
+                      struct kc_error *e)
+{
+    struct kc_run run = {0};
+    int32_t *in = kc_executor_tokens(x->executor);
+    memset(in, 0, (size_t)x->spec->micro * x->spec->context * sizeof *in);
+    memcpy(in, tokens, count * sizeof *in);
+    int code = kc_executor_run(x->executor, KC_PROGRAM_FORWARD, &run, e);
+    if (code == 0)
+        *logits = kc_executor_logits(x->executor) + (size_t)(count - 1) * x->spec->vocab;
+    return code;
+}

@@ -1,0 +1,42 @@
+/* engine.h - the composition root: builds the layers of one rank in order, and hands each what it may use. Contains no
+ * logic of its own: every decision is some layer's. */
+#ifndef KC_ENGINE_H
+#define KC_ENGINE_H
+
+#include "base/error.h"
+#include "contracts/job_spec.h"
+#include "govern/govern.h"
+
+#include <stdbool.h>
+
+struct kc_engine;
+struct kc_probe;
+
+struct kc_engine_config {
+    const struct kc_job_spec *spec; /* borrowed, must outlive the engine */
+    uint32_t rank, incarnation;
+    const char *leases;             /* of all ranks: kc_leases_format() */
+    const int *window_fds;          /* one a rank; ranks 1: NULL makes a private one */
+    const char *directory;          /* of the job, for snapshots and for showing paths; NULL: no storage */
+    struct kc_probe *probe;
+    bool load;                      /* open the training data */
+};
+
+/* Resource view → graph → plans (proved) → memory check → transport and groups → state → kernels → executor. On failure
+ * nothing is left; *reason says whose fault it was. */
+int kc_engine_new(const struct kc_engine_config *config, struct kc_engine **out, enum kc_reason *reason,
+                  struct kc_error *e);
+void kc_engine_free(struct kc_engine *engine);
+
+/* Hand the rank to governance and let it run to its end. */
+int kc_engine_govern(struct kc_engine *engine, const volatile sig_atomic_t *told_to_stop, struct kc_outcome *out,
+                     struct kc_error *e);
+
+/* For tasks that only go forward: set values by the spec (model.init.from), then feed tokens. */
+int kc_engine_init(struct kc_engine *engine, struct kc_error *e);
+/* Run the model over tokens[0 … count), count ≤ context; *logits: (vocab) f32 after the last one, borrowed until the next
+ * call. */
+int kc_engine_forward(struct kc_engine *engine, const int32_t *tokens, uint32_t count, const float **logits,
+                      struct kc_error *e);
+
+#endif

@@ -1,0 +1,200 @@
+/* process.c - signal handlers do only what is safe in them: words on the board, atomic adds, futex wakes. */
+#include "process.h"
+
+#include "base/clock.h"
+#include "shm/probe.h"
+
+#include <errno.h>
+#include <execinfo.h>
+#include <limits.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+volatile sig_atomic_t kc_process_told_to_stop;
+static struct kc_probe *the_probe; /* for handlers, which get no argument */
+
+static int read_number(const char *name, long low, long high, long *out, struct kc_error *e)
+{
+    const char *text = getenv(name);
+    char *end;
+    if (!text)
+        return kc_fail(e, -EINVAL, "%s is not set: kc-rank is started by a keeper (see kc-rank(8)); use kc start", name);
+    errno = 0;
+    long v = strtol(text, &end, 10);
+    if (errno || end == text || *end || v < low || v > high)
+        return kc_fail(e, -EINVAL, "%s is \"%s\": it must be a number from %ld to %ld", name, text, low, high);
+    *out = v;
+    return 0;
+}
+
+static int read_windows(struct kc_birth *b, struct kc_error *e)
+{
+    const char *text = getenv("KC_WINDOW_FDS");
+    uint32_t count = 0;
+    char *end;
+    for (; text && *text && count < b->ranks; text = *end == ',' ? end + 1 : end) {
+        long fd = strtol(text, &end, 10);
+        if (end == text || fd < 0 || fd > INT_MAX)
+            break;
+        b->window_fds[count++] = (int)fd;
+    }
+    if (!text || *text || count != b->ranks)
+        return kc_fail(e, -EINVAL, "KC_WINDOW_FDS is \"%s\": it must be %u file descriptors, with commas between",
+                       getenv("KC_WINDOW_FDS") ? getenv("KC_WINDOW_FDS") : "", b->ranks);
+    return 0;
+}
+
+int kc_birth_read(struct kc_birth *out, struct kc_error *e)
+{
+    struct kc_birth b = {.home = getenv("KC_HOME"),
+                         .job = getenv("KC_JOB"),
+                         .directory = getenv("KC_JOB_DIR"),
+                         .leases = getenv("KC_LEASES"),
+                         .cpus = getenv("KC_CPUS")};
+    long rank, ranks, incarnation, board, keeper;
+    int code = read_number("KC_RANKS", 1, KC_RANKS_MAX, &ranks, e);
+    if (code == 0)
+        code = read_number("KC_RANK", 0, ranks - 1, &rank, e);
+    if (code == 0)
+        code = read_number("KC_INCARNATION", 1, INT_MAX, &incarnation, e);
+    if (code == 0)
+        code = read_number("KC_BOARD_FD", 0, INT_MAX, &board, e);
+    if (code == 0)
+        code = read_number("KC_KEEPER_FD", 0, INT_MAX, &keeper, e);
+    if (code < 0)
+        return code;
+    b.rank = (uint32_t)rank;
+    b.ranks = (uint32_t)ranks;
+    b.incarnation = (uint32_t)incarnation;
+    b.board_fd = (int)board;
+    b.keeper_fd = (int)keeper;
+    const char *const names[] = {"KC_HOME", "KC_JOB", "KC_JOB_DIR", "KC_LEASES", "KC_CPUS"};
+    const char *const values[] = {b.home, b.job, b.directory, b.leases, b.cpus};
+    for (int i = 0; i < 5; i++)
+        if (!values[i])
+            return kc_fail(e, -EINVAL, "%s is not set: kc-rank is started by a keeper (see kc-rank(8))", names[i]);
+    code = read_windows(&b, e);
+    if (code == 0)
+        *out = b;
+    return code;
+}
+
+static void on_stop(int signal)
+{
+    (void)signal;
+    int saved = errno;
+    kc_process_told_to_stop = 1;
+    if (the_probe)
+        kc_probe_bell_ring(the_probe, kc_probe_rank(the_probe));
+    errno = saved;
+}
+
+static void on_fatal(int number, siginfo_t *info, void *context)
+{
+    (void)context;
+    void *stack[KC_STACK_MAX];
+    struct kc_last_words w = {.reason = KC_REASON_SIGNAL,
+                              .signal = number,
+                              .peer = -1,
+                              .fault = (uint64_t)(uintptr_t)info->si_addr};
+    int n = backtrace(stack, KC_STACK_MAX);
+    w.stack_count = n > 0 ? (uint32_t)n : 0;
+    for (uint32_t i = 0; i < w.stack_count; i++)
+        w.stack[i] = (uint64_t)(uintptr_t)stack[i];
+    kc_probe_last_words(the_probe, &w);
+    kc_probe_abort(the_probe, KC_REASON_SIGNAL);
+    /* SA_RESETHAND put the default action back: raise again to die of the signal, seen by the keeper and in a core */
+    raise(number);
+}
+
+int kc_process_signals(struct kc_probe *probe)
+{
+    static const int stop[] = {SIGTERM, SIGINT}, fatal[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT},
+                     ignored[] = {SIGPIPE, SIGHUP};
+    struct sigaction a = {.sa_handler = on_stop, .sa_flags = SA_RESTART};
+    the_probe = probe;
+    void *warm[1];
+    backtrace(warm, 1); /* loads the unwinder now, not inside a handler */
+    for (size_t i = 0; i < sizeof stop / sizeof *stop; i++)
+        if (sigaction(stop[i], &a, NULL) != 0)
+            return -errno;
+    a = (struct sigaction){.sa_sigaction = on_fatal, .sa_flags = SA_SIGINFO | SA_RESETHAND | SA_NODEFER | SA_ONSTACK};
+    for (size_t i = 0; i < sizeof fatal / sizeof *fatal; i++)
+        if (sigaction(fatal[i], &a, NULL) != 0)
+            return -errno;
+    a = (struct sigaction){.sa_handler = SIG_IGN};
+    for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++)
+        if (sigaction(ignored[i], &a, NULL) != 0)
+            return -errno;
+    /* a stack overflow needs another stack to say so on */
+    size_t room = 64 << 10;
+    stack_t alternate = {.ss_sp = malloc(room), .ss_size = room};
+    if (!alternate.ss_sp)
+        return -ENOMEM;
+    if (sigaltstack(&alternate, NULL) != 0) {
+        free(alternate.ss_sp);
+        return -errno;
+    }
+    return 0;
+}
+
+struct watch {
+    struct kc_probe *probe;
+    int fd;
+    double grace;
+};
+
+/* Sleep for `seconds`, whatever happens. */
+static void pass(double seconds)
+{
+    uint64_t end = kc_now() + (uint64_t)(seconds * 1e9);
+    for (uint64_t now = kc_now(); now < end; now = kc_now())
+        poll(NULL, 0, (int)((end - now) / KC_MILLISECOND) + 1);
+}
+
+static void *watch_keeper(void *arg)
+{
+    struct watch w = *(struct watch *)arg;
+    char byte;
+    free(arg);
+    for (;;) {
+        struct pollfd p = {.fd = w.fd, .events = POLLIN};
+        if (poll(&p, 1, -1) < 0 && errno == EINTR)
+            continue;
+        ssize_t n = read(w.fd, &byte, 1);
+        if (n == 0 || (n < 0 && errno != EINTR && errno != EAGAIN))
+            break;
+    }
+    kc_process_told_to_stop = 1;
+    kc_probe_bell_ring(w.probe, kc_probe_rank(w.probe));
+    pass(w.grace);
+    kc_probe_leave(w.probe, KC_REASON_KEEPER, 0, -1, "the keeper is gone, and no step boundary came in time");
+    kc_probe_abort(w.probe, KC_REASON_KEEPER);
+    pass(w.grace < 5 ? 5 : w.grace);
+    _exit(1);
+}
+
+int kc_process_watch(struct kc_probe *probe, int keeper_fd, double grace_seconds)
+{
+    struct watch *w = malloc(sizeof *w);
+    sigset_t all, old;
+    pthread_t thread;
+    if (!w)
+        return -ENOMEM;
+    *w = (struct watch){.probe = probe, .fd = keeper_fd, .grace = grace_seconds};
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old); /* signals are the main thread's */
+    int r = pthread_create(&thread, NULL, watch_keeper, w);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (r != 0) {
+        free(w);
+        return -r;
+    }
+    pthread_detach(thread);
+    return 0;
+}
