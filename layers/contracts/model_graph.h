@@ -5,20 +5,11 @@
 #define KC_CONTRACTS_MODEL_GRAPH_H
 
 #include "base/contract.h"
+#include "contracts/placement.h"
 #include "contracts/types.h"
 
 #define KC_MODEL_GRAPH_VERSION 1
 #define KC_RULE_TENSORS 8 /* most inputs plus outputs of an opcode */
-
-/* A placement of one tensor along one mesh axis. Sharding is named by dimension, not by index. */
-#define KC_PLACE_TABLE(X) X(PLACE_REPLICATED, "R", 0) X(PLACE_SHARDED, "S", 0) X(PLACE_PARTIAL, "P", 0)
-enum kc_place_kind { KC_PLACE_TABLE(KC_ENUM_ROW) KC_PLACES };
-struct kc_placement {
-    uint8_t kind;   /* enum kc_place_kind */
-    uint8_t dim;    /* SHARDED: enum kc_dim */
-    uint8_t reduce; /* PARTIAL: KC_SUM or KC_MAX */
-    uint8_t pad;
-};
 
 /* One row an opcode offers: with these placements of its inputs (on one axis) its outputs come out so. Order: inputs,
  * then outputs. An operand that the op leaves out (-1) has no placement: its column is not looked at. The first row of
@@ -35,7 +26,8 @@ struct kc_graph_opcode {
     uint8_t in_place;  /* 1 + index of the input whose memory output 0 may take over if nobody reads it later; 0 none.
                           No other input may share memory with an output. */
     uint8_t accumulates; /* outputs of role GRADIENT and RESULT are added to when the call says so (all W, the loss);
-                            other outputs are always overwritten */
+                            other outputs are always overwritten. In one micro-batch all such outputs of an op
+                            are written for the first time, or all were written before */
     uint8_t pad;
     struct kc_span rules; /* struct kc_graph_rule */
 };
@@ -78,6 +70,5 @@ struct kc_model_graph {
 };
 
 extern const struct kc_layout kc_model_graph_layout;
-extern const char *const kc_place_name[KC_PLACES];
 
 #endif

@@ -6,7 +6,7 @@
 #define KC_CONTRACTS_SHARD_PLAN_H
 
 #include "base/contract.h"
-#include "contracts/model_graph.h"
+#include "contracts/placement.h"
 #include "contracts/types.h"
 
 #include <assert.h>

@@ -1,0 +1,111 @@
+/* cpus.c - lists of cpus, and running on them. */
+#include "resource.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CPUS_MAX 65536
+
+static int number_at(const char *text, const char **at, uint32_t *out, struct kc_error *e)
+{
+    const char *p = *at;
+    uint32_t v = 0;
+    if (!isdigit((unsigned char)*p))
+        return kc_fail(e, -EINVAL, "cpu list \"%.64s\": a number is expected at place %zu", text,
+                       (size_t)(p - text) + 1);
+    for (; isdigit((unsigned char)*p); p++) {
+        v = v * 10 + (uint32_t)(*p - '0');
+        if (v >= CPUS_MAX)
+            return kc_fail(e, -EINVAL, "cpu list \"%.64s\": the number at place %zu is not below %d", text,
+                           (size_t)(*at - text) + 1, CPUS_MAX);
+    }
+    *at = p;
+    *out = v;
+    return 0;
+}
+
+int kc_cpus_parse(const char *text, uint32_t *out, size_t room, size_t *count, struct kc_error *e)
+{
+    const char *p = text;
+    size_t n = 0;
+    int64_t last = -1;
+    for (;;) {
+        uint32_t from, to;
+        const char *start = p;
+        int r = number_at(text, &p, &from, e);
+        to = from;
+        if (r == 0 && *p == '-') {
+            p++;
+            r = number_at(text, &p, &to, e);
+        }
+        if (r < 0)
+            return r;
+        if (to < from || (int64_t)from <= last)
+            return kc_fail(e, -EINVAL, "cpu list \"%.64s\": numbers must rise, at place %zu they do not", text,
+                           (size_t)(start - text) + 1);
+        for (uint32_t c = from; c <= to; c++) {
+            if (n == room)
+                return kc_fail(e, -ENOSPC, "cpu list \"%.64s\": more than %zu cpus", text, room);
+            out[n++] = c;
+        }
+        last = to;
+        if (*p == 0 || *p == '\n')
+            break;
+        if (*p != ',')
+            return kc_fail(e, -EINVAL, "cpu list \"%.64s\": ',' or '-' is expected at place %zu", text,
+                           (size_t)(p - text) + 1);
+        p++;
+    }
+    *count = n;
+    return 0;
+}
+
+int kc_cpus_format(const uint32_t *cpus, size_t count, char *out, size_t room)
+{
+    size_t used = 0;
+    if (room == 0)
+        return -ENOSPC;
+    out[0] = 0;
+    for (size_t i = 0, end; i < count; i = end + 1) {
+        end = i;
+        while (end + 1 < count && cpus[end + 1] == cpus[end] + 1)
+            end++;
+        int n = end > i ? snprintf(out + used, room - used, "%s%u-%u", i ? "," : "", cpus[i], cpus[end])
+                        : snprintf(out + used, room - used, "%s%u", i ? "," : "", cpus[i]);
+        if (n < 0 || (size_t)n >= room - used)
+            return -ENOSPC;
+        used += (size_t)n;
+    }
+    return 0;
+}
+
+int kc_resource_bind(const char *cpus, struct kc_error *e)
+{
+    static const size_t most = 8192;
+    uint32_t *list = malloc(most * sizeof *list);
+    size_t count = 0;
+    if (!list)
+        return kc_fail(e, -ENOMEM, "cpu list \"%.64s\": out of memory", cpus);
+    int r = kc_cpus_parse(cpus, list, most, &count, e);
+    cpu_set_t *set = r == 0 ? CPU_ALLOC(list[count - 1] + 1) : NULL;
+    if (r == 0 && !set)
+        r = kc_fail(e, -ENOMEM, "cpu list \"%.64s\": out of memory", cpus);
+    if (r == 0) {
+        size_t bytes = CPU_ALLOC_SIZE(list[count - 1] + 1);
+        CPU_ZERO_S(bytes, set);
+        for (size_t i = 0; i < count; i++)
+            CPU_SET_S(list[i], bytes, set);
+        if (sched_setaffinity(0, bytes, set) != 0)
+            r = kc_fail(e, -errno,
+                        "cpus %.64s: cannot run there: %s; they may be offline or outside this process's cpuset",
+                        cpus, strerror(errno));
+    }
+    if (set)
+        CPU_FREE(set);
+    free(list);
+    return r;
+}

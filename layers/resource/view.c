@@ -1,0 +1,172 @@
+/* view.c - the contracts of this layer: what a job's devices are, and what communication between them costs. */
+#include "lease.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* Units of the machine that share the memory of d's NUMA node (at least d itself). */
+static size_t units_of_node(const struct kc_pool *p, const struct kc_device *d)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < p->devices.count; i++) {
+        const struct kc_device *o = &p->devices.at[i];
+        n += strcmp(o->kind, d->kind) == 0 && (o->valid & KC_DEVICE_NUMA) && o->numa == d->numa;
+    }
+    return n ? n : 1;
+}
+
+/* Is unit k on the same core as one before it? Then it adds threads, not arithmetic. */
+static bool core_counted(const struct kc_pool *p, const struct kc_lease *l, size_t k, const struct kc_device *d)
+{
+    for (size_t i = 0; i < k; i++)
+        if (pool_find(p, l->kind, l->units[i])->core == d->core)
+            return true;
+    return false;
+}
+
+static int fill_device(const struct kc_pool *p, const struct kc_lease *l, struct kc_arena *a,
+                       struct kc_view_device *out, struct kc_error *e)
+{
+    double memory = 0;
+    for (size_t k = 0; k < l->count; k++) {
+        const struct kc_device *d = pool_find(p, l->kind, l->units[k]);
+        if (!d)
+            return kc_fail(e, -ENODEV, "device %s-%u is leased but not on this machine (%s)", l->kind, l->units[k],
+                           p->node);
+        if (k == 0) {
+            out->kind = kc_contract_text(a, d->kind);
+            out->node = kc_contract_text(a, d->node);
+            out->rack = kc_contract_text(a, d->rack);
+            out->isa = kc_contract_text(a, d->isa);
+            out->numa = d->numa;
+        }
+        if ((d->valid & KC_DEVICE_PEAK) && !core_counted(p, l, k, d))
+            out->peak_flops += d->peak_flops;
+        /* a GPU has its memory to itself; cpus share that of their NUMA node */
+        if (d->valid & KC_DEVICE_MEMORY_TOTAL)
+            memory += (double)d->memory_total / (strcmp(d->kind, "cpu") == 0 ? (double)units_of_node(p, d) : 1);
+    }
+    out->cores = (uint32_t)l->count;
+    out->memory_bytes = (uint64_t)memory;
+    return 0;
+}
+
+/* The nearest that holds for both as a whole: a shared unit makes them the same device, else the farthest pair
+ * counts. */
+static enum kc_distance lease_distance(const struct kc_pool *p, const struct kc_lease *a, const struct kc_lease *b)
+{
+    enum kc_distance far = KC_DISTANCE_SAME;
+    for (size_t i = 0; i < a->count; i++)
+        for (size_t k = 0; k < b->count; k++) {
+            enum kc_distance d =
+                kc_device_distance(pool_find(p, a->kind, a->units[i]), pool_find(p, b->kind, b->units[k]));
+            if (d == KC_DISTANCE_SAME)
+                return d;
+            far = d > far ? d : far;
+        }
+    return far;
+}
+
+int kc_resource_view(const struct kc_pool *p, struct kc_lease *const *leases, size_t ranks, struct kc_arena *arena,
+                     const struct kc_device_view **out, struct kc_error *e)
+{
+    struct kc_device_view *view =
+        kc_contract_begin(arena, KC_CONTRACT_DEVICE_VIEW, KC_DEVICE_VIEW_VERSION, sizeof *view);
+    struct kc_span spans[2] = {{0}};
+    struct kc_view_device *devices = kc_contract_array(arena, &spans[0], ranks, sizeof *devices);
+    uint8_t *distance = kc_contract_array(arena, &spans[1], ranks * ranks, 1);
+    struct kc_view_device spare; /* so that a full arena still counts what the texts need */
+    for (size_t r = 0; r < ranks; r++) {
+        memset(&spare, 0, sizeof spare);
+        int bad = fill_device(p, leases[r], arena, arena->need > arena->size ? &spare : &devices[r], e);
+        if (bad < 0)
+            return bad;
+    }
+    if (arena->need > arena->size)
+        return kc_fail(e, -ENOSPC, "device view: needs %zu bytes, the arena has %zu", arena->need, arena->size);
+    for (size_t r = 0; r < ranks; r++)
+        for (size_t c = 0; c < ranks; c++)
+            distance[r * ranks + c] = (uint8_t)(r == c ? KC_DISTANCE_SAME : lease_distance(p, leases[r], leases[c]));
+    view->devices = spans[0];
+    view->distance = spans[1];
+    int bad = kc_contract_seal(arena);
+    if (bad < 0)
+        return kc_fail(e, bad, "device view: cannot be sealed: %s", strerror(-bad));
+    *out = view;
+    return 0;
+}
+
+/* The transport "local", shared memory between processes of one machine. The figures are of the order that good
+ * implementations reach on servers (about 5 GB/s for an all-reduce between two processes of a socket); what
+ * matters is how they stand to each other. Direct: every rank reads what the others published, so it has few
+ * steps, and with many ranks many readers for every byte. Ring: a step per neighbour, and every byte is read once.
+ * Ranks that share a core cannot wait for each other without being scheduled in between. */
+struct local_row {
+    uint8_t algorithm;
+    uint32_t ranks_max;
+    double latency_ns, bytes_per_second;
+};
+static const struct local_row local_rows[] = {
+    {KC_DIRECT, 2, 800, 5.0e9},   {KC_DIRECT, 4, 1000, 4.0e9}, {KC_DIRECT, 16, 2000, 1.6e9},
+    {KC_DIRECT, 64, 4000, 0.8e9}, {KC_RING, 2, 800, 4.5e9},    {KC_RING, 4, 800, 3.5e9},
+    {KC_RING, 16, 900, 2.6e9},    {KC_RING, 64, 1000, 2.2e9},
+};
+/* Time of a step and of a byte against the same NUMA node. */
+static const struct {
+    uint8_t distance;
+    double latency, bandwidth;
+} local_distances[] = {
+    {KC_DISTANCE_SAME, 25, 0.5}, {KC_DISTANCE_NUMA, 1, 1}, {KC_DISTANCE_MACHINE, 1.6, 0.7},
+};
+/* Bytes that cross, against an all-reduce: it writes and reads everything twice over. */
+static const double primitive_bandwidth[KC_PRIMITIVES] = {
+    [KC_ALL_REDUCE] = 1, [KC_ALL_GATHER] = 1.6, [KC_REDUCE_SCATTER] = 1.6, [KC_BROADCAST] = 2,
+    [KC_ALL_TO_ALL] = 1.6, [KC_SEND] = 2, [KC_RECV] = 2, [KC_BARRIER] = 1,
+};
+
+/* Only these have a ring; the others go directly whatever the algorithm. */
+static bool has_ring(int primitive)
+{
+    return primitive == KC_ALL_REDUCE || primitive == KC_ALL_GATHER || primitive == KC_REDUCE_SCATTER;
+}
+
+static size_t fill_costs(struct kc_comm_cost *out)
+{
+    size_t n = 0;
+    for (int primitive = 0; primitive < KC_PRIMITIVES; primitive++)
+        for (size_t d = 0; d < sizeof local_distances / sizeof *local_distances; d++)
+            for (size_t i = 0; i < sizeof local_rows / sizeof *local_rows; i++) {
+                const struct local_row *row = &local_rows[i];
+                if (row->algorithm == KC_RING && !has_ring(primitive))
+                    continue;
+                if (out)
+                    out[n] = (struct kc_comm_cost){
+                        .primitive = (uint8_t)primitive,
+                        .algorithm = row->algorithm,
+                        .distance = local_distances[d].distance,
+                        .ranks_max = row->ranks_max,
+                        .latency_ns = row->latency_ns * local_distances[d].latency,
+                        .bytes_per_second = row->bytes_per_second * local_distances[d].bandwidth *
+                                            primitive_bandwidth[primitive],
+                    };
+                n++;
+            }
+    return n;
+}
+
+int kc_resource_costs(struct kc_arena *arena, const struct kc_comm_costs **out)
+{
+    struct kc_comm_costs *costs =
+        kc_contract_begin(arena, KC_CONTRACT_COMM_COSTS, KC_COMM_COSTS_VERSION, sizeof *costs);
+    struct kc_span span = {0};
+    struct kc_comm_cost *rows = kc_contract_array(arena, &span, fill_costs(NULL), sizeof *rows);
+    if (!costs || !rows)
+        return -ENOSPC;
+    fill_costs(rows);
+    costs->rows = span;
+    int r = kc_contract_seal(arena);
+    if (r < 0)
+        return r;
+    *out = costs;
+    return 0;
+}
