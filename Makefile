@@ -93,7 +93,7 @@ all: found $(BIN)/kc-rank $(BIN)/kcd $(BIN)/kc
 HAVE_CUDA := $(shell command -v nvcc 2>/dev/null)
 HAVE_NCCL := $(call have_header,nccl.h)
 REQUIRED := jansson.h xxhash.h hwloc.h curses.h libelf.h elfutils/libdw.h
-MISSING := $(foreach h,$(REQUIRED),$(if $(call have_header,$(h)),,$(h)))
+MISSING := $(strip $(foreach h,$(REQUIRED),$(if $(call have_header,$(h)),,$(h))))
 found:
 	@$(if $(MISSING),echo "missing headers: $(MISSING); run \`make deps\`" >&2; exit 1,:)
 	@echo "compiler  $(shell $(CC) --version | head -n 1)"

@@ -17,7 +17,7 @@ static const struct {
     {"includes", check_includes}, {"system", check_system},     {"words", check_words},     {"header", check_header},
     {"readme", check_readme},     {"calls", check_calls},       {"imports", check_imports}, {"writable", check_writable},
     {"callers", check_callers},   {"required", check_required}, {"program", check_program}, {"stamp", check_stamp},
-    {"members", check_members},
+    {"members", check_members},   {"unique", check_unique},
 };
 
 check_function *check_find(const char *kind)

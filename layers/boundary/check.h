@@ -37,6 +37,7 @@ check_function check_imports;   /* symbols.c: outside symbols a room may use */
 check_function check_writable;  /* symbols.c: no data that can change */
 check_function check_callers;   /* symbols.c: who may call a function */
 check_function check_required;  /* symbols.c: who must call a function: a net that nobody may take down */
+check_function check_unique;    /* symbols.c: no name has two owners */
 check_function check_program;   /* symbols.c: what a program contains */
 check_function check_stamp;     /* symbols.c: a program was built under this checklist */
 check_function check_members;   /* members.c: a struct has only const members, or no pointers */

@@ -5,15 +5,12 @@
 
 #include <dwarf.h>
 #include <elfutils/libdw.h>
+#include <elfutils/libdwfl.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <libelf.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
-/* Follow typedefs, arrays (and const, if asked) to what is behind them. */
 static bool type_of(Dwarf_Die *die, Dwarf_Die *type)
 {
     Dwarf_Attribute a;
@@ -84,18 +81,26 @@ static void see_unit(struct check_context *x, Dwarf_Die *unit, json_t *seen)
     } while (dwarf_siblingof(&die, &die) == 0);
 }
 
-static void see_object(struct check_context *x, Elf *elf, json_t *seen)
+/* Every compilation unit of an archive. libdwfl reads its members one after another and applies their relocations. */
+static int see_archive(struct check_context *x, const char *path, json_t *seen)
 {
-    Dwarf *dwarf = dwarf_begin_elf(elf, DWARF_C_READ, NULL);
-    Dwarf_Off at = 0, next;
-    size_t header;
-    while (dwarf && dwarf_nextcu(dwarf, at, &next, &header, NULL, NULL, NULL) == 0) {
-        Dwarf_Die unit;
-        if (dwarf_offdie(dwarf, at + header, &unit))
-            see_unit(x, &unit, seen);
-        at = next;
+    static const Dwfl_Callbacks callbacks = {.section_address = dwfl_offline_section_address,
+                                             .find_elf = dwfl_build_id_find_elf,
+                                             .find_debuginfo = dwfl_standard_find_debuginfo};
+    Dwfl *dwfl = dwfl_begin(&callbacks);
+    if (!dwfl)
+        return kc_fail(x->e, -ENOMEM, "%s: %s", path, dwfl_errmsg(-1));
+    if (!dwfl_report_offline(dwfl, "", path, -1)) {
+        int code = kc_fail(x->e, -ENOENT, "%s: %s; build first (make)", path, dwfl_errmsg(-1));
+        dwfl_end(dwfl);
+        return code;
     }
-    dwarf_end(dwarf);
+    dwfl_report_end(dwfl, NULL, NULL);
+    Dwarf_Addr bias;
+    for (Dwarf_Die *unit = NULL; (unit = dwfl_nextcu(dwfl, unit, &bias));)
+        see_unit(x, unit, seen);
+    dwfl_end(dwfl);
+    return 0;
 }
 
 int check_members(struct check_context *x)
@@ -105,26 +110,11 @@ int check_members(struct check_context *x)
     size_t i;
     json_t *want, *seen = json_object();
     snprintf(path, sizeof path, "%.1500s/%.1000s/lib%s.a", x->config->root, x->config->build, room);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        json_decref(seen);
-        return kc_fail(x->e, -errno, "%s: %s; build first (make)", path, strerror(errno));
-    }
-    elf_version(EV_CURRENT);
-    Elf *archive = elf_begin(fd, ELF_C_READ, NULL), *object;
-    Elf_Cmd command = ELF_C_READ;
-    while (archive && (object = elf_begin(fd, command, archive))) {
-        if (elf_kind(object) == ELF_K_ELF)
-            see_object(x, object, seen);
-        command = elf_next(object);
-        elf_end(object);
-    }
-    elf_end(archive);
-    close(fd);
+    int code = see_archive(x, path, seen);
     /* a rule about a struct that is not there guards nothing */
     json_array_foreach(json_object_get(x->rule.check, "structs"), i, want)
-        if (!strpbrk(json_string_value(want), "*?[") && !json_object_get(seen, json_string_value(want)))
+        if (code == 0 && !strpbrk(json_string_value(want), "*?[") && !json_object_get(seen, json_string_value(want)))
             check_found(x, room, "has no struct %s (or no debug information)", json_string_value(want));
     json_decref(seen);
-    return 0;
+    return code;
 }

@@ -234,6 +234,26 @@ int check_required(struct check_context *x)
     return code;
 }
 
+static int see_definition(struct check_context *x, const char *room, const struct symbol *s, void *arg)
+{
+    if (!s->defined || !s->global)
+        return 0;
+    const char *first = kc_json_text(arg, s->name, NULL);
+    if (first && strcmp(first, room) != 0)
+        check_found(x, s->member, "%s defines %s, which %s defines too", room, s->name, first);
+    else if (!first)
+        json_object_set_new(arg, s->name, json_string(room));
+    return 0;
+}
+
+int check_unique(struct check_context *x)
+{
+    json_t *seen = json_object();
+    int code = visit_all_rooms(x, see_definition, seen);
+    json_decref(seen);
+    return code;
+}
+
 static int see_program(struct check_context *x, const char *room, const struct symbol *s, void *arg)
 {
     (void)room;
