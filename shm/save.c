@@ -1,0 +1,110 @@
+/* save.c - a board as a file. A plain copy of a live segment could hold a record that changed under it; here every record is
+ * copied whole, or marked as torn in the copy. */
+#include "reader_impl.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "curve.h"
+#include "record.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A run of records: seq, then the body. */
+struct run {
+    size_t offset, body;
+    uint32_t count;
+};
+#define RUN(type, member) {offsetof(type, member), sizeof(((type *)0)->member.body), 1}
+#define RUNS(type, member)                                                                                             \
+    {offsetof(type, member), sizeof(((type *)0)->member[0].body),                                                      \
+     sizeof(((type *)0)->member) / sizeof(((type *)0)->member[0])}
+
+static const struct run keeper_runs[] = {
+    RUN(struct kc_keeper_area, facts),
+    RUN(struct kc_keeper_area, status),
+    RUNS(struct kc_keeper_area, process),
+};
+static const struct run leader_runs[] = {
+    RUN(struct kc_leader_area, ack),        RUN(struct kc_leader_area, plan),
+    RUNS(struct kc_leader_area, group),     RUNS(struct kc_leader_area, snapshot),
+    RUNS(struct kc_leader_area, evaluation), RUNS(struct kc_leader_area, step),
+};
+static const struct run rank_runs[] = {
+    RUN(struct kc_rank_slot, identity), RUNS(struct kc_rank_slot, wait), RUN(struct kc_rank_slot, words),
+    RUNS(struct kc_rank_slot, events),  RUNS(struct kc_rank_slot, ops),
+};
+static const struct run directory_runs[] = {
+    RUN(struct kc_directory_segment, facts),
+    RUNS(struct kc_directory_segment, job),
+    RUNS(struct kc_directory_segment, device),
+};
+
+static void copy_record(const _Atomic uint64_t *from, uint64_t *to, size_t body)
+{
+    for (int i = 0; i < KC_READ_TRIES; i++) {
+        uint64_t s = atomic_load_explicit(from, memory_order_acquire);
+        kc_words_load(to + 1, from + 1, body);
+        to[0] = s;
+        if (!(s & 1) && atomic_load_explicit(from, memory_order_relaxed) == s)
+            return;
+        if (i % 16 == 15)
+            sched_yield();
+    }
+    to[0] |= 1; /* torn, in the copy as well */
+}
+
+/* Copy the runs of an area that lies at the same place in both segments. */
+static void copy_runs(const struct run *runs, size_t count, const void *from, void *to)
+{
+    for (size_t i = 0; i < count; i++)
+        for (uint32_t k = 0; k < runs[i].count; k++) {
+            size_t at = runs[i].offset + k * (sizeof(uint64_t) + runs[i].body);
+            copy_record((const void *)((const char *)from + at), (void *)((char *)to + at), runs[i].body);
+        }
+}
+#define COPY(runs, from, to) copy_runs(runs, sizeof(runs) / sizeof(runs)[0], (from), (to))
+
+/* The curve's own protocol: see board.h. If it never holds still, the copy has none. */
+static void copy_curve(const struct kc_leader_area *from, struct kc_leader_area *to)
+{
+    for (int i = 0; i < KC_READ_TRIES; i++) {
+        uint64_t head = atomic_load_explicit(&from->curve_head, memory_order_acquire);
+        copy_record(&from->pending.seq, (uint64_t *)(void *)&to->pending, sizeof to->pending.body);
+        kc_words_load(to->curve, from->curve, sizeof to->curve);
+        if (atomic_load_explicit(&from->curve_head, memory_order_relaxed) == head) {
+            atomic_init(&to->curve_head, head);
+            return;
+        }
+    }
+    atomic_init(&to->curve_head, 0);
+}
+
+int kc_reader_save(struct kc_reader *r, const char *path, struct kc_error *e)
+{
+    size_t bytes = r->segment.bytes;
+    char *copy = malloc(bytes);
+    if (!copy)
+        return kc_fail(e, -ENOMEM, "%s: no memory for a copy of %zu bytes", path, bytes);
+    /* words, and heads of rings before their entries: what is newer than a head is not looked at later */
+    kc_words_load(copy, r->segment.head, bytes);
+    const struct kc_job_segment *b = reader_job(r);
+    if (b) {
+        struct kc_job_segment *to = (void *)copy;
+        COPY(keeper_runs, &b->keeper, &to->keeper);
+        COPY(leader_runs, &b->leader, &to->leader);
+        copy_curve(&b->leader, &to->leader);
+        for (uint32_t i = 0; i < b->head.ranks; i++)
+            COPY(rank_runs, &b->rank[i], &to->rank[i]);
+    } else {
+        COPY(directory_runs, reader_directory(r), copy);
+    }
+    struct kc_segment_head *h = (void *)copy;
+    if (!r->file) {
+        h->saved = kc_now();
+        h->saved_wall = kc_wall();
+    }
+    int code = kc_file_replace(path, copy, bytes);
+    free(copy);
+    return code < 0 ? kc_fail(e, code, "%s: %s", path, strerror(-code)) : 0;
+}
