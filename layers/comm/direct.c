@@ -1,0 +1,305 @@
+/* direct.c - the algorithm `direct`: everybody reads from everybody. Elements are summed in the order of positions.
+ *
+ * Window way (buffers where peers can read them): one pass, then a barrier, since the buffers may be rewritten when the
+ * operation is complete. All-reduce: each member sums its slice of all inputs and writes it to all outputs.
+ *
+ * Staged way: rounds of one chunk. A member produces a round (copies into its staging), and consumes it from its peers'
+ * staging; production runs one round ahead. All-reduce of long vectors by more than two has a middle: each member sums
+ * its slice of the chunk where it lies in its own staging, and consuming is gathering. Round k's buffer is reused by round k + 2
+ * once all have consumed k. `ready` counts productions (with a middle: production, sum, production, sum …), `done`
+ * consumed rounds. */
+#include "op.h"
+
+#define WINDOW_PIECE (256 << 10) /* bytes of work of one look at an operation */
+#define SHORT_BYTES (32 << 10)   /* vectors of all members together that one member sums alone */
+#define LINE 64
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* ---- who does what ---- */
+
+/* The one whose data all others want, or -1: all give and take. */
+static int only_source(const struct kc_comm_op *op)
+{
+    if (op->channel->pair)
+        return 0;
+    return op->call.primitive == KC_BROADCAST ? op->call.peer : -1;
+}
+
+static bool produces(const struct kc_comm_op *op)
+{
+    int source = only_source(op);
+    return source < 0 || source == (int)op_self(op);
+}
+
+static bool consumes(const struct kc_comm_op *op)
+{
+    return only_source(op) != (int)op_self(op);
+}
+
+size_t direct_length(const struct kc_comm_op *op)
+{
+    return op->call.primitive == KC_REDUCE_SCATTER ? op->call.count / op_members(op) : op->call.count;
+}
+
+/* Our slice of n elements, in whole cache lines, so that no two members write to one. */
+static void slice_of(const struct kc_comm_op *op, uint32_t member, size_t n, size_t *first, size_t *count)
+{
+    size_t line = LINE / op_bytes(op), lines = (n + line - 1) / line, members = op_members(op);
+    size_t each = (lines + members - 1) / members * line;
+    *first = least(member * each, n);
+    *count = least(each, n - *first);
+}
+
+void direct_plan(struct kc_comm_op *op, uint64_t longest)
+{
+    uint8_t p = op->call.primitive;
+    bool strips = p == KC_REDUCE_SCATTER || p == KC_ALL_TO_ALL;
+    size_t bytes = strips ? op->channel->chunk / op_members(op) / LINE * LINE : op->channel->chunk;
+    op->piece = bytes / op_bytes(op);
+    /* With two members, or when all vectors together are short, everybody sums everything: one barrier less. */
+    op->middle = p == KC_ALL_REDUCE && op_members(op) > 2 && longest * op_bytes(op) * op_members(op) > SHORT_BYTES;
+    op->rounds = (longest + op->piece - 1) / op->piece;
+}
+
+/* ---- staged ---- */
+
+static void copy(void *to, const void *from, size_t bytes)
+{
+    if (to != from && bytes)
+        memcpy(to, from, bytes);
+}
+
+/* What of `count` elements falls into round k. */
+static size_t piece_of(const struct kc_comm_op *op, uint64_t k, size_t count)
+{
+    size_t at = k * op->piece;
+    return at < count ? least(op->piece, count - at) : 0;
+}
+
+static void produce(struct kc_comm_op *op, uint64_t k)
+{
+    size_t b = op_bytes(op), at = k * op->piece;
+    uint8_t *chunk = op_chunk(op, op_self(op), k);
+    const uint8_t *in = op->call.in;
+    if (op->call.primitive == KC_REDUCE_SCATTER) {
+        size_t part = direct_length(op), n = piece_of(op, k, part);
+        for (uint32_t j = 0; j < op_members(op); j++)
+            copy(chunk + j * op->piece * b, in + (j * part + at) * b, n * b);
+    } else if (op->call.primitive == KC_ALL_TO_ALL) {
+        size_t before = 0;
+        for (uint32_t j = 0; j < op_members(op); j++) {
+            size_t n = piece_of(op, k, op->call.send_counts[j]);
+            copy(chunk + j * op->piece * b, in + (before + at) * b, n * b);
+            before += op->call.send_counts[j];
+        }
+    } else {
+        copy(chunk, in + at * b, piece_of(op, k, op->call.count) * b);
+    }
+}
+
+/* Sum the strip or vector piece that lies `at` bytes into every member's chunk. */
+static void fold_chunks(struct kc_comm_op *op, uint64_t k, size_t at, void *out, size_t n)
+{
+    const void *in[KC_RANKS_MAX];
+    for (uint32_t i = 0; i < op_members(op); i++)
+        in[i] = op_chunk(op, i, k) + at;
+    reduce_fold(op_reduce(op), 1, &out, op_members(op), in, n);
+}
+
+static void reduce_middle(struct kc_comm_op *op, uint64_t k)
+{
+    size_t first, n;
+    slice_of(op, op_self(op), piece_of(op, k, op->call.count), &first, &n);
+    fold_chunks(op, k, first * op_bytes(op), op_chunk(op, op_self(op), k) + first * op_bytes(op), n);
+}
+
+static void consume_all_reduce(struct kc_comm_op *op, uint64_t k)
+{
+    size_t b = op_bytes(op), n = piece_of(op, k, op->call.count);
+    uint8_t *out = (uint8_t *)op->call.out + k * op->piece * b;
+    if (!op->middle) {
+        fold_chunks(op, k, 0, out, n);
+        return;
+    }
+    for (uint32_t i = 0; i < op_members(op); i++) {
+        size_t first, count;
+        slice_of(op, i, n, &first, &count);
+        copy(out + first * b, op_chunk(op, i, k) + first * b, count * b);
+    }
+}
+
+static void consume_all_to_all(struct kc_comm_op *op, uint64_t k)
+{
+    size_t b = op_bytes(op), before = 0;
+    for (uint32_t i = 0; i < op_members(op); i++) {
+        size_t n = piece_of(op, k, op->call.recv_counts[i]);
+        copy((uint8_t *)op->call.out + (before + k * op->piece) * b,
+             op_chunk(op, i, k) + op_self(op) * op->piece * b, n * b);
+        before += op->call.recv_counts[i];
+    }
+}
+
+static void consume(struct kc_comm_op *op, uint64_t k)
+{
+    size_t b = op_bytes(op), at = k * op->piece;
+    uint8_t *out = op->call.out;
+    switch ((enum kc_primitive)op->call.primitive) {
+    case KC_ALL_REDUCE: consume_all_reduce(op, k); break;
+    case KC_ALL_TO_ALL: consume_all_to_all(op, k); break;
+    case KC_REDUCE_SCATTER:
+        fold_chunks(op, k, op_self(op) * op->piece * b, out + at * b, piece_of(op, k, direct_length(op)));
+        break;
+    case KC_ALL_GATHER:
+        for (uint32_t i = 0; i < op_members(op); i++)
+            copy(out + (i * op->call.count + at) * b, op_chunk(op, i, k), piece_of(op, k, op->call.count) * b);
+        break;
+    default: /* broadcast, recv */
+        copy(out + at * b, op_chunk(op, (uint32_t)only_source(op), k), piece_of(op, k, op->call.count) * b);
+    }
+}
+
+static enum advance step_produce(struct kc_comm_op *op)
+{
+    uint64_t k = op->produced;
+    if (produces(op)) {
+        if (k >= 2 && !op_all_done(op, k - 1))
+            return BLOCKED;
+        produce(op, k);
+        op_say_ready(op, op->middle ? 2 * k + 1 : k + 1, -1);
+    }
+    op->produced++;
+    return MOVED;
+}
+
+static enum advance step_middle(struct kc_comm_op *op)
+{
+    uint64_t k = op->reduced;
+    if (!op_all_ready(op, 2 * k + 1))
+        return BLOCKED;
+    reduce_middle(op, k);
+    op_say_ready(op, 2 * k + 2, -1);
+    op->reduced++;
+    return MOVED;
+}
+
+static enum advance step_consume(struct kc_comm_op *op)
+{
+    uint64_t k = op->consumed, wanted = op->middle ? 2 * k + 2 : k + 1;
+    if (consumes(op)) {
+        int source = only_source(op);
+        if (source < 0 ? !op_all_ready(op, wanted) : !op_is_ready(op, (uint32_t)source, wanted))
+            return BLOCKED;
+        consume(op, k);
+        op_say_done(op, k + 1, source);
+    } else if (op->call.primitive == KC_BROADCAST && op->call.out) {
+        size_t at = k * op->piece * op_bytes(op);
+        copy((uint8_t *)op->call.out + at, (const uint8_t *)op->call.in + at,
+             piece_of(op, k, op->call.count) * op_bytes(op));
+    }
+    op->consumed++;
+    return MOVED;
+}
+
+void direct_produce_first(struct kc_comm_op *op)
+{
+    if (produces(op))
+        step_produce(op);
+}
+
+enum advance direct_advance_staged(struct kc_comm_op *op)
+{
+    if (op->middle && op->reduced < op->produced)
+        return step_middle(op);
+    if (op->produced < op->rounds && op->produced < op->consumed + 2)
+        return step_produce(op);
+    if (op->consumed < op->rounds)
+        return step_consume(op);
+    return FINISHED;
+}
+
+/* ---- window ---- */
+
+/* A piece of our slice: sum all inputs, write all outputs. */
+static bool window_reduce(struct kc_comm_op *op)
+{
+    const struct channel *c = op->channel;
+    size_t b = op_bytes(op), first, n;
+    slice_of(op, c->self, op->call.count, &first, &n);
+    size_t count = least(WINDOW_PIECE / b, n - op->at), at = (first + op->at) * b;
+    const void *in[KC_RANKS_MAX];
+    void *out[KC_RANKS_MAX];
+    for (uint32_t i = 0; i < c->members; i++) {
+        in[i] = c->member[i].in + at;
+        out[i] = c->member[i].out + at;
+    }
+    if (count)
+        reduce_fold(op_reduce(op), c->members, out, c->members, in, count);
+    op->at += count;
+    return op->at == n;
+}
+
+static bool window_reduce_scatter(struct kc_comm_op *op)
+{
+    const struct channel *c = op->channel;
+    size_t b = op_bytes(op), part = direct_length(op), count = least(WINDOW_PIECE / b, part - op->at);
+    const void *in[KC_RANKS_MAX];
+    for (uint32_t i = 0; i < c->members; i++)
+        in[i] = c->member[i].in + (c->self * part + op->at) * b;
+    void *out = (uint8_t *)op->call.out + op->at * b;
+    if (count)
+        reduce_fold(op_reduce(op), 1, &out, c->members, in, count);
+    op->at += count;
+    return op->at == part;
+}
+
+/* A piece of what one source has for us; op->step counts the sources, from the one after us so that not all read the
+ * same window at once. */
+static bool window_copy(struct kc_comm_op *op)
+{
+    const struct channel *c = op->channel;
+    int only = only_source(op);
+    uint32_t source = only >= 0 ? (uint32_t)only : (c->self + 1 + op->step) % c->members;
+    size_t b = op_bytes(op), n = op->call.count, to = 0;
+    if (op->call.primitive == KC_ALL_TO_ALL) {
+        n = op->call.recv_counts[source];
+        for (uint32_t i = 0; i < source; i++)
+            to += op->call.recv_counts[i];
+    } else if (op->call.primitive == KC_ALL_GATHER) {
+        to = source * n;
+    }
+    if (!op->call.out)
+        return true; /* send, or a root without an output of its own */
+    size_t count = least(WINDOW_PIECE / b, n - op->at);
+    copy((uint8_t *)op->call.out + (to + op->at) * b, c->member[source].in + op->at * b, count * b);
+    op->at += count;
+    if (op->at < n)
+        return false;
+    op->at = 0;
+    return ++op->step == (only >= 0 ? 1 : c->members);
+}
+
+enum advance direct_advance_window(struct kc_comm_op *op)
+{
+    if (op->consumed == 0) {
+        bool all = op->call.primitive == KC_ALL_REDUCE       ? window_reduce(op)
+                   : op->call.primitive == KC_REDUCE_SCATTER ? window_reduce_scatter(op)
+                                                             : window_copy(op);
+        if (all) {
+            op->consumed = 1;
+            op_say_ready(op, 1, only_source(op) == (int)op_self(op) ? -1 : only_source(op));
+        }
+        return MOVED;
+    }
+    return !produces(op) || op_all_ready(op, 1) ? FINISHED : BLOCKED;
+}
+
+void direct_alone(struct kc_comm_op *op)
+{
+    size_t b = op_bytes(op), n = op->call.primitive == KC_ALL_TO_ALL ? op->call.send_counts[0] : op->call.count;
+    if (op->call.out)
+        copy(op->call.out, op->call.in, n * b);
+}

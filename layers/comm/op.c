@@ -1,0 +1,447 @@
+/* op.c - the life of operations: start, the queue of each channel, signatures agreed, the algorithm driven, the wait.
+ * Allocates only when more operations are in flight than ever before. */
+#include "op.h"
+
+#include "base/clock.h"
+#include "post.h"
+
+#include <errno.h>
+#include <inttypes.h>
+
+#define SPIN (KC_MILLISECOND / 100) /* how long a waiter looks before it sleeps, where it has its core alone */
+#define SPIN_HOT 256                /* looks without a pause between: what is nearly there is seen at once */
+#define TEST_MOVES 8                /* what one test does at most */
+#define MOVES_A_LOOK 64             /* a wait that gets on looks at its deadline this often */
+
+/* ---- memory ---- */
+
+static struct kc_comm_op *op_new(struct slot *s)
+{
+    struct kc_comm_op *op = s->spare;
+    if (!op)
+        return malloc(sizeof *op);
+    s->spare = op->next;
+    return op;
+}
+
+void op_free_spare(struct slot *s)
+{
+    while (s->spare) {
+        struct kc_comm_op *op = s->spare;
+        s->spare = op->next;
+        free(op);
+    }
+}
+
+void op_free_queue(struct channel *c)
+{
+    while (c && c->head) {
+        struct kc_comm_op *op = c->head;
+        c->head = op->next;
+        free(op);
+    }
+}
+
+/* ---- the flight recorder ---- */
+
+static void record(struct kc_comm_op *op)
+{
+    const struct kc_group *g = op->channel->group;
+    const struct kc_comm_call *c = &op->call;
+    size_t in = call_in_count(c, g->count, g->position), out = call_out_count(c, g->count, g->position);
+    struct kc_op_seen seen = {.group = g->id, .generation = (uint32_t)g->transport->generation, .sequence = c->sequence,
+                              .count = c->primitive == KC_ALL_TO_ALL ? in : c->count,
+                              .bytes = (in > out ? in : out) * op_bytes(op),
+                              .peer = c->peer >= 0 ? (int32_t)g->ranks[c->peer] : -1, .collective = -1,
+                              .primitive = c->primitive, .type = c->type, .reduce = c->reduce,
+                              .algorithm = c->algorithm};
+    op->record = kc_probe_op_begin(g->transport->probe, &seen);
+}
+
+/* ---- ends ---- */
+
+static void leave_queue(struct kc_comm_op *op)
+{
+    struct channel *c = op->channel;
+    struct kc_comm_op **at = &c->head, *before = NULL;
+    while (*at && *at != op) {
+        before = *at;
+        at = &(*at)->next;
+    }
+    if (*at) {
+        *at = op->next;
+        if (c->tail == op)
+            c->tail = before;
+    }
+}
+
+static void end(struct kc_comm_op *op, int result)
+{
+    struct slot *s = group_slot(op->channel->group);
+    leave_queue(op);
+    s->pairs -= op->channel->pair;
+    op->stage = OP_ENDED;
+    op->result = result;
+    kc_probe_op_done(op->channel->transport->probe, op->record, result);
+}
+
+/* The steps that an operation stands for in the channel's counters: the same on all members, whatever each of them did. One that
+ * moved nothing stands for one, since a first round may have been announced with the post. */
+static void count_steps(struct kc_comm_op *op)
+{
+    struct channel *c = op->channel;
+    bool staged = op->way == WAY_STAGED, ring = op->way == WAY_RING_STAGED || op->way == WAY_RING_WINDOW;
+    c->ready += ring ? op->rounds * ring_steps(op) : staged ? op->rounds * (op->middle ? 2 : 1) : 1;
+    c->done += ring || staged ? op->rounds : 0;
+}
+
+/* ---- stages ---- */
+
+/* Does our side alone decide that the data is staged? Then the first round goes out with the post. */
+static bool stages_surely(const struct kc_comm_op *op)
+{
+    const struct kc_comm_call *c = &op->call;
+    if (c->algorithm != KC_DIRECT || op_members(op) == 1)
+        return false;
+    size_t in = call_in_count(c, op_members(op), op_self(op)) * op_bytes(op);
+    size_t out = call_out_count(c, op_members(op), op_self(op)) * op_bytes(op);
+    if (!in)
+        return false;
+    return !post_in_window(op, c->in, in) ||
+           (c->primitive == KC_ALL_REDUCE && !post_in_window(op, c->out, out)) ||
+           (c->primitive == KC_ALL_TO_ALL && c->in == c->out);
+}
+
+static enum advance post(struct kc_comm_op *op)
+{
+    struct channel *c = op->channel;
+    /* The post of two operations ago may be overwritten once all have left it for the next one; an operation that was
+     * refused early leaves members behind. */
+    while (c->joined < c->number) {
+        for (; op->cursor < c->members; op->cursor++) {
+            const struct cell *cell = c->member[op->cursor].cell;
+            if (op->cursor != c->self && atomic_load(&cell->post[c->number & 1].number) < c->number)
+                return BLOCKED;
+        }
+        op->cursor = 0;
+        c->joined = c->number;
+    }
+    op->number = ++c->number;
+    if (stages_surely(op)) {
+        direct_plan(op, op->call.primitive == KC_ALL_TO_ALL ? 0 : direct_length(op));
+        direct_produce_first(op);
+    }
+    post_write(op);
+    op_ring_all(op);
+    kc_probe_op_started(c->transport->probe, op->record); /* after, so that nobody waits for our bookkeeping */
+    op->stage = OP_POSTED;
+    op->checked = UINT64_C(1) << c->self;
+    return MOVED;
+}
+
+/* Are the buffers that the algorithm reads (and writes) remotely all in windows? The same answer on all members. */
+static bool all_in_windows(const struct kc_comm_op *op)
+{
+    const struct channel *c = op->channel;
+    const struct post *own = &c->member[c->self].cell->post[op->number & 1];
+    uint8_t p = op->call.primitive;
+    bool ring = op->call.algorithm == KC_RING;
+    for (uint32_t i = 0; i < c->members; i++) {
+        bool in = i == c->self ? own->in_at != NOWHERE : c->member[i].in != NULL;
+        bool out = i == c->self ? own->out_at != NOWHERE : c->member[i].out != NULL;
+        bool source = c->pair ? i == 0 : p != KC_BROADCAST || (int32_t)i == op->call.peer;
+        if (p == KC_ALL_TO_ALL && i == c->self && own->in_place)
+            in = false;
+        if (source && !in)
+            return false;
+        if (!out && (p == KC_ALL_REDUCE || (ring && (p == KC_ALL_GATHER || (p == KC_BROADCAST && !source)))))
+            return false;
+    }
+    return true;
+}
+
+static enum op_way choose_way(const struct kc_comm_op *op, uint64_t most)
+{
+    const struct kc_comm_call *c = &op->call;
+    if (c->primitive == KC_BARRIER || (c->primitive == KC_ALL_TO_ALL ? most : c->count) == 0)
+        return WAY_NOTHING;
+    if (op_members(op) == 1)
+        return WAY_ALONE;
+    if (c->algorithm == KC_RING && (call_reduces(c) || c->primitive == KC_ALL_GATHER || c->primitive == KC_BROADCAST)) {
+        /* sums under way of reduce-scatter and bf16 have no place in the callers' buffers */
+        bool room = c->primitive != KC_REDUCE_SCATTER && (c->primitive != KC_ALL_REDUCE || c->type != KC_BF16);
+        return room && all_in_windows(op) ? WAY_RING_WINDOW : WAY_RING_STAGED;
+    }
+    return all_in_windows(op) ? WAY_WINDOW : WAY_STAGED;
+}
+
+/* All members have posted the same signature: now it can run. */
+static int agree(struct kc_comm_op *op)
+{
+    struct channel *c = op->channel;
+    uint64_t most = 0;
+    c->joined = op->number;
+    if (op->call.primitive == KC_ALL_TO_ALL) {
+        bool windows = all_in_windows(op); /* before the comparison moves `in` */
+        int code = post_compare_counts(op, &most);
+        if (code)
+            return code;
+        op->way = most == 0 ? WAY_NOTHING : op_members(op) == 1 ? WAY_ALONE : windows ? WAY_WINDOW : WAY_STAGED;
+    } else {
+        op->way = choose_way(op, 0);
+    }
+    if (op->way == WAY_STAGED)
+        direct_plan(op, op->call.primitive == KC_ALL_TO_ALL ? most : direct_length(op));
+    else if (op->way == WAY_RING_STAGED || op->way == WAY_RING_WINDOW)
+        ring_plan(op);
+    return 0;
+}
+
+static enum advance look_at_posts(struct kc_comm_op *op)
+{
+    struct channel *c = op->channel;
+    uint64_t all = c->members == 64 ? UINT64_MAX : (UINT64_C(1) << c->members) - 1;
+    int code = 0;
+    for (uint32_t i = 0; i < c->members && code >= 0; i++) {
+        if (op->checked >> i & 1)
+            continue;
+        code = post_look(op, i);
+        if (code == 1)
+            op->checked |= UINT64_C(1) << i;
+    }
+    if (code >= 0 && op->checked != all)
+        return BLOCKED;
+    if (code >= 0)
+        code = agree(op);
+    if (code < 0) {
+        op->way = WAY_NOTHING;
+        count_steps(op);
+        end(op, code);
+    } else {
+        op->stage = OP_RUNNING;
+    }
+    return MOVED;
+}
+
+static enum advance run(struct kc_comm_op *op)
+{
+    enum advance a = FINISHED;
+    switch ((enum op_way)op->way) {
+    case WAY_NOTHING: break;
+    case WAY_ALONE: direct_alone(op); break;
+    case WAY_WINDOW: a = direct_advance_window(op); break;
+    case WAY_STAGED: a = direct_advance_staged(op); break;
+    case WAY_RING_WINDOW: case WAY_RING_STAGED: a = ring_advance(op); break;
+    }
+    if (a != FINISHED)
+        return a;
+    count_steps(op);
+    end(op, 0);
+    return MOVED;
+}
+
+/* One look at the head of a channel: did anything move? */
+static bool drive_channel(struct channel *c)
+{
+    struct kc_comm_op *op = c ? c->head : NULL;
+    if (!op)
+        return false;
+    switch ((enum op_stage)op->stage) {
+    case OP_QUEUED: return post(op) == MOVED;
+    case OP_POSTED: return look_at_posts(op) == MOVED;
+    case OP_RUNNING: return run(op) == MOVED;
+    case OP_ENDED: break;
+    }
+    return false;
+}
+
+/* One look at everything that is in flight in a group. */
+static bool drive(struct slot *s, uint32_t count)
+{
+    bool moved = drive_channel(s->collectives);
+    for (uint32_t i = 0; s->pairs && i < count; i++) {
+        moved |= drive_channel(s->send[i]);
+        moved |= drive_channel(s->receive[i]);
+    }
+    return moved;
+}
+
+/* ---- the public verbs ---- */
+
+static int say_aborted(const struct kc_comm_op *op, struct kc_error *e)
+{
+    uint64_t word = transport_aborted(op->channel->transport);
+    char text[CALL_TEXT], who[32] = "the keeper";
+    int32_t rank = KC_ABORT_RANK(word);
+    if (rank < KC_RANKS_MAX)
+        snprintf(who, sizeof who, "rank %d", rank);
+    call_text(&op->call, op->channel->pair ? (int32_t)op->channel->group->ranks[op->call.peer] : op->call.peer, text);
+    return kc_fail(e, -ESHUTDOWN, "%s (group %u) ended: the run was aborted by %s", text, op->channel->group->id, who);
+}
+
+static struct channel *channel_of(const struct kc_group *g, const struct kc_comm_call *call)
+{
+    struct slot *s = group_slot(g);
+    if (call->primitive == KC_SEND)
+        return s->send[call->peer];
+    if (call->primitive == KC_RECV)
+        return s->receive[call->peer];
+    return s->collectives;
+}
+
+int kc_comm_start(const struct kc_group *g, const struct kc_comm_call *call, struct kc_comm_op **out,
+                  struct kc_error *e)
+{
+    int code = call_check(g, call, e);
+    if (code)
+        return kc_fail_prefix(e, code, "group %u #%" PRIu64, g->id, call->sequence);
+    if (transport_aborted(g->transport))
+        return kc_fail(e, -ESHUTDOWN, "group %u #%" PRIu64 " was not started: the run was aborted", g->id, call->sequence);
+    struct slot *s = group_slot(g);
+    struct kc_comm_op *op = op_new(s);
+    if (!op)
+        return kc_fail(e, -ENOMEM, "group %u #%" PRIu64 ": no memory for the operation", g->id, call->sequence);
+    memset(op, 0, offsetof(struct kc_comm_op, error));
+    op->channel = channel_of(g, call);
+    op->call = *call;
+    call_normalise(&op->call);
+    record(op);
+    struct channel *c = op->channel;
+    if (c->head)
+        c->tail->next = op;
+    else
+        c->head = op;
+    c->tail = op;
+    s->pairs += c->pair;
+    if (c->head == op)
+        drive_channel(c);
+    *out = op;
+    return 0;
+}
+
+/* An ended operation goes back to its owner as a result, and its memory to the group. */
+static int collect(struct kc_comm_op **out, struct kc_error *e)
+{
+    struct kc_comm_op *op = *out;
+    struct slot *s = group_slot(op->channel->group);
+    int result = op->result;
+    if (result == -ESHUTDOWN)
+        say_aborted(op, e);
+    else if (result)
+        kc_fail(e, result, "%s", op->error.text);
+    op->next = s->spare;
+    s->spare = op;
+    *out = NULL;
+    return result;
+}
+
+int kc_comm_test(struct kc_comm_op **out, struct kc_error *e)
+{
+    struct kc_comm_op *op = *out;
+    const struct kc_group *g = op->channel->group;
+    for (int moves = 0; op->stage != OP_ENDED && moves < TEST_MOVES; moves++) {
+        if (drive(group_slot(g), g->count))
+            continue;
+        if (!transport_aborted(g->transport))
+            return -EAGAIN;
+        end(op, -ESHUTDOWN);
+    }
+    return op->stage == OP_ENDED ? collect(out, e) : -EAGAIN;
+}
+
+static inline void pause_core(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+/* Look for a while without giving up the core. */
+static bool spin(struct slot *s, const struct kc_group *g, uint64_t deadline)
+{
+    if (g->transport->spin_short)
+        return false;
+    uint64_t until = 0;
+    for (uint32_t i = 1;; i++) {
+        if (drive(s, g->count))
+            return true;
+        if (transport_aborted(g->transport))
+            return false;
+        if (i > SPIN_HOT)
+            pause_core();
+        if (i % SPIN_HOT)
+            continue;
+        uint64_t now = kc_now();
+        until = until ? until : now + SPIN;
+        if (now >= until || (deadline && now >= deadline))
+            return false;
+    }
+}
+
+/* wait_begin names what blocks: the primitive. */
+static enum kc_wait wait_name(const struct kc_comm_op *op)
+{
+    switch ((enum kc_primitive)op->call.primitive) {
+    case KC_ALL_REDUCE: return KC_WAIT_ALL_REDUCE;
+    case KC_ALL_GATHER: return KC_WAIT_ALL_GATHER;
+    case KC_REDUCE_SCATTER: return KC_WAIT_REDUCE_SCATTER;
+    case KC_BROADCAST: return KC_WAIT_BROADCAST;
+    case KC_ALL_TO_ALL: return KC_WAIT_ALL_TO_ALL;
+    case KC_SEND: return KC_WAIT_SEND;
+    case KC_RECV: return KC_WAIT_RECV;
+    default: return KC_WAIT_BARRIER;
+    }
+}
+
+/* Sleep on the own doorbell until something of the group moves. 0, or -ETIMEDOUT, or -ESHUTDOWN. */
+static int sleep_until_moved(struct slot *s, const struct kc_comm_op *op, uint64_t deadline)
+{
+    const struct kc_group *g = op->channel->group;
+    const struct kc_transport *t = g->transport;
+    int token = kc_probe_wait_begin(t->probe, wait_name(op), g->id, op->call.sequence);
+    int code = -EAGAIN;
+    while (code == -EAGAIN) {
+        uint32_t seen = transport_sleep_begin(t);
+        if (drive(s, g->count))
+            code = 0;
+        else if (transport_aborted(t))
+            code = -ESHUTDOWN;
+        else if (deadline && kc_now() >= deadline)
+            code = -ETIMEDOUT;
+        else
+            transport_sleep(t, seen, deadline);
+        transport_sleep_end(t);
+    }
+    kc_probe_wait_end(t->probe, token);
+    return code;
+}
+
+int kc_comm_wait(struct kc_comm_op **out, uint64_t deadline, struct kc_error *e)
+{
+    struct kc_comm_op *op = *out;
+    const struct kc_group *g = op->channel->group;
+    struct slot *s = group_slot(g);
+    for (uint32_t moves = 1; op->stage != OP_ENDED; moves++) {
+        bool late = deadline && moves % MOVES_A_LOOK == 0 && kc_now() >= deadline;
+        if (!late && (drive(s, g->count) || spin(s, g, deadline)))
+            continue;
+        int code = late ? -ETIMEDOUT : sleep_until_moved(s, op, deadline);
+        if (code == -ESHUTDOWN && op->stage != OP_ENDED)
+            end(op, code);
+        if (code == -ETIMEDOUT) {
+            char text[CALL_TEXT];
+            call_text(&op->call, op->call.peer, text);
+            return kc_fail(e, code, "%s (group %u) is not complete in time", text, g->id);
+        }
+    }
+    return collect(out, e);
+}
+
+int kc_comm_run(const struct kc_group *g, const struct kc_comm_call *call, struct kc_error *e)
+{
+    struct kc_comm_op *op = NULL;
+    int code = kc_comm_start(g, call, &op, e);
+    return code ? code : kc_comm_wait(&op, 0, e);
+}

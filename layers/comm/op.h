@@ -1,0 +1,155 @@
+/* op.h - one operation in flight, and what the algorithms (direct.c, ring.c) need of it.
+ *
+ * Life: QUEUED behind older operations of its channel; POSTED its signature and waiting for those of all members;
+ * RUNNING its algorithm; ENDED, with a result, until its owner collects it. Only the head of a channel is past QUEUED. */
+#ifndef COMM_OP_H
+#define COMM_OP_H
+
+#include "call.h"
+#include "reduce.h"
+
+enum op_stage { OP_QUEUED, OP_POSTED, OP_RUNNING, OP_ENDED };
+
+/* How the bytes travel; chosen from the posts of all members, so all choose the same. */
+enum op_way { WAY_NOTHING, WAY_ALONE, WAY_WINDOW, WAY_STAGED, WAY_RING_WINDOW, WAY_RING_STAGED };
+
+/* What one look at an operation did. */
+enum advance { BLOCKED, MOVED, FINISHED };
+
+struct kc_comm_op {
+    struct channel *channel;
+    struct kc_comm_op *next;
+    struct kc_comm_call call; /* normalised */
+    uint64_t number;          /* in its channel, from 1 */
+    uint64_t record;          /* flight recorder */
+    uint64_t checked;         /* POSTED: members whose signature agrees, a bit each */
+    uint32_t cursor;          /* members that have reached what is waited for now */
+    uint8_t stage, way;       /* enums */
+    int result;
+    /* progress of the algorithm */
+    bool middle;              /* direct, staged: reduced by slices, then gathered (see direct.c) */
+    uint64_t rounds, produced, reduced, consumed;
+    uint32_t step;            /* ring: within the round */
+    size_t piece;             /* elements of a round: of the vector, or of each strip */
+    size_t at;                /* direct, window: elements of our own slice that are finished */
+    struct kc_error error;    /* what the owner is told if result is not 0; last, it is large */
+};
+
+void op_free_spare(struct slot *s);
+/* Free what is still queued: nobody can collect it any more. */
+void op_free_queue(struct channel *c);
+
+/* ---- for the algorithms ---- */
+
+static inline uint32_t op_members(const struct kc_comm_op *op)
+{
+    return op->channel->members;
+}
+
+static inline uint32_t op_self(const struct kc_comm_op *op)
+{
+    return op->channel->self;
+}
+
+static inline size_t op_bytes(const struct kc_comm_op *op)
+{
+    return kc_type_bytes[op->call.type];
+}
+
+/* The arithmetic of this operation. */
+static inline struct reduce op_reduce(const struct kc_comm_op *op)
+{
+    return (struct reduce){.type = op->call.type,
+                           .reduce = op->call.reduce,
+                           .wide = op->channel->transport->wide,
+                           .divide = op->call.reduce == KC_AVG ? op_members(op) : 1};
+}
+
+/* A member's staging chunk for a round of this operation. The half of an operation is free again when all members have
+ * posted the next one, which an operation of the same parity comes after; the two buffers of a half alternate. */
+static inline uint8_t *op_chunk(const struct kc_comm_op *op, uint32_t member, uint64_t round)
+{
+    const struct channel *c = op->channel;
+    return c->member[member].staging + ((op->number & 1) * 2 + (round & 1)) * c->chunk;
+}
+
+static inline void op_ring_all(const struct kc_comm_op *op)
+{
+    const struct channel *c = op->channel;
+    for (uint32_t i = 0; i < c->members; i++) {
+        if (i != c->self)
+            transport_ring(c->transport, c->member[i].rank);
+    }
+}
+
+/* Say how far we are (steps or rounds of this operation), and wake whoever may wait for it: a member, or all (-1). */
+static inline void op_say_ready(const struct kc_comm_op *op, uint64_t steps, int whom)
+{
+    const struct channel *c = op->channel;
+    transport_publish(&c->member[c->self].cell->ready, c->ready + steps);
+    if (whom < 0)
+        op_ring_all(op);
+    else
+        transport_ring(c->transport, c->member[whom].rank);
+}
+
+static inline void op_say_done(const struct kc_comm_op *op, uint64_t rounds, int whom)
+{
+    const struct channel *c = op->channel;
+    transport_publish(&c->member[c->self].cell->done, c->done + rounds);
+    if (whom < 0)
+        op_ring_all(op);
+    else
+        transport_ring(c->transport, c->member[whom].rank);
+}
+
+static inline bool op_is_ready(const struct kc_comm_op *op, uint32_t member, uint64_t steps)
+{
+    return atomic_load(&op->channel->member[member].cell->ready) >= op->channel->ready + steps;
+}
+
+static inline bool op_is_done(const struct kc_comm_op *op, uint32_t member, uint64_t rounds)
+{
+    return atomic_load(&op->channel->member[member].cell->done) >= op->channel->done + rounds;
+}
+
+/* Have all other members come that far? Members once seen are not looked at again until all have. */
+static inline bool op_all_ready(struct kc_comm_op *op, uint64_t steps)
+{
+    for (; op->cursor < op_members(op); op->cursor++) {
+        if (op->cursor != op_self(op) && !op_is_ready(op, op->cursor, steps))
+            return false;
+    }
+    op->cursor = 0;
+    return true;
+}
+
+static inline bool op_all_done(struct kc_comm_op *op, uint64_t rounds)
+{
+    for (; op->cursor < op_members(op); op->cursor++) {
+        if (op->cursor != op_self(op) && !op_is_done(op, op->cursor, rounds))
+            return false;
+    }
+    op->cursor = 0;
+    return true;
+}
+
+/* ---- direct.c ---- */
+/* Elements that the staged rounds walk through: of the vector, or of each member's strip; not for all-to-all. */
+size_t direct_length(const struct kc_comm_op *op);
+/* Plan the staged rounds for that length; for all-to-all the largest count of any pair. */
+void direct_plan(struct kc_comm_op *op, uint64_t longest);
+/* Produce the first round before the post, so that who sees the post has the data too. */
+void direct_produce_first(struct kc_comm_op *op);
+enum advance direct_advance_staged(struct kc_comm_op *op);
+enum advance direct_advance_window(struct kc_comm_op *op);
+/* The whole operation of a group of one. */
+void direct_alone(struct kc_comm_op *op);
+
+/* ---- ring.c ---- */
+void ring_plan(struct kc_comm_op *op);
+/* Steps that one round adds to `ready`. */
+uint32_t ring_steps(const struct kc_comm_op *op);
+enum advance ring_advance(struct kc_comm_op *op);
+
+#endif
