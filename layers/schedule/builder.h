@@ -1,0 +1,71 @@
+/* builder.h - collects the instructions of programs and puts the waits between lanes in by itself: whoever emits an
+ * instruction names what it reads and writes, and the builder knows what the other lane did there last. Lanes are FIFO, so one wait for
+ * the latest instruction covers all before it. */
+#ifndef KC_SCHEDULE_BUILDER_H
+#define KC_SCHEDULE_BUILDER_H
+
+#include "memory.h"
+
+#include "base/arena.h"
+#include "contracts/comm_plan.h"
+#include "contracts/exec_plan.h"
+#include "contracts/shard_plan.h"
+
+#define KC_OPERANDS_MAX 8 /* inputs, outputs or attributes of one op */
+
+struct kc_vector {
+    void *data;
+    size_t count, room;
+};
+
+/* When one lane touched a buffer last: 1 + instruction index, 0 never. */
+struct kc_touch {
+    uint32_t any[KC_LANES], write[KC_LANES];
+};
+
+struct kc_builder {
+    const struct kc_shard_plan *shard;
+    const struct kc_comm_plan *comm;
+    const struct kc_memory_plan *memory;
+    uint32_t rank;
+    int failed; /* -ENOMEM: everything after it is ignored */
+
+    struct kc_vector instructions, refs, attrs, waits;
+    struct kc_exec_program programs[KC_PROGRAMS];
+    uint32_t *sequences;       /* programs × groups */
+    struct kc_touch *touched;  /* spaces × (buckets + 1), of the program being built */
+    uint32_t known[KC_LANES];  /* instructions of the other lane (1 + index) that a lane has waited for */
+    uint32_t program;
+};
+
+/* What an instruction is, its operands apart. */
+struct kc_emit {
+    struct kc_exec_instruction base; /* kind, lane, part, opcode, … as far as they are known */
+    struct kc_exec_ref in[KC_OPERANDS_MAX], out[KC_OPERANDS_MAX];
+    double attr[KC_OPERANDS_MAX];
+};
+
+int kc_builder_new(struct kc_builder *b, const struct kc_shard_plan *shard, const struct kc_comm_plan *comm,
+                   const struct kc_memory_plan *memory, uint32_t rank);
+void kc_builder_free(struct kc_builder *b);
+
+void kc_builder_begin(struct kc_builder *b, enum kc_program_id program);
+void kc_builder_end(struct kc_builder *b);
+/* Append one instruction; base.inputs, outputs, attr_count say how many of the arrays count. */
+void kc_builder_emit(struct kc_builder *b, const struct kc_emit *e);
+/* An op of the shard plan. */
+void kc_builder_op(struct kc_builder *b, uint32_t op, uint32_t micro);
+/* A collective of comm_plan that this rank is a member of. */
+void kc_builder_collective(struct kc_builder *b, uint32_t collective);
+
+/* References. */
+struct kc_exec_ref kc_ref_none(void);
+struct kc_exec_ref kc_ref_tensor(const struct kc_builder *b, int32_t tensor);
+/* `count` elements of a bucket from `offset` on, of class space. */
+struct kc_exec_ref kc_ref_run(enum kc_space space, uint32_t bucket, uint64_t offset, uint64_t count);
+/* Elements of the result or store vector. */
+struct kc_exec_ref kc_ref_vector(enum kc_space space, enum kc_type type, uint64_t offset_bytes, uint64_t count);
+/* Position of the rank in a group of comm_plan; -1 not a member. */
+int32_t builder_group_position(const struct kc_comm_plan *comm, uint32_t group, uint32_t rank);
+
+#endif

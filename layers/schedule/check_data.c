@@ -1,0 +1,435 @@
+/* check_data.c - plays the compute lane of one rank and keeps book of what every buffer holds.
+ *
+ * Work memory is a list of values, each (tensor, micro-batch) at a range of bytes. Writing a value drops every other that it
+ * touches; reading one that is not there whole is the error. So no read before write, and no two live buffers that overlap.
+ * State is kept per bucket: open tickets, gradients cleared, added to, reduced, counted in the norm, and updated. */
+#include "check.h"
+
+#include "memory.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct value {
+    uint64_t first, end; /* bytes */
+    int32_t tensor;
+    uint32_t micro;
+};
+
+struct bucket_book {
+    uint64_t open;      /* a bit a space: a ticket is held */
+    uint32_t adds, adds_expected; /* ops that added to its gradient, over all micro-batches */
+    uint64_t norm_next, update_next; /* elements up to which norm and update have come, in order */
+    uint64_t updated;   /* elements */
+    uint8_t cleared, has_reduction, reduced, gathered;
+};
+
+struct book {
+    const struct kc_exec_plan *p;
+    const struct kc_shard_plan *shard;
+    const struct kc_comm_plan *comm;
+    enum kc_program_id program;
+    uint32_t index; /* of the instruction being looked at */
+    struct value *values; /* live, ascending, no two overlap */
+    uint32_t count, room;
+    struct bucket_book *buckets;
+    uint8_t *done;  /* ops × micro-batches */
+    int agreed;
+};
+
+static int wrong(const struct book *b, struct kc_error *e, const char *what)
+{
+    char where[128];
+    return kc_fail(e, -EINVAL, "program %s: %s %s", kc_program_name[b->program],
+                   kc_instruction_text(b->p, b->program, b->index, b->comm, where, sizeof where), what);
+}
+
+static const struct kc_plan_tensor *tensor_at(const struct book *b, int32_t t)
+{
+    return KC_AT(b->shard, struct kc_plan_tensor, b->shard->tensors) + t;
+}
+
+/* ---- work memory ---- */
+
+/* The first live value that ends behind `first`. */
+static uint32_t value_from(const struct book *b, uint64_t first)
+{
+    uint32_t low = 0, high = b->count;
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+        if (b->values[middle].end <= first)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static int work_write(struct book *b, const struct kc_exec_ref *r, int32_t tensor, uint32_t micro, struct kc_error *e)
+{
+    uint64_t first = r->offset, end = first + kc_ref_bytes(r);
+    uint32_t at = value_from(b, first), drop = 0;
+    while (at + drop < b->count && b->values[at + drop].first < end)
+        drop++;
+    if (b->count + 1 - drop > b->room)
+        return wrong(b, e, "makes more values than there are tensors");
+    memmove(&b->values[at + 1], &b->values[at + drop], (b->count - at - drop) * sizeof *b->values);
+    b->values[at] = (struct value){first, end, tensor, micro};
+    b->count += 1 - drop;
+    return 0;
+}
+
+static int work_read(const struct book *b, const struct kc_exec_ref *r, int32_t tensor, uint32_t micro,
+                     struct kc_error *e)
+{
+    uint32_t at = value_from(b, r->offset);
+    const struct value *v = at < b->count ? &b->values[at] : NULL;
+    if (v && v->first == r->offset && v->tensor == tensor && v->micro == micro)
+        return 0;
+    char where[128], *name = "nothing";
+    kc_instruction_text(b->p, b->program, b->index, b->comm, where, sizeof where);
+    if (v && v->first < r->offset + kc_ref_bytes(r))
+        name = (char *)KC_TEXT(b->shard, tensor_at(b, v->tensor)->name);
+    return kc_fail(e, -EINVAL, "program %s: %s reads %s of micro-batch %u at %llu, but %s is there (read before write, or a live "
+                   "buffer was overwritten)", kc_program_name[b->program], where,
+                   KC_TEXT(b->shard, tensor_at(b, tensor)->name), micro, (unsigned long long)r->offset, name);
+}
+
+/* ---- ops of the shard plan ---- */
+
+/* Is the operand where the tensor is, with its local shape? */
+static int operand_check(const struct book *b, const struct kc_exec_ref *r, int32_t tensor, struct kc_error *e)
+{
+    if (tensor < 0)
+        return r->space == KC_SPACE_NONE ? 0 : wrong(b, e, "has an operand that the op leaves out");
+    const struct kc_plan_tensor *t = tensor_at(b, tensor);
+    static const uint8_t space[KC_ROLES] = {[KC_INPUT] = KC_SPACE_WORK, [KC_PARAMETER] = KC_SPACE_PARAMETER,
+                                            [KC_ACTIVATION] = KC_SPACE_WORK, [KC_GRADIENT] = KC_SPACE_GRADIENT,
+                                            [KC_DERIVATIVE] = KC_SPACE_WORK, [KC_RESULT] = KC_SPACE_RESULT};
+    if (r->space != space[t->role] || r->type != t->type || r->rank != t->rank ||
+        memcmp(r->size, t->local, sizeof r->size) != 0)
+        return wrong(b, e, "has an operand of another space, type or shape than the shard plan");
+    if ((t->bucket >= 0 && (r->bucket != t->bucket || r->offset != t->offset * kc_type_bytes[t->type])) ||
+        (t->role == KC_RESULT && r->offset != KC_RESULT_OWN))
+        return wrong(b, e, "has an operand at another place of its bucket than the shard plan");
+    return 0;
+}
+
+static int output_write(struct book *b, const struct kc_exec_instruction *i, uint32_t k, int32_t tensor,
+                        struct kc_error *e)
+{
+    const struct kc_plan_op *op = KC_AT(b->shard, struct kc_plan_op, b->shard->ops) + i->op;
+    const struct kc_exec_ref *in = kc_refs_of(b->p, i), *out = in + i->inputs + k;
+    const struct kc_plan_tensor *t = tensor_at(b, tensor);
+    if (t->role == KC_GRADIENT) {
+        struct bucket_book *g = &b->buckets[t->bucket];
+        if (!g->cleared || g->reduced)
+            return wrong(b, e, g->reduced ? "adds to a gradient that was reduced already"
+                                          : "adds to a gradient that was not cleared");
+        if (!(g->open >> KC_SPACE_GRADIENT & 1))
+            return wrong(b, e, "writes gradients without a ticket");
+        g->adds++;
+        return 0;
+    }
+    if (t->role == KC_PARAMETER)
+        return wrong(b, e, "writes a parameter outside the optimizer");
+    if (out->space != KC_SPACE_WORK)
+        return 0;
+    for (uint32_t n = 0; n < i->inputs; n++) {
+        int in_place = op->in_place == n + 1 && k == 0 && in[n].offset == out->offset;
+        if (in[n].space == KC_SPACE_WORK && !in_place && in[n].offset < out->offset + kc_ref_bytes(out) &&
+            out->offset < in[n].offset + kc_ref_bytes(&in[n]))
+            return wrong(b, e, "writes over an input that it may not work in place on");
+    }
+    return work_write(b, out, tensor, i->micro, e);
+}
+
+static int op_check(struct book *b, const struct kc_exec_instruction *i, struct kc_error *e)
+{
+    if ((uint32_t)i->op >= b->shard->ops.count || i->micro >= b->shard->micro_batches)
+        return wrong(b, e, "is no op or micro-batch of the shard plan");
+    const struct kc_plan_op *op = KC_AT(b->shard, struct kc_plan_op, b->shard->ops) + i->op;
+    const int32_t *in = KC_AT(b->shard, int32_t, op->in), *out = KC_AT(b->shard, int32_t, op->out);
+    if (i->opcode != op->opcode || i->accumulate != op->accumulates || i->inputs != op->in.count ||
+        i->outputs != op->out.count || i->scratch != op->scratch || i->attr_count != op->attr.count ||
+        memcmp(KC_AT(b->p, double, b->p->attrs) + i->attrs, KC_AT(b->shard, double, op->attr),
+               op->attr.count * sizeof(double)) != 0)
+        return wrong(b, e, "is not the op of the shard plan that it says");
+    if (b->done[(size_t)i->op * b->shard->micro_batches + i->micro]++)
+        return wrong(b, e, "runs twice");
+    const struct kc_exec_ref *refs = kc_refs_of(b->p, i);
+    int r = 0;
+    for (uint32_t k = 0; k < i->inputs && r == 0; k++) {
+        r = operand_check(b, &refs[k], in[k], e);
+        if (r == 0 && in[k] >= 0 && refs[k].space == KC_SPACE_WORK)
+            r = work_read(b, &refs[k], in[k], i->micro, e);
+        if (r == 0 && refs[k].space == KC_SPACE_PARAMETER && b->buckets[refs[k].bucket].updated)
+            r = wrong(b, e, "reads a parameter that was updated in this step");
+    }
+    for (uint32_t k = 0; k < i->outputs && r == 0; k++) {
+        r = operand_check(b, &refs[i->inputs + k], out[k], e);
+        if (r == 0 && out[k] >= 0)
+            r = output_write(b, i, k, out[k], e);
+    }
+    return r;
+}
+
+/* ---- optimizer ---- */
+
+static int norm_check(struct book *b, const struct kc_exec_instruction *i, struct kc_error *e)
+{
+    const struct kc_exec_ref *in = kc_refs_of(b->p, i), *out = in + 1;
+    if (i->inputs != 1 || i->outputs != 1 || in->space != KC_SPACE_GRADIENT || out->space != KC_SPACE_RESULT ||
+        out->offset != KC_RESULT_OWN + KC_AGREE_NORM * 8 || !i->accumulate)
+        return wrong(b, e, "is not the norm of a run of gradients");
+    struct bucket_book *g = &b->buckets[in->bucket];
+    if (g->adds != g->adds_expected || (g->has_reduction && !g->reduced))
+        return wrong(b, e, "takes the norm of gradients that are not complete");
+    if (in->offset / 4 != g->norm_next)
+        return wrong(b, e, "counts an element of the norm twice, or leaves one out");
+    g->norm_next += kc_ref_elements(in);
+    return 0;
+}
+
+static int update_check(struct book *b, const struct kc_exec_instruction *i, struct kc_error *e)
+{
+    const struct kc_exec_ref *r = kc_refs_of(b->p, i);
+    static const uint8_t space[4] = {KC_SPACE_GRADIENT, KC_SPACE_PARAMETER, KC_SPACE_MOMENT1, KC_SPACE_MOMENT2};
+    if (i->inputs != 1 || i->outputs != 3 || i->attr_count != KC_UPDATES)
+        return wrong(b, e, "is not an update");
+    struct bucket_book *g = &b->buckets[r[0].bucket >= 0 ? r[0].bucket : 0];
+    for (int k = 0; k < 4; k++) {
+        if (r[k].space != space[k] || r[k].bucket != r[0].bucket || r[k].offset != r[0].offset ||
+            kc_ref_elements(&r[k]) != kc_ref_elements(&r[0]))
+            return wrong(b, e, "updates with operands that do not belong together");
+        if (k && !(g->open >> space[k] & 1))
+            return wrong(b, e, "updates without a ticket");
+    }
+    if (!b->agreed)
+        return wrong(b, e, "updates before the ranks have agreed");
+    if (g->adds != g->adds_expected || (g->has_reduction && !g->reduced))
+        return wrong(b, e, "updates from gradients that are not complete");
+    if (g->gathered)
+        return wrong(b, e, "updates parameters that were gathered already");
+    uint64_t first = r[0].offset / 4, end = first + kc_ref_elements(&r[0]);
+    if (first < g->update_next)
+        return wrong(b, e, "updates an element twice");
+    /* inside one segment, with the decay of that segment */
+    const struct kc_plan_bucket *k = KC_AT(b->shard, struct kc_plan_bucket, b->shard->buckets) + r[0].bucket;
+    const struct kc_plan_segment *s = KC_AT(b->shard, struct kc_plan_segment, b->shard->segments) + k->segments_first;
+    uint32_t n = 0;
+    while (n < k->segments_count && !(first >= s[n].offset && end <= s[n].offset + s[n].count))
+        n++;
+    if (n == k->segments_count)
+        return wrong(b, e, "updates a run that is not inside one tensor");
+    double decay = s[n].decay ? b->shard->update[KC_UPDATE_DECAY] : 0;
+    if (KC_AT(b->p, double, b->p->attrs)[i->attrs + KC_UPDATE_DECAY] != decay)
+        return wrong(b, e, "updates with another weight decay than the tensor's");
+    g->update_next = end;
+    g->updated += end - first;
+    return 0;
+}
+
+/* What a rank updates: its shard under zero >= 1, else everything; padding is nobody's. */
+static uint64_t owned_elements(const struct book *b, uint32_t bucket)
+{
+    const struct kc_plan_bucket *k = KC_AT(b->shard, struct kc_plan_bucket, b->shard->buckets) + bucket;
+    const struct kc_plan_segment *s = KC_AT(b->shard, struct kc_plan_segment, b->shard->segments) + k->segments_first;
+    uint64_t own = kc_plan_coordinate(b->shard, b->p->rank, KC_DATA), n = 0;
+    uint64_t first = b->shard->zero ? own * k->shard : 0, end = b->shard->zero ? first + k->shard : k->count;
+    for (uint32_t i = 0; i < k->segments_count; i++) {
+        uint64_t from = s[i].offset > first ? s[i].offset : first;
+        uint64_t to = s[i].offset + s[i].count < end ? s[i].offset + s[i].count : end;
+        n += from < to ? to - from : 0;
+    }
+    return n;
+}
+
+/* ---- the rest ---- */
+
+static int collective_check(struct book *b, const struct kc_exec_instruction *i, struct kc_error *e)
+{
+    const struct kc_plan_collective *c = KC_AT(b->comm, struct kc_plan_collective, b->comm->collectives) + i->collective;
+    if (c->bucket < 0)
+        return 0;
+    struct bucket_book *g = &b->buckets[c->bucket];
+    if (c->purpose == KC_PURPOSE_GRADIENT) {
+        if (g->adds != g->adds_expected)
+            return wrong(b, e, "reduces gradients that are not complete");
+        if (!(g->open >> KC_SPACE_GRADIENT & 1))
+            return wrong(b, e, "reduces gradients without a ticket");
+        g->reduced = 1;
+    } else if (c->purpose == KC_PURPOSE_PARAMETER) {
+        if (g->updated != owned_elements(b, (uint32_t)c->bucket))
+            return wrong(b, e, "gathers parameters before all of them are updated");
+        if (!(g->open >> KC_SPACE_PARAMETER & 1))
+            return wrong(b, e, "gathers parameters without a ticket");
+        g->gathered = 1;
+    }
+    return 0;
+}
+
+static int ticket_check(struct book *b, const struct kc_exec_instruction *i, struct kc_error *e)
+{
+    const struct kc_exec_ref *r = kc_refs_of(b->p, i) + i->inputs;
+    if (r->space < KC_SPACE_PARAMETER || r->space > KC_SPACE_MOMENT2)
+        return wrong(b, e, "is a ticket for something that is not state");
+    uint64_t bit = UINT64_C(1) << r->space, *open = &b->buckets[r->bucket].open;
+    if (i->kind == KC_I_OPEN ? *open & bit : !(*open & bit))
+        return wrong(b, e, i->kind == KC_I_OPEN ? "opens a ticket twice" : "closes a ticket that is not open");
+    *open ^= bit;
+    return 0;
+}
+
+static int clear_check(struct book *b, const struct kc_exec_instruction *i, struct kc_error *e)
+{
+    const struct kc_exec_ref *r = kc_refs_of(b->p, i) + i->inputs;
+    if (r->space == KC_SPACE_RESULT)
+        return 0;
+    if (r->space != KC_SPACE_GRADIENT)
+        return wrong(b, e, "clears something that is neither gradient nor result");
+    struct bucket_book *g = &b->buckets[r->bucket];
+    if (g->adds || r->offset || kc_ref_elements(r) != KC_AT(b->shard, struct kc_plan_bucket, b->shard->buckets)[r->bucket].count)
+        return wrong(b, e, "clears gradients too late, or not all of them");
+    if (!(g->open >> KC_SPACE_GRADIENT & 1))
+        return wrong(b, e, "clears gradients without a ticket");
+    g->cleared = 1;
+    return 0;
+}
+
+static int instruction_check(struct book *b, const struct kc_exec_instruction *i, struct kc_error *e)
+{
+    switch (i->kind) {
+    case KC_I_COMPUTE:
+        if (i->op >= 0)
+            return op_check(b, i, e);
+        if (i->opcode == b->shard->opcode_norm)
+            return norm_check(b, i, e);
+        if (i->opcode == b->shard->opcode_update)
+            return update_check(b, i, e);
+        return wrong(b, e, "is no op of the shard plan");
+    case KC_I_COLLECTIVE:
+        return collective_check(b, i, e);
+    case KC_I_CLEAR:
+        return clear_check(b, i, e);
+    case KC_I_OPEN:
+    case KC_I_CLOSE:
+        return ticket_check(b, i, e);
+    case KC_I_AGREE:
+        b->agreed = 1;
+        return 0;
+    default:
+        return 0;
+    }
+}
+
+/* Which ops a program runs, and whether every micro-batch. */
+static uint32_t expected_runs(const struct book *b, uint32_t op, uint32_t micro)
+{
+    const struct kc_plan_op *o = KC_AT(b->shard, struct kc_plan_op, b->shard->ops) + op;
+    switch (b->program) {
+    case KC_PROGRAM_TRAIN:
+        return 1;
+    case KC_PROGRAM_EVALUATE:
+        return micro == 0 && op < b->shard->forward_ops;
+    case KC_PROGRAM_FORWARD:
+        return micro == 0 && op < b->shard->forward_ops && o->klass != KC_LOAD;
+    default:
+        return 0;
+    }
+}
+
+static int end_check(struct book *b, struct kc_error *e)
+{
+    const struct kc_shard_plan *s = b->shard;
+    for (uint32_t o = 0; o < s->ops.count; o++)
+        for (uint32_t m = 0; m < s->micro_batches; m++)
+            if (b->done[(size_t)o * s->micro_batches + m] != expected_runs(b, o, m))
+                return kc_fail(e, -EINVAL, "program %s: op %u (opcode %u, layer %d) runs %u times in micro-batch %u, expected %u",
+                               kc_program_name[b->program], o, KC_AT(s, struct kc_plan_op, s->ops)[o].opcode,
+                               KC_AT(s, struct kc_plan_op, s->ops)[o].layer, b->done[(size_t)o * s->micro_batches + m], m,
+                               expected_runs(b, o, m));
+    uint64_t own = kc_plan_coordinate(s, b->p->rank, KC_DATA);
+    for (uint32_t k = 0; k < s->buckets.count; k++) {
+        if (b->buckets[k].open)
+            return kc_fail(e, -EINVAL, "program %s: a ticket of bucket %u is still open at the end",
+                           kc_program_name[b->program], k);
+        const struct kc_plan_bucket *plan = KC_AT(s, struct kc_plan_bucket, s->buckets) + k;
+        if (b->program == KC_PROGRAM_TRAIN &&
+            (b->buckets[k].updated != owned_elements(b, k) || b->buckets[k].norm_next != (own + 1) * plan->shard))
+            return kc_fail(e, -EINVAL, "program train: bucket %u: %llu of %llu owned elements are updated, the norm comes to %llu of "
+                           "%llu", k, (unsigned long long)b->buckets[k].updated, (unsigned long long)owned_elements(b, k),
+                           (unsigned long long)b->buckets[k].norm_next, (unsigned long long)((own + 1) * plan->shard));
+    }
+    return 0;
+}
+
+/* What each bucket has to go through in this program. */
+static void open_book(struct book *b)
+{
+    const struct kc_shard_plan *s = b->shard;
+    const struct kc_plan_op *ops = KC_AT(s, struct kc_plan_op, s->ops);
+    uint64_t own = kc_plan_coordinate(s, b->p->rank, KC_DATA);
+    for (uint32_t o = 0; o < s->ops.count; o++)
+        for (uint32_t k = 0; k < ops[o].out.count; k++) {
+            int32_t t = KC_AT(s, int32_t, ops[o].out)[k];
+            if (t >= 0 && tensor_at(b, t)->role == KC_GRADIENT)
+                b->buckets[tensor_at(b, t)->bucket].adds_expected += s->micro_batches;
+        }
+    for (uint32_t k = 0; k < s->buckets.count; k++)
+        b->buckets[k].norm_next = own * KC_AT(s, struct kc_plan_bucket, s->buckets)[k].shard;
+    const struct kc_plan_collective *c = KC_AT(b->comm, struct kc_plan_collective, b->comm->collectives);
+    for (uint32_t i = 0; i < b->comm->collectives.count; i++)
+        if (c[i].purpose == KC_PURPOSE_GRADIENT && c[i].bucket >= 0)
+            b->buckets[c[i].bucket].has_reduction = 1;
+}
+
+static int program_check(struct book *b, struct kc_error *e)
+{
+    int r = 0;
+    open_book(b);
+    /* kc sample fills the inputs before the program starts */
+    const struct kc_exec_ref *given[2] = {&b->p->tokens, &b->p->targets};
+    const int32_t tensor[2] = {b->shard->tokens, b->shard->targets};
+    for (int k = 0; k < 2 && b->program == KC_PROGRAM_FORWARD && r == 0; k++) {
+        r = operand_check(b, given[k], tensor[k], e);
+        if (r == 0)
+            r = work_write(b, given[k], tensor[k], 0, e);
+    }
+    const struct kc_exec_instruction *ins = kc_program_at(b->p, b->program);
+    for (b->index = 0; b->index < b->p->programs[b->program].count && r == 0; b->index++) {
+        r = instruction_check(b, &ins[b->index], e);
+        if (r < 0)
+            return r;
+    }
+    if (r == 0 && b->program == KC_PROGRAM_FORWARD) { /* and reads the logits after it */
+        b->index = 0;
+        r = operand_check(b, &b->p->logits, b->shard->logits, e);
+        if (r == 0)
+            r = work_read(b, &b->p->logits, b->shard->logits, 0, e);
+    }
+    return r < 0 ? r : end_check(b, e);
+}
+
+int kc_check_data(const struct kc_exec_plan *p, const struct kc_shard_plan *shard, const struct kc_comm_plan *comm,
+                  struct kc_error *e)
+{
+    struct book b = {.p = p, .shard = shard, .comm = comm, .room = shard->tensors.count + 2};
+    size_t runs = (size_t)shard->ops.count * shard->micro_batches;
+    b.values = calloc(b.room, sizeof *b.values);
+    b.buckets = calloc(shard->buckets.count + 1u, sizeof *b.buckets);
+    b.done = calloc(runs + 1, 1);
+    int r = b.values && b.buckets && b.done ? 0 : kc_fail(e, -ENOMEM, "no memory to check the programs");
+    for (int k = 0; k < KC_PROGRAMS && r == 0; k++) {
+        b.program = (enum kc_program_id)k;
+        b.count = 0, b.agreed = 0;
+        memset(b.buckets, 0, shard->buckets.count * sizeof *b.buckets);
+        memset(b.done, 0, runs);
+        r = program_check(&b, e);
+    }
+    free(b.values);
+    free(b.buckets);
+    free(b.done);
+    return r;
+}

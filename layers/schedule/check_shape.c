@@ -1,0 +1,201 @@
+/* check_shape.c - is this a program at all, and does it keep to the communication plan? */
+#include "check.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* How often a collective of a purpose stands in a program. */
+static const uint8_t times[KC_PROGRAMS][KC_PURPOSES] = {
+    [KC_PROGRAM_TRAIN] = {[KC_PURPOSE_GRADIENT] = 1, [KC_PURPOSE_AGREE] = 1, [KC_PURPOSE_PARAMETER] = 1},
+    [KC_PROGRAM_DIGEST] = {[KC_PURPOSE_DIGEST] = 1},
+    [KC_PROGRAM_SNAPSHOT] = {[KC_PURPOSE_ROOT] = 1, [KC_PURPOSE_STORE] = 3},
+    [KC_PROGRAM_RESTORE] = {[KC_PURPOSE_ROOT] = 1, [KC_PURPOSE_STORE] = 1},
+    [KC_PROGRAM_ROOT] = {[KC_PURPOSE_ROOT] = 1},
+    [KC_PROGRAM_AGREE] = {[KC_PURPOSE_AGREE] = 1},
+};
+
+struct shape {
+    const struct kc_exec_plan *p;
+    const struct kc_shard_plan *shard;
+    const struct kc_comm_plan *comm;
+    enum kc_program_id program;
+    uint32_t *seen;      /* by collective */
+    uint32_t *sequences; /* by group */
+    uint64_t store;      /* elements of the store vector */
+};
+
+static int in_range(uint64_t first, uint64_t count, uint64_t limit)
+{
+    return count <= limit && first <= limit - count;
+}
+
+static int ref_check(const struct shape *s, const struct kc_exec_ref *r, const char *where, struct kc_error *e)
+{
+    if (r->space >= KC_SPACES || r->type >= KC_TYPES || r->rank > KC_DIMS_MAX)
+        return kc_fail(e, -EINVAL, "%s: an operand of unknown space, type or rank", where);
+    uint64_t limit = 0, bytes = kc_ref_bytes(r);
+    switch (r->space) {
+    case KC_SPACE_NONE:
+        return 0;
+    case KC_SPACE_WORK:
+        limit = s->p->work_bytes;
+        break;
+    case KC_SPACE_RESULT:
+        limit = s->p->result_bytes;
+        break;
+    case KC_SPACE_STORE:
+        limit = s->store * kc_type_bytes[KC_U64];
+        break;
+    default:
+        if (r->bucket < 0 || (uint32_t)r->bucket >= s->shard->buckets.count)
+            return kc_fail(e, -EINVAL, "%s: bucket %d of %u", where, r->bucket, s->shard->buckets.count);
+        limit = KC_AT(s->shard, struct kc_plan_bucket, s->shard->buckets)[r->bucket].count * kc_type_bytes[KC_F32];
+    }
+    if (r->space <= KC_SPACE_RESULT || r->space == KC_SPACE_STORE ? r->bucket != -1 : r->type != KC_F32)
+        return kc_fail(e, -EINVAL, "%s: an operand in %s has bucket %d and type %s", where, kc_space_name[r->space],
+                       r->bucket, kc_type_name[r->type]);
+    if (!in_range(r->offset, bytes, limit) || r->offset % kc_type_bytes[r->type])
+        return kc_fail(e, -EINVAL, "%s: bytes %llu to %llu of %s, which has %llu", where, (unsigned long long)r->offset,
+                       (unsigned long long)(r->offset + bytes), kc_space_name[r->space], (unsigned long long)limit);
+    return 0;
+}
+
+/* What comm_plan says the operands of a collective are. */
+static int signature_check(const struct shape *s, const struct kc_plan_collective *c,
+                           const struct kc_exec_instruction *i, const char *where, struct kc_error *e)
+{
+    static const uint8_t space[KC_PURPOSES] = {
+        [KC_PURPOSE_GRADIENT] = KC_SPACE_GRADIENT, [KC_PURPOSE_PARAMETER] = KC_SPACE_PARAMETER,
+        [KC_PURPOSE_AGREE] = KC_SPACE_RESULT,      [KC_PURPOSE_DIGEST] = KC_SPACE_RESULT,
+        [KC_PURPOSE_ROOT] = KC_SPACE_STORE,        [KC_PURPOSE_STORE] = KC_SPACE_STORE,
+    };
+    const struct kc_exec_ref *in = kc_refs_of(s->p, i), *out = in + 1;
+    uint64_t members = KC_AT(s->comm, struct kc_plan_group, s->comm->groups)[c->group].ranks.count;
+    uint64_t reads = c->count, writes = c->count;
+    if (c->primitive == KC_REDUCE_SCATTER)
+        writes = c->count / members;
+    if (c->primitive == KC_ALL_GATHER)
+        writes = c->count * members;
+    for (int k = 0; k < 2; k++) {
+        const struct kc_exec_ref *r = k ? out : in;
+        uint64_t want = k ? writes : reads;
+        if (r->type != c->type || kc_ref_elements(r) != want || r->space != space[c->purpose] || r->bucket != c->bucket)
+            return kc_fail(e, -EPROTO, "%s %s %llu %s of %s, bucket %d; comm_plan says %llu %s of %s, bucket %d: schedule must not "
+                           "change a collective", where, k ? "writes" : "reads", (unsigned long long)kc_ref_elements(r),
+                           kc_type_name[r->type], kc_space_name[r->space], r->bucket, (unsigned long long)want,
+                           kc_type_name[c->type], kc_space_name[space[c->purpose]], c->bucket);
+    }
+    return 0;
+}
+
+static int collective_check(struct shape *s, const struct kc_exec_instruction *i, const char *where, struct kc_error *e)
+{
+    if (i->collective < 0 || (uint32_t)i->collective >= s->comm->collectives.count)
+        return kc_fail(e, -EPROTO, "%s: collective %d is not one of the %u in comm_plan", where, i->collective,
+                       s->comm->collectives.count);
+    const struct kc_plan_collective *c = KC_AT(s->comm, struct kc_plan_collective, s->comm->collectives) + i->collective;
+    const struct kc_plan_group *g = KC_AT(s->comm, struct kc_plan_group, s->comm->groups) + c->group;
+    int member = 0;
+    for (uint32_t k = 0; k < g->ranks.count; k++)
+        member |= KC_AT(s->comm, uint32_t, g->ranks)[k] == s->p->rank;
+    if (!member)
+        return kc_fail(e, -EPROTO, "%s: rank %u is no member of group %s", where, s->p->rank, KC_TEXT(s->comm, g->name));
+    if (i->lane != KC_LANE_COMM || i->inputs != 1 || i->outputs != 1)
+        return kc_fail(e, -EINVAL, "%s: a collective has one input and one output and runs on the comm lane", where);
+    if (i->sequence != s->sequences[c->group]++)
+        return kc_fail(e, -EPROTO, "%s: number %u in group %s, expected %u", where, i->sequence,
+                       KC_TEXT(s->comm, g->name), s->sequences[c->group] - 1);
+    s->seen[i->collective]++;
+    return signature_check(s, c, i, where, e);
+}
+
+static int instruction_check(struct shape *s, uint32_t index, struct kc_error *e)
+{
+    const struct kc_exec_plan *p = s->p;
+    const struct kc_exec_instruction *i = kc_program_at(p, s->program) + index;
+    char where[128];
+    kc_instruction_text(p, s->program, index, s->comm, where, sizeof where);
+    if (i->kind >= KC_INSTRUCTIONS || i->lane >= KC_LANES || i->part >= KC_PARTS ||
+        !in_range(i->refs, (uint64_t)i->inputs + i->outputs, p->refs.count) ||
+        !in_range(i->attrs, i->attr_count, p->attrs.count) || !in_range(i->waits, i->wait_count, p->waits.count))
+        return kc_fail(e, -EINVAL, "%s: an index is out of range", where);
+    for (uint32_t w = 0; w < i->wait_count; w++) {
+        uint32_t on = KC_AT(p, uint32_t, p->waits)[i->waits + w];
+        if (on >= p->programs[s->program].count || kc_program_at(p, s->program)[on].lane == i->lane)
+            return kc_fail(e, -EINVAL, "%s waits for #%u, which is not an instruction of the other lane", where, on);
+    }
+    for (uint32_t k = 0; k < (uint32_t)i->inputs + i->outputs; k++) {
+        int r = ref_check(s, kc_refs_of(p, i) + k, where, e);
+        if (r < 0)
+            return r;
+    }
+    if (i->kind == KC_I_COLLECTIVE)
+        return collective_check(s, i, where, e);
+    if (i->lane != KC_LANE_COMPUTE)
+        return kc_fail(e, -EINVAL, "%s: only collectives run on the comm lane", where);
+    if (i->scratch > p->scratch_bytes)
+        return kc_fail(e, -EINVAL, "%s wants %llu bytes of scratch, there are %llu", where,
+                       (unsigned long long)i->scratch, (unsigned long long)p->scratch_bytes);
+    int wants_out = i->kind == KC_I_CLEAR || i->kind == KC_I_OPEN || i->kind == KC_I_CLOSE;
+    if (wants_out && (i->outputs != 1 || kc_refs_of(p, i)[i->inputs].space == KC_SPACE_NONE))
+        return kc_fail(e, -EINVAL, "%s: what it is about is missing", where);
+    return 0;
+}
+
+/* Each collective of comm_plan as often as its purpose asks for. */
+static int counts_check(const struct shape *s, struct kc_error *e)
+{
+    const struct kc_plan_collective *c = KC_AT(s->comm, struct kc_plan_collective, s->comm->collectives);
+    for (uint32_t k = 0; k < s->comm->collectives.count; k++) {
+        const struct kc_plan_group *g = KC_AT(s->comm, struct kc_plan_group, s->comm->groups) + c[k].group;
+        uint32_t member = 0;
+        for (uint32_t m = 0; m < g->ranks.count; m++)
+            member |= KC_AT(s->comm, uint32_t, g->ranks)[m] == s->p->rank;
+        uint32_t want = member ? times[s->program][c[k].purpose] : 0;
+        if (s->seen[k] != want)
+            return kc_fail(e, -EPROTO, "collective %u of comm_plan (%s, %s, bucket %d) stands %u times, expected %u: schedule must "
+                           "not merge, split or drop collectives", k, kc_purpose_name[c[k].purpose],
+                           kc_primitive_name[c[k].primitive], c[k].bucket, s->seen[k], want);
+    }
+    for (uint32_t g = 0; g < s->comm->groups.count; g++)
+        if (KC_AT(s->p, uint32_t, s->p->programs[s->program].sequences)[g] != s->sequences[g])
+            return kc_fail(e, -EPROTO, "group %u: %u collectives stand in the program, it says %u", g, s->sequences[g],
+                           KC_AT(s->p, uint32_t, s->p->programs[s->program].sequences)[g]);
+    return 0;
+}
+
+static int program_check(struct shape *s, struct kc_error *e)
+{
+    const struct kc_exec_program *p = &s->p->programs[s->program];
+    if (!in_range(p->first, p->count, s->p->instructions.count) || p->sequences.count != s->comm->groups.count)
+        return kc_fail(e, -EINVAL, "its range is not in the plan");
+    for (uint32_t i = 0; i < p->count; i++) {
+        int r = instruction_check(s, i, e);
+        if (r < 0)
+            return r;
+    }
+    return counts_check(s, e);
+}
+
+int kc_check_shape(const struct kc_exec_plan *p, const struct kc_shard_plan *shard, const struct kc_comm_plan *comm,
+                   struct kc_error *e)
+{
+    struct shape s = {.p = p, .shard = shard, .comm = comm};
+    uint32_t collectives = comm->collectives.count, groups = comm->groups.count, parameters = 0;
+    for (uint32_t t = 0; t < shard->tensors.count; t++)
+        parameters += KC_AT(shard, struct kc_plan_tensor, shard->tensors)[t].role == KC_PARAMETER;
+    s.store = KC_STORE_COUNT(parameters);
+    int r = 0;
+    for (int k = 0; k < KC_PROGRAMS && r == 0; k++) {
+        s.program = (enum kc_program_id)k;
+        s.seen = calloc((size_t)collectives + groups + 1, sizeof *s.seen);
+        if (!s.seen)
+            return kc_fail(e, -ENOMEM, "no memory to check the programs");
+        s.sequences = s.seen + collectives;
+        r = program_check(&s, e);
+        free(s.seen);
+        if (r < 0)
+            kc_fail_prefix(e, r, "program %s", kc_program_name[k]);
+    }
+    return r;
+}

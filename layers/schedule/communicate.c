@@ -1,0 +1,148 @@
+/* communicate.c - the communication lane: one thread that runs the collectives of a program in order, each when what it waits
+ * for is complete. Before a gradient leaves this rank it is looked through for values that are not finite: after the sum nobody
+ * could say whose they were. Allocates nothing. */
+#include "executor_impl.h"
+
+#include "base/clock.h"
+#include "check.h"
+#include "shm/probe.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+#define BLOCK 1024
+
+int64_t kc_find_nonfinite(const float *data, uint64_t count)
+{
+    /* exponent all ones: adding one to it carries into the sign bit, which the mask has cleared */
+    for (uint64_t at = 0; at < count; at += BLOCK) {
+        uint32_t any = 0, bits[BLOCK];
+        uint64_t n = count - at < BLOCK ? count - at : BLOCK;
+        if (n < BLOCK)
+            memset(bits, 0, sizeof bits);
+        memcpy(bits, data + at, n * sizeof *bits);
+        for (int i = 0; i < BLOCK; i++)
+            any |= (bits[i] & UINT32_C(0x7fffffff)) + UINT32_C(0x00800000);
+        if (!(any & UINT32_C(0x80000000)))
+            continue;
+        for (uint64_t i = 0; i < n; i++)
+            if (!isfinite(data[at + i]))
+                return (int64_t)(at + i);
+    }
+    return -1;
+}
+
+#define WHERE_RANK 128.0       /* 7 bits count ranks */
+#define WHERE_TENSOR 8192.0    /* 6 bits for a rank below 64 */
+
+double kc_nonfinite_encode(uint32_t rank, int64_t where)
+{
+    if (where == -1)
+        return 0;
+    return 1 + rank * WHERE_RANK + (double)(where < 0 ? 0 : where + 1) * WHERE_TENSOR;
+}
+
+void kc_nonfinite_decode(double sum, uint32_t *ranks, uint32_t *rank, int64_t *where)
+{
+    uint64_t s = sum > 0 && sum < 9e15 ? (uint64_t)sum : 0;
+    *ranks = (uint32_t)(s & 127);
+    *rank = (uint32_t)(s >> 7 & 63);
+    *where = (s >> 13) == 0 ? -2 : (int64_t)(s >> 13) - 1;
+}
+
+static void look_through(struct kc_executor *x, uint32_t bucket, const float *data, uint64_t count)
+{
+    const struct kc_shard_plan *s = x->c.shard;
+    if (x->nonfinite != -1)
+        return; /* the first is what is told */
+    int64_t at = kc_find_nonfinite(data, count);
+    if (at < 0)
+        return;
+    const struct kc_plan_bucket *b = KC_AT(s, struct kc_plan_bucket, s->buckets) + bucket;
+    const struct kc_plan_segment *g = KC_AT(s, struct kc_plan_segment, s->segments) + b->segments_first;
+    for (uint32_t i = 0; i < b->segments_count; i++)
+        if ((uint64_t)at >= g[i].offset)
+            x->nonfinite = g[i].tensor;
+}
+
+/* What has to be in the vector before it is summed. */
+static void complete_agreement(struct kc_executor *x)
+{
+    double *own = (double *)(void *)(x->result + KC_RESULT_OWN);
+    if (x->program != KC_PROGRAM_TRAIN)
+        return;
+    if (!isfinite(own[KC_AGREE_LOSS]))
+        x->nonfinite = -2;
+    own[KC_AGREE_NONFINITE] = kc_nonfinite_encode(x->c.plan->rank, x->nonfinite);
+}
+
+static int collective_run(struct kc_executor *x, const struct kc_exec_instruction *i)
+{
+    const struct kc_plan_collective *c =
+        KC_AT(x->c.comm_plan, struct kc_plan_collective, x->c.comm_plan->collectives) + i->collective;
+    const struct kc_exec_ref *in = kc_refs_of(x->c.plan, i), *out = in + 1;
+    struct kc_comm_call call = {.primitive = c->primitive, .type = c->type, .reduce = c->reduce,
+                                .algorithm = c->algorithm, .peer = -1, .sequence = x->base[c->group] + i->sequence,
+                                .in = kc_executor_at(x, in, false), .out = kc_executor_at(x, out, true), .count = c->count};
+    if (!call.in || !call.out)
+        return kc_fail(&x->comm_error, -EPERM, "%s of bucket %d without a ticket", kc_primitive_name[c->primitive],
+                       c->bucket);
+    if (call.sequence != x->next[c->group])
+        return kc_fail(&x->comm_error, -EPROTO, "collective %llu of group %u comes when %llu is due",
+                       (unsigned long long)call.sequence, c->group, (unsigned long long)x->next[c->group]);
+    if (c->primitive == KC_SEND || c->primitive == KC_RECV)
+        call.peer = (int32_t)(1 - x->position[c->group]); /* groups of two */
+    if (c->purpose == KC_PURPOSE_GRADIENT)
+        look_through(x, (uint32_t)c->bucket, call.in, c->count);
+    else if (c->purpose == KC_PURPOSE_AGREE)
+        complete_agreement(x);
+
+    struct kc_comm_op *op = NULL;
+    uint64_t from = kc_now();
+    int r = x->c.comm->start(x->c.comm->self, x->c.comm->group(x->c.comm->self, c->group), &call, &op, &x->comm_error);
+    if (r == 0)
+        r = x->c.comm->wait(x->c.comm->self, &op, 0, &x->comm_error);
+    x->comm_ns += kc_now() - from;
+    if (r == 0)
+        x->next[c->group]++;
+    return r;
+}
+
+static int walk(struct kc_executor *x)
+{
+    for (uint32_t n = 0; n < x->count; n++) {
+        const struct kc_exec_instruction *i = &x->instructions[n];
+        if (i->lane != KC_LANE_COMM)
+            continue;
+        for (uint32_t w = 0; w < i->wait_count; w++)
+            if (!kc_executor_await(x, KC_LANE_COMM, KC_AT(x->c.plan, uint32_t, x->c.plan->waits)[i->waits + w], 0))
+                return -ECANCELED;
+        /* Raise in_flight, then look: the compute lane fails first and then looks at in_flight, so one of us sees the other. */
+        atomic_store(&x->in_flight, 1);
+        if (kc_progress_failed(&x->done[KC_LANE_COMM])) {
+            atomic_store(&x->in_flight, 0);
+            return -ECANCELED;
+        }
+        int r = collective_run(x, i);
+        if (r < 0)
+            return r;
+        atomic_store(&x->in_flight, 0);
+        kc_progress_set(&x->done[KC_LANE_COMM], n + 1);
+    }
+    return 0;
+}
+
+void *kc_comm_lane(void *executor)
+{
+    struct kc_executor *x = executor;
+    for (uint32_t run = 1;; run++) {
+        kc_progress_sleep(&x->start, run);
+        if (kc_progress_failed(&x->start))
+            return NULL;
+        x->comm_code = walk(x);
+        if (x->comm_code < 0)
+            kc_executor_fail(x);
+        kc_progress_set(&x->finished, run);
+    }
+}

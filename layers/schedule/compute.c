@@ -1,0 +1,261 @@
+/* compute.c - the compute lane: walks a program on the calling thread, hands ops to the team, opens and closes tickets, runs
+ * storage verbs, reads what was agreed. Allocates nothing; reads the clock when the part of the step changes. */
+#include "executor_impl.h"
+
+#include "base/clock.h"
+#include "check.h"
+#include "shm/probe.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define CLEAR_TILE (UINT64_C(1) << 20)
+
+/* Where the time goes: one part at a time. */
+struct meter {
+    struct kc_executor *x;
+    uint8_t part;
+    uint64_t since;
+};
+
+/* What a person sees the rank do. Tickets are too short to show. */
+static void show_phase(struct kc_executor *x, uint8_t part)
+{
+    static const uint8_t train[KC_PARTS] = {[KC_PART_DATA] = KC_PHASE_DATA, [KC_PART_FORWARD] = KC_PHASE_FORWARD,
+                                            [KC_PART_BACKWARD] = KC_PHASE_BACKWARD,
+                                            [KC_PART_COMM] = KC_PHASE_COMMUNICATION,
+                                            [KC_PART_OPTIMIZER] = KC_PHASE_OPTIMIZER};
+    if (x->program == KC_PROGRAM_TRAIN && part != KC_PART_STATE)
+        kc_probe_phase(x->c.probe, (enum kc_phase)train[part]);
+}
+
+static void meter_to(struct meter *m, uint8_t part)
+{
+    if (part == m->part)
+        return;
+    uint64_t now = kc_now();
+    m->x->run->seconds[m->part] += (double)(now - m->since) / (double)KC_SECOND;
+    m->part = part;
+    m->since = now;
+    show_phase(m->x, part);
+}
+
+/* Standing still for the comm lane is communication, whatever the instruction is. */
+static int await_all(struct meter *m, const struct kc_exec_instruction *i)
+{
+    struct kc_executor *x = m->x;
+    const uint32_t *waits = KC_AT(x->c.plan, uint32_t, x->c.plan->waits) + i->waits;
+    for (uint32_t w = 0; w < i->wait_count; w++) {
+        if (!kc_progress_reached(&x->done[KC_LANE_COMM], waits[w] + 1))
+            meter_to(m, KC_PART_COMM);
+        if (!kc_executor_await(x, KC_LANE_COMPUTE, waits[w], x->spins))
+            return -ECANCELED;
+    }
+    return kc_progress_failed(&x->done[KC_LANE_COMPUTE]) ? -ECANCELED : 0;
+}
+
+/* ---- instructions ---- */
+
+static int view_of(struct kc_executor *x, const struct kc_exec_ref *r, bool write, struct kc_view *v, struct kc_error *e)
+{
+    *v = (struct kc_view){.type = r->type, .rank = r->rank};
+    memcpy(v->size, r->size, sizeof v->size);
+    if (r->space == KC_SPACE_NONE)
+        return 0;
+    v->data = kc_executor_at(x, r, write);
+    if (v->data)
+        return 0;
+    return kc_fail(e, -EPERM, "program %s %s %s, bucket %d, without a ticket", kc_program_name[x->program],
+                   write ? "writes" : "reads", kc_space_name[r->space], r->bucket);
+}
+
+static int op_run(struct kc_executor *x, const struct kc_exec_instruction *i, struct kc_error *e)
+{
+    struct kc_view in[16], out[16];
+    const struct kc_exec_ref *refs = kc_refs_of(x->c.plan, i);
+    if (x->skip && i->op < 0 && i->opcode == x->c.shard->opcode_update)
+        return 0;
+    int r = 0;
+    for (uint32_t k = 0; k < i->inputs && r == 0; k++)
+        r = view_of(x, &refs[k], false, &in[k], e);
+    for (uint32_t k = 0; k < i->outputs && r == 0; k++)
+        r = view_of(x, &refs[i->inputs + k], true, &out[k], e);
+    if (r < 0)
+        return r;
+    const struct kc_op_call call = {.opcode = i->opcode, .accumulate = i->accumulate, .inputs = (uint8_t)i->inputs,
+                                    .outputs = (uint8_t)i->outputs, .in = in, .out = out,
+                                    .attr = KC_AT(x->c.plan, double, x->c.plan->attrs) + i->attrs,
+                                    .attrs = i->attr_count, .micro = i->micro, .scratch = x->scratch,
+                                    .scratch_bytes = x->c.plan->scratch_bytes, .step = &x->run->values};
+    r = x->c.ops->ops[i->opcode].enqueue(x->c.ops->self, &call, kc_team_lane(x->team), e);
+    if (r < 0 && e && !e->text[0])
+        kc_fail(e, r, "an op failed");
+    return r < 0 ? kc_fail_prefix(e, r, "%s, layer %d, micro-batch %u", x->c.ops->ops[i->opcode].name, i->layer, i->micro)
+                 : 0;
+}
+
+struct clearing {
+    unsigned char *data;
+    uint64_t bytes;
+};
+
+static void clear_tile(void *argument, uint32_t index, uint32_t worker)
+{
+    const struct clearing *c = argument;
+    uint64_t from = index * CLEAR_TILE, n = c->bytes - from < CLEAR_TILE ? c->bytes - from : CLEAR_TILE;
+    (void)worker;
+    memset(c->data + from, 0, n);
+}
+
+static int clear_run(struct kc_executor *x, const struct kc_exec_ref *r, struct kc_error *e)
+{
+    struct clearing c = {.data = kc_executor_at(x, r, true), .bytes = kc_ref_bytes(r)};
+    if (!c.data)
+        return kc_fail(e, -EPERM, "clearing %s, bucket %d, without a ticket", kc_space_name[r->space], r->bucket);
+    struct kc_lane *lane = kc_team_lane(x->team);
+    return lane->enqueue(lane, clear_tile, &c, sizeof c, (uint32_t)((c.bytes + CLEAR_TILE - 1) / CLEAR_TILE));
+}
+
+static struct kc_place *place_of(struct kc_executor *x, const struct kc_exec_ref *r)
+{
+    static_assert(KC_SPACE_MOMENT2 - KC_SPACE_PARAMETER == KC_STATE_MOMENT2 && KC_SPACE_GRADIENT - KC_SPACE_PARAMETER ==
+                  (int)KC_STATE_GRADIENT, "spaces of state stand in the order of its classes");
+    return &x->places[(uint32_t)(r->space - KC_SPACE_PARAMETER) * x->c.shard->buckets.count + (uint32_t)r->bucket];
+}
+
+static int ticket_run(struct kc_executor *x, const struct kc_exec_instruction *i, struct kc_error *e)
+{
+    const struct kc_exec_ref *r = kc_refs_of(x->c.plan, i) + i->inputs;
+    struct kc_place *p = place_of(x, r);
+    enum kc_state_class class = (enum kc_state_class)(r->space - KC_SPACE_PARAMETER);
+    if (i->kind == KC_I_CLOSE) {
+        x->c.state->close(x->c.state->self, class, (uint32_t)r->bucket);
+        *p = (struct kc_place){0};
+        return 0;
+    }
+    int code = x->c.state->open(x->c.state->self, class, (uint32_t)r->bucket, &p->data);
+    if (code < 0)
+        return kc_fail(e, code, "state gives schedule no ticket for %s of bucket %d: %s", kc_state_name[class], r->bucket,
+                       code == -EBUSY ? "it is open already" : strerror(-code));
+    p->open = true;
+    return 0;
+}
+
+/* ---- agreement ---- */
+
+static void where_text(const struct kc_executor *x, int64_t where, char *out, size_t room)
+{
+    const struct kc_shard_plan *s = x->c.shard;
+    const struct kc_plan_tensor *t = KC_AT(s, struct kc_plan_tensor, s->tensors);
+    if (where >= 0 && where < (int64_t)s->tensors.count)
+        snprintf(out, room, "the gradient of %s (bucket %d)", KC_TEXT(s, t[where].name), t[where].bucket);
+    else
+        snprintf(out, room, "the loss");
+}
+
+/* The same line on all ranks when one of them alone saw it, which is when it matters whose it was. */
+static int nonfinite_fail(const struct kc_executor *x, uint32_t ranks, uint32_t rank, int64_t where, struct kc_error *e)
+{
+    unsigned long long step = x->run->values.step + 1;
+    char text[256];
+    const char *next = "lower optimizer.lr, or set policy.on_nonfinite to skip";
+    if (ranks == 0)
+        return kc_fail(e, -EDOM, "step %llu: the sum of finite gradients or losses is not finite; %s", step, next);
+    if (ranks == 1) {
+        where_text(x, where, text, sizeof text);
+        return kc_fail(e, -EDOM, "step %llu: rank %u has a value that is not finite in %s, before the reduction; %s", step,
+                       rank, text, next);
+    }
+    if (x->nonfinite == -1)
+        return kc_fail(e, -EDOM, "step %llu: %u ranks have values that are not finite, before the reduction; rank %u has "
+                       "none; %s", step, ranks, x->c.plan->rank, next);
+    where_text(x, x->nonfinite, text, sizeof text);
+    return kc_fail(e, -EDOM, "step %llu: %u ranks have values that are not finite, before the reduction; rank %u in %s; %s",
+                   step, ranks, x->c.plan->rank, text, next);
+}
+
+static int agree_run(struct kc_executor *x, struct kc_error *e)
+{
+    struct kc_run *run = x->run;
+    memcpy(run->agreed, x->result + KC_RESULT_AGREED, sizeof run->agreed);
+    uint32_t ranks, rank;
+    int64_t where;
+    kc_nonfinite_decode(run->agreed[KC_AGREE_NONFINITE], &ranks, &rank, &where);
+    run->agreed[KC_AGREE_NONFINITE] = ranks;
+    double tokens = run->agreed[KC_AGREE_TOKENS];
+    run->loss = tokens > 0 ? run->agreed[KC_AGREE_LOSS] / tokens : 0;
+    if (x->program != KC_PROGRAM_TRAIN)
+        return 0;
+    double norm = tokens > 0 ? sqrt(run->agreed[KC_AGREE_NORM]) / tokens : 0;
+    double factor = x->c.clip > 0 ? x->c.clip / (norm + 1e-6) : 1; /* as torch.nn.utils.clip_grad_norm_ */
+    run->grad_norm = norm;
+    run->values.scale = tokens > 0 ? (factor < 1 ? factor : 1) / tokens : 0;
+    if (ranks == 0 && isfinite(norm) && isfinite(run->loss))
+        return 0;
+    if (!x->c.skip_nonfinite)
+        return nonfinite_fail(x, ranks, rank, where, e);
+    x->skip = run->skipped = true;
+    return 0;
+}
+
+static int compare_run(const struct kc_executor *x, struct kc_error *e)
+{
+    const uint64_t *all = (const uint64_t *)(const void *)(x->result + KC_RESULT_GATHERED);
+    for (int d = 0; d < KC_DIGESTS; d++) {
+        char text[256] = "";
+        size_t length = 0;
+        for (uint32_t r = 1; r < x->c.plan->ranks; r++)
+            if (all[r * KC_DIGESTS + (uint32_t)d] != all[d] && length < sizeof text)
+                length += (size_t)snprintf(text + length, sizeof text - length, "%s%u", length ? ", " : "", r);
+        if (length)
+            return kc_fail(e, -EPROTO, "rank 0 holds another %s than rank %s; start all ranks from one spec with one build",
+                           kc_digest_name[d], text);
+    }
+    return 0;
+}
+
+/* ---- the walk ---- */
+
+static int instruction_run(struct kc_executor *x, const struct kc_exec_instruction *i, struct kc_error *e)
+{
+    switch (i->kind) {
+    case KC_I_COMPUTE:
+        return op_run(x, i, e);
+    case KC_I_CLEAR:
+        return clear_run(x, kc_refs_of(x->c.plan, i) + i->inputs, e);
+    case KC_I_OPEN:
+    case KC_I_CLOSE:
+        return ticket_run(x, i, e);
+    case KC_I_STATE:
+        return x->c.state->verb(x->c.state->self, (enum kc_state_verb)i->opcode, e);
+    case KC_I_AGREE:
+        return agree_run(x, e);
+    case KC_I_COMPARE:
+        return compare_run(x, e);
+    default:
+        return kc_fail(e, -EINVAL, "instruction of kind %u on the compute lane", i->kind);
+    }
+}
+
+int kc_compute_lane(struct kc_executor *x, struct kc_error *e)
+{
+    struct meter m = {.x = x, .part = KC_PART_STATE, .since = kc_now()};
+    int r = 0;
+    for (uint32_t n = 0; n < x->count && r == 0; n++) {
+        const struct kc_exec_instruction *i = &x->instructions[n];
+        if (i->lane != KC_LANE_COMPUTE)
+            continue;
+        r = await_all(&m, i);
+        if (r < 0)
+            break;
+        meter_to(&m, i->part);
+        r = instruction_run(x, i, e);
+        if (r == 0)
+            kc_progress_set(&x->done[KC_LANE_COMPUTE], n + 1);
+    }
+    meter_to(&m, m.part == KC_PART_COMM ? KC_PART_STATE : KC_PART_COMM); /* close the last part */
+    return r;
+}

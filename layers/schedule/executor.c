@@ -1,0 +1,336 @@
+/* executor.c - the life of an executor, and one run of a program over its two lanes. */
+#include "executor_impl.h"
+
+#include "base/clock.h"
+#include "builder.h"
+#include "check.h"
+#include "shm/probe.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define PAGE 4096
+#define SPINS 4000 /* some tens of microseconds: shorter than falling asleep and waking up */
+
+static uint64_t round_up(uint64_t n, uint64_t unit)
+{
+    return (n + unit - 1) / unit * unit;
+}
+
+uint64_t kc_schedule_memory(const struct kc_exec_plan *plan, uint32_t threads)
+{
+    return round_up(plan->work_bytes, PAGE) + round_up(plan->scratch_bytes * threads, PAGE) +
+           round_up(plan->result_bytes, PAGE);
+}
+
+/* ---- what the lanes share ---- */
+
+void *kc_executor_at(struct kc_executor *x, const struct kc_exec_ref *r, bool write)
+{
+    switch (r->space) {
+    case KC_SPACE_WORK:
+        return x->work + r->offset;
+    case KC_SPACE_RESULT:
+        return x->result + r->offset;
+    case KC_SPACE_STORE:
+        return (char *)x->store + r->offset;
+    default:
+        break;
+    }
+    uint32_t class = (uint32_t)r->space - KC_SPACE_PARAMETER;
+    struct kc_place *p = &x->places[class * x->c.shard->buckets.count + (uint32_t)r->bucket];
+    if (write && !p->open)
+        return NULL;
+    if (!p->data) /* compute lane only: whatever the comm lane touches is open */
+        p->data = (void *)x->c.state->read(x->c.state->self, (enum kc_state_class)class, (uint32_t)r->bucket, NULL);
+    return p->data ? (char *)p->data + r->offset : NULL;
+}
+
+void kc_executor_fail(struct kc_executor *x)
+{
+    kc_progress_fail(&x->done[KC_LANE_COMPUTE]);
+    kc_progress_fail(&x->done[KC_LANE_COMM]);
+}
+
+bool kc_executor_await(struct kc_executor *x, int lane, uint32_t instruction, uint32_t spins)
+{
+    struct kc_progress_word *other = &x->done[1 - lane];
+    if (!kc_progress_spin(other, instruction + 1, spins)) {
+        const struct kc_exec_instruction *i = &x->instructions[instruction];
+        uint32_t group = KC_NO_GROUP;
+        uint64_t sequence = 0;
+        if (i->kind == KC_I_COLLECTIVE) {
+            group = KC_AT(x->c.comm_plan, struct kc_plan_collective, x->c.comm_plan->collectives)[i->collective].group;
+            sequence = x->base[group] + i->sequence;
+        }
+        int token = kc_probe_wait_begin(x->c.probe, KC_WAIT_LANE, group, sequence);
+        kc_progress_sleep(other, instruction + 1);
+        kc_probe_wait_end(x->c.probe, token);
+    }
+    return !kc_progress_failed(other);
+}
+
+/* ---- construction ---- */
+
+static int check_ops(const struct kc_executor_config *c, struct kc_error *e)
+{
+    const struct kc_exec_instruction *ins = KC_AT(c->plan, struct kc_exec_instruction, c->plan->instructions);
+    for (uint32_t i = 0; i < c->plan->instructions.count; i++)
+        if (ins[i].kind == KC_I_COMPUTE && (ins[i].opcode >= c->ops->count || !c->ops->ops[ins[i].opcode].enqueue))
+            return kc_fail(e, -EINVAL, "the op table of %s has no opcode %u, which the plan names", c->ops->device,
+                           ins[i].opcode);
+    return 0;
+}
+
+static int map_memory(struct kc_executor *x, struct kc_error *e)
+{
+    const struct kc_exec_plan *p = x->c.plan;
+    x->memory_bytes = kc_schedule_memory(p, x->c.threads);
+    void *m = mmap(NULL, x->memory_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (m == MAP_FAILED)
+        return kc_fail(e, -ENOMEM, "no memory for activations and scratch: %zu bytes; lower batch.micro", x->memory_bytes);
+    x->memory = m;
+    memset(x->memory, 0, x->memory_bytes); /* touched now and here, so on this rank's NUMA node */
+    x->work = x->memory;
+    x->scratch = x->work + round_up(p->work_bytes, PAGE);
+    x->result = x->scratch + round_up(p->scratch_bytes * x->c.threads, PAGE);
+    return 0;
+}
+
+static int find_groups(struct kc_executor *x, struct kc_error *e)
+{
+    for (uint32_t g = 0; g < x->c.comm_plan->groups.count; g++) {
+        int32_t at = builder_group_position(x->c.comm_plan, g, x->c.plan->rank);
+        x->position[g] = (uint32_t)at;
+        if (at >= 0 && !x->c.comm->group(x->c.comm->self, g))
+            return kc_fail(e, -EINVAL, "communication has no group %u, of which rank %u is a member", g, x->c.plan->rank);
+    }
+    return 0;
+}
+
+static int find_store(struct kc_executor *x, struct kc_error *e)
+{
+    size_t count = 0;
+    uint64_t parameters = 0;
+    const struct kc_plan_tensor *t = KC_AT(x->c.shard, struct kc_plan_tensor, x->c.shard->tensors);
+    for (uint32_t i = 0; i < x->c.shard->tensors.count; i++)
+        parameters += t[i].role == KC_PARAMETER;
+    x->store = x->c.state->store(x->c.state->self, &count);
+    if (x->store && count >= KC_STORE_COUNT(parameters))
+        return 0;
+    return kc_fail(e, -EINVAL, "the store vector of state has %zu elements, %llu parameters need %llu", count,
+                   (unsigned long long)parameters, (unsigned long long)KC_STORE_COUNT(parameters));
+}
+
+/* Spinning helps only where every thread that spins has a core of its own. */
+static uint32_t spins_for(const struct kc_executor_config *c)
+{
+    cpu_set_t cpus;
+    if (c->oversubscribe || sched_getaffinity(0, sizeof cpus, &cpus) != 0)
+        return 0;
+    return CPU_COUNT(&cpus) > (int)c->threads ? SPINS : 0;
+}
+
+static int start_comm_lane(struct kc_executor *x, struct kc_error *e)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    int r = pthread_create(&x->thread, NULL, kc_comm_lane, x);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (r)
+        return kc_fail(e, -r, "no thread for the communication lane: %s", strerror(r));
+    x->thread_made = true;
+    return 0;
+}
+
+int kc_executor_new(const struct kc_executor_config *config, struct kc_executor **out, struct kc_error *e)
+{
+    if (config->threads == 0)
+        return kc_fail(e, -EINVAL, "an executor needs at least one thread");
+    struct kc_executor *x = calloc(1, sizeof *x);
+    if (!x)
+        return kc_fail(e, -ENOMEM, "no memory for an executor");
+    x->c = *config;
+    x->spins = spins_for(config);
+    uint32_t groups = config->comm_plan->groups.count;
+    x->places = calloc((size_t)KC_STATES * config->shard->buckets.count + 1, sizeof *x->places);
+    x->next = calloc(groups + 1u, sizeof *x->next);
+    x->base = calloc(groups + 1u, sizeof *x->base);
+    x->position = calloc(groups + 1u, sizeof *x->position);
+    int r = x->places && x->next && x->base && x->position ? 0 : kc_fail(e, -ENOMEM, "no memory for an executor");
+    if (r == 0 && (r = check_ops(config, e)) == 0 && (r = find_groups(x, e)) == 0 && (r = find_store(x, e)) == 0 &&
+        (r = map_memory(x, e)) == 0) {
+        r = kc_team_new(config->threads, x->spins, config->probe, &x->team);
+        if (r < 0)
+            kc_fail(e, r, "no %u threads for the compute lane: %s", config->threads, strerror(-r));
+        else
+            r = start_comm_lane(x, e);
+    }
+    if (r < 0) {
+        kc_executor_free(x);
+        return r;
+    }
+    *out = x;
+    return 0;
+}
+
+void kc_executor_free(struct kc_executor *x)
+{
+    if (!x)
+        return;
+    if (x->thread_made) {
+        kc_executor_fail(x);
+        kc_progress_fail(&x->start);
+        pthread_join(x->thread, NULL);
+    }
+    kc_team_free(x->team);
+    if (x->memory)
+        munmap(x->memory, x->memory_bytes);
+    free(x->places);
+    free(x->next);
+    free(x->base);
+    free(x->position);
+    free(x);
+}
+
+/* ---- a run ---- */
+
+static double *own_vector(struct kc_executor *x)
+{
+    return (double *)(void *)(x->result + KC_RESULT_OWN);
+}
+
+void kc_executor_clear(struct kc_executor *x)
+{
+    memset(own_vector(x), 0, KC_AGREES * sizeof(double));
+}
+
+static void fill_targets(struct kc_executor *x)
+{
+    int32_t *targets = (int32_t *)(void *)(x->work + x->c.plan->targets.offset);
+    uint64_t n = kc_ref_elements(&x->c.plan->targets);
+    for (uint64_t i = 0; i < n; i++)
+        targets[i] = -1; /* masked: nobody asks for a loss */
+}
+
+static void fill_digests(struct kc_executor *x)
+{
+    uint64_t *own = (uint64_t *)(void *)(x->result + KC_RESULT_DIGESTS);
+    memcpy(own, x->c.digest, sizeof x->c.digest);
+    own[KC_DIGEST_SHARD] = x->c.shard->head.digest.low;
+    own[KC_DIGEST_COMM] = x->c.comm_plan->head.digest.low;
+    own[KC_DIGEST_EXEC] = kc_schedule_digest(x->c.plan).low;
+}
+
+static void prepare(struct kc_executor *x, enum kc_program_id program, struct kc_run *run)
+{
+    x->program = program;
+    x->run = run;
+    x->instructions = kc_program_at(x->c.plan, program);
+    x->count = x->c.plan->programs[program].count;
+    x->skip = false;
+    x->nonfinite = -1;
+    x->comm_ns = 0;
+    memset(x->places, 0, (size_t)KC_STATES * x->c.shard->buckets.count * sizeof *x->places);
+    memcpy(x->base, x->next, x->c.comm_plan->groups.count * sizeof *x->base);
+    kc_progress_reset(&x->done[KC_LANE_COMPUTE]);
+    kc_progress_reset(&x->done[KC_LANE_COMM]);
+    run->skipped = false;
+    memset(run->seconds, 0, sizeof run->seconds);
+
+    double *own = own_vector(x);
+    own[KC_AGREE_DIGEST] = run->replica_digest;
+    own[KC_AGREE_STOP] = run->stop_vote;
+    own[KC_AGREE_CONTROL] = x->c.plan->rank == 0 ? run->control : 0;
+    if (program == KC_PROGRAM_FORWARD)
+        fill_targets(x);
+    else if (program == KC_PROGRAM_DIGEST)
+        fill_digests(x);
+}
+
+static bool communicates(const struct kc_executor *x)
+{
+    const uint32_t *n = KC_AT(x->c.plan, uint32_t, x->c.plan->programs[x->program].sequences);
+    for (uint32_t g = 0; g < x->c.plan->programs[x->program].sequences.count; g++)
+        if (n[g])
+            return true;
+    return false;
+}
+
+/* The comm lane is idle again, or stands in a collective that only the peers or an abort can end. */
+static int settle(struct kc_executor *x, int code, struct kc_error *e)
+{
+    if (code < 0) {
+        kc_executor_fail(x);
+        if (code != -ECANCELED && atomic_load(&x->in_flight)) {
+            x->broken = true;
+            return code;
+        }
+    }
+    kc_progress_sleep(&x->finished, x->runs);
+    if (x->comm_code < 0 && x->comm_code != -ECANCELED) {
+        x->broken = true;
+        if (code == 0 || code == -ECANCELED) { /* it was the first to fail */
+            if (e)
+                *e = x->comm_error;
+            return x->comm_code;
+        }
+    }
+    return code;
+}
+
+static enum kc_phase phase_of(enum kc_program_id program)
+{
+    switch (program) {
+    case KC_PROGRAM_EVALUATE:
+        return KC_PHASE_EVALUATE;
+    case KC_PROGRAM_SNAPSHOT:
+        return KC_PHASE_SNAPSHOT;
+    case KC_PROGRAM_RESTORE:
+        return KC_PHASE_RESTORE;
+    case KC_PROGRAM_TRAIN:
+        return KC_PHASE_DATA;
+    case KC_PROGRAM_FORWARD:
+        return KC_PHASE_FORWARD;
+    default:
+        return KC_PHASES; /* too short to show */
+    }
+}
+
+int kc_executor_run(struct kc_executor *x, enum kc_program_id program, struct kc_run *run, struct kc_error *e)
+{
+    if (x->broken)
+        return kc_fail(e, -ESHUTDOWN, "a program failed on this rank while it communicated; nothing runs after that");
+    enum kc_phase phase = phase_of(program), before = KC_PHASE_NONE;
+    if (phase != KC_PHASES)
+        before = kc_probe_phase(x->c.probe, phase);
+    prepare(x, program, run);
+    bool comm = communicates(x);
+    if (comm)
+        kc_progress_set(&x->start, ++x->runs);
+    if (e)
+        e->text[0] = 0;
+    int code = kc_compute_lane(x, e);
+    if (comm)
+        code = settle(x, code, e);
+    if (program == KC_PROGRAM_TRAIN && code == 0)
+        kc_probe_set(x->c.probe, KC_METRIC_COMM_SECONDS, (double)x->comm_ns / (double)KC_SECOND);
+    if (phase != KC_PHASES)
+        kc_probe_phase(x->c.probe, before);
+    return code;
+}
+
+const float *kc_executor_logits(const struct kc_executor *x)
+{
+    return (const float *)(const void *)(x->work + x->c.plan->logits.offset);
+}
+
+int32_t *kc_executor_tokens(struct kc_executor *x)
+{
+    return (int32_t *)(void *)(x->work + x->c.plan->tokens.offset);
+}

@@ -1,0 +1,72 @@
+/* executor_impl.h - what the files of the executor share: executor.c (life, one run), compute.c and communicate.c (the lanes). */
+#ifndef KC_SCHEDULE_EXECUTOR_IMPL_H
+#define KC_SCHEDULE_EXECUTOR_IMPL_H
+
+#include "schedule/schedule.h"
+
+#include "progress.h"
+#include "team.h"
+
+#include <pthread.h>
+
+/* A bucket of a class of state as this program sees it. */
+struct kc_place {
+    void *data;      /* NULL: not looked up yet */
+    bool open;       /* under a ticket */
+};
+
+struct kc_executor {
+    struct kc_executor_config c;
+    struct kc_team *team;
+    unsigned char *memory; /* work, scratch, result: one mapping, touched at construction */
+    size_t memory_bytes;
+    unsigned char *work, *scratch, *result;
+    uint64_t *store;         /* state's */
+    struct kc_place *places; /* KC_STATES × buckets */
+    uint64_t *next;          /* by group: sequence number of its next collective */
+    uint32_t *position;      /* by group: ours; UINT32_MAX not a member */
+    uint32_t spins;
+
+    /* ---- one run. Written before the comm lane starts, then read by both lanes. ---- */
+    enum kc_program_id program;
+    struct kc_run *run;
+    const struct kc_exec_instruction *instructions;
+    uint32_t count;
+    uint64_t *base; /* by group: sequence at the start of the program */
+    bool skip;      /* compute lane: leave updates out */
+
+    /* How far a lane is: 1 + the index of its last complete instruction. The failed bit of both is set when either fails. */
+    struct kc_progress_word done[KC_LANES];
+
+    /* ---- comm lane ---- */
+    pthread_t thread;
+    bool thread_made;
+    struct kc_progress_word start, finished; /* numbers of runs; failed: end the thread */
+    uint32_t runs;
+    _Atomic uint32_t in_flight; /* 1 from before a collective starts until it is complete */
+    int comm_code;              /* valid when finished */
+    struct kc_error comm_error;
+    uint64_t comm_ns;           /* inside collectives, this run */
+    int64_t nonfinite;          /* what this rank saw first: tensor of the shard plan, -2 the loss, -1 nothing */
+    bool broken;                /* a lane may still be inside a collective */
+};
+
+/* Where a ref lies. NULL: state not looked up (comm lane) or without a ticket (write). */
+void *kc_executor_at(struct kc_executor *x, const struct kc_exec_ref *r, bool write);
+/* Both lanes: wake the other one for good. */
+void kc_executor_fail(struct kc_executor *x);
+/* Wait until an instruction of the other lane is complete; false if a lane failed. */
+bool kc_executor_await(struct kc_executor *x, int lane, uint32_t instruction, uint32_t spins);
+
+/* compute.c: walk the program on the calling thread. 0, or the error in e (-ECANCELED: the other lane failed). */
+int kc_compute_lane(struct kc_executor *x, struct kc_error *e);
+/* communicate.c: the comm lane's thread. */
+void *kc_comm_lane(void *executor);
+/* The first value of `count` that is not finite; -1 all are. Reads at memory speed. */
+int64_t kc_find_nonfinite(const float *data, uint64_t count);
+/* AGREE_NONFINITE of one rank: how many ranks in the low 7 bits, so that the sum counts them; where, in the bits above,
+ * readable when one rank alone saw something. A sum of KC_RANKS_MAX stays exact in a double. */
+double kc_nonfinite_encode(uint32_t rank, int64_t where);
+void kc_nonfinite_decode(double sum, uint32_t *ranks, uint32_t *rank, int64_t *where);
+
+#endif

@@ -1,0 +1,175 @@
+/* memory.c - see memory.h. */
+#include "memory.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* What shares one piece of memory: a tensor, or a chain of tensors that ops hand on in place. */
+struct block {
+    uint32_t first, last; /* ops, both inclusive: an op's inputs and outputs live at the same time */
+    uint64_t bytes, offset;
+    uint32_t into; /* the block this one was merged into; itself if none */
+    int used, placed;
+};
+
+uint64_t kc_tensor_elements(const struct kc_plan_tensor *t)
+{
+    uint64_t n = 1;
+    for (int d = 0; d < t->rank; d++)
+        n *= t->local[d];
+    return n;
+}
+
+uint64_t kc_tensor_bytes(const struct kc_plan_tensor *t)
+{
+    return kc_tensor_elements(t) * kc_type_bytes[t->type];
+}
+
+int kc_tensor_in_work(const struct kc_plan_tensor *t)
+{
+    return t->role == KC_INPUT || t->role == KC_ACTIVATION || t->role == KC_DERIVATIVE;
+}
+
+static void touch(struct block *b, uint32_t op)
+{
+    if (!b->used || op < b->first)
+        b->first = op;
+    if (!b->used || op > b->last)
+        b->last = op;
+    b->used = 1;
+}
+
+static void live_ranges(const struct kc_shard_plan *s, struct block *blocks)
+{
+    const struct kc_plan_tensor *tensors = KC_AT(s, struct kc_plan_tensor, s->tensors);
+    const struct kc_plan_op *ops = KC_AT(s, struct kc_plan_op, s->ops);
+    for (uint32_t o = 0; o < s->ops.count; o++) {
+        const struct kc_span spans[2] = {ops[o].in, ops[o].out};
+        for (int k = 0; k < 2; k++)
+            for (uint32_t i = 0; i < spans[k].count; i++) {
+                int32_t t = KC_AT(s, int32_t, spans[k])[i];
+                if (t >= 0 && kc_tensor_in_work(&tensors[t]))
+                    touch(&blocks[t], o);
+            }
+    }
+    for (uint32_t t = 0; t < s->tensors.count; t++) {
+        blocks[t].into = t;
+        blocks[t].bytes = (kc_tensor_bytes(&tensors[t]) + MEMORY_ALIGN - 1) / MEMORY_ALIGN * MEMORY_ALIGN;
+        if (tensors[t].role == KC_INPUT && kc_tensor_in_work(&tensors[t]))
+            touch(&blocks[t], 0); /* kc sample fills inputs before the first op */
+    }
+    /* kc sample reads the logits when forward is over */
+    if (s->logits >= 0 && s->forward_ops)
+        touch(&blocks[s->logits], s->forward_ops - 1);
+}
+
+static uint32_t root_of(const struct block *blocks, uint32_t t)
+{
+    while (blocks[t].into != t)
+        t = blocks[t].into;
+    return t;
+}
+
+/* May output 0 of the op take over the memory of its in-place input? */
+static int may_take_over(const struct kc_shard_plan *s, const struct block *blocks, uint32_t o, int32_t in, int32_t out)
+{
+    const struct kc_plan_tensor *tensors = KC_AT(s, struct kc_plan_tensor, s->tensors);
+    const struct kc_plan_op *op = KC_AT(s, struct kc_plan_op, s->ops) + o;
+    if (in < 0 || out < 0 || in == out || !kc_tensor_in_work(&tensors[in]) || !kc_tensor_in_work(&tensors[out]) ||
+        tensors[in].role == KC_INPUT || kc_tensor_bytes(&tensors[in]) != kc_tensor_bytes(&tensors[out]))
+        return 0;
+    uint32_t times = 0;
+    for (uint32_t i = 0; i < op->in.count; i++)
+        times += KC_AT(s, int32_t, op->in)[i] == in;
+    return times == 1 && blocks[in].last == o && blocks[out].first == o;
+}
+
+static void merge_in_place(const struct kc_shard_plan *s, struct block *blocks)
+{
+    const struct kc_plan_op *ops = KC_AT(s, struct kc_plan_op, s->ops);
+    for (uint32_t o = 0; o < s->ops.count; o++) {
+        if (!ops[o].in_place || ops[o].in_place > ops[o].in.count || ops[o].out.count == 0)
+            continue;
+        int32_t in = KC_AT(s, int32_t, ops[o].in)[ops[o].in_place - 1], out = KC_AT(s, int32_t, ops[o].out)[0];
+        if (!may_take_over(s, blocks, o, in, out))
+            continue;
+        uint32_t root = root_of(blocks, (uint32_t)in);
+        blocks[out].into = root;
+        if (blocks[out].last > blocks[root].last)
+            blocks[root].last = blocks[out].last;
+    }
+}
+
+static int larger_first(const void *a, const void *b)
+{
+    const struct block *x = *(struct block *const *)a, *y = *(struct block *const *)b;
+    if (x->bytes != y->bytes)
+        return x->bytes < y->bytes ? 1 : -1;
+    return x < y ? -1 : 1; /* same array: the order of tensors, so that equal plans are placed alike */
+}
+
+/* The smallest gap between the blocks that live at the same time; `placed` is sorted by offset. */
+static uint64_t best_fit(const struct block *b, struct block *const *placed, uint32_t count)
+{
+    uint64_t end = 0, best = 0, best_gap = UINT64_MAX;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct block *p = placed[i];
+        if (p->last < b->first || p->first > b->last)
+            continue;
+        if (p->offset > end && p->offset - end >= b->bytes && p->offset - end < best_gap)
+            best = end, best_gap = p->offset - end;
+        if (p->offset + p->bytes > end)
+            end = p->offset + p->bytes;
+    }
+    return best_gap == UINT64_MAX ? end : best;
+}
+
+static void place_all(struct block **order, struct block **placed, uint32_t count, struct kc_memory_plan *out)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct block *b = order[i];
+        b->offset = best_fit(b, placed, i);
+        if (b->offset + b->bytes > out->bytes)
+            out->bytes = b->offset + b->bytes;
+        uint32_t at = i;
+        for (; at > 0 && placed[at - 1]->offset > b->offset; at--)
+            placed[at] = placed[at - 1];
+        placed[at] = b;
+    }
+}
+
+int kc_memory_plan_make(const struct kc_shard_plan *s, struct kc_memory_plan *out)
+{
+    uint32_t n = s->tensors.count, roots = 0;
+    struct kc_memory_plan m = {0};
+    struct block *blocks = calloc(n + 1u, sizeof *blocks);
+    struct block **order = calloc(2u * n + 1u, sizeof *order);
+    m.offset = calloc(n + 1u, sizeof *m.offset);
+    if (!blocks || !order || !m.offset) {
+        free(blocks);
+        free(order);
+        free(m.offset);
+        return -ENOMEM;
+    }
+    live_ranges(s, blocks);
+    merge_in_place(s, blocks);
+    for (uint32_t t = 0; t < n; t++) {
+        m.unshared += blocks[t].used ? blocks[t].bytes : 0;
+        if (blocks[t].used && blocks[t].into == t)
+            order[roots++] = &blocks[t];
+    }
+    qsort(order, roots, sizeof *order, larger_first);
+    place_all(order, order + n, roots, &m);
+    for (uint32_t t = 0; t < n; t++)
+        m.offset[t] = blocks[root_of(blocks, t)].offset;
+    free(blocks);
+    free(order);
+    *out = m;
+    return 0;
+}
+
+void kc_memory_plan_free(struct kc_memory_plan *m)
+{
+    free(m->offset);
+    *m = (struct kc_memory_plan){0};
+}

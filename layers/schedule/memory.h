@@ -1,0 +1,31 @@
+/* memory.h - the static memory plan: where every activation and derivative of a micro-batch lies. Pure.
+ *
+ * A tensor lives from the op that writes it to the last op that reads it; a saved activation thus lives until backward has
+ * read it. An op that may work in place takes over its input's memory when nobody reads that input later. Placement is greedy by size
+ * with best fit (Pisarchyk and Lee 2020, "Efficient Memory Management for Deep Neural Net Inference", as in TensorFlow Lite):
+ * large blocks first, each into the smallest gap that is free for its whole life. One plan serves all programs: those that
+ * run forward only use a part of it. */
+#ifndef KC_SCHEDULE_MEMORY_H
+#define KC_SCHEDULE_MEMORY_H
+
+#include "contracts/shard_plan.h"
+
+#define MEMORY_ALIGN 64
+
+struct kc_memory_plan {
+    uint64_t *offset;  /* bytes, by tensor; only of tensors that live in work memory */
+    uint64_t bytes;    /* of the whole */
+    uint64_t unshared; /* if no two tensors shared memory */
+};
+
+/* Local elements and bytes of a tensor. */
+uint64_t kc_tensor_elements(const struct kc_plan_tensor *t);
+uint64_t kc_tensor_bytes(const struct kc_plan_tensor *t);
+/* Does it live in work memory: inputs, activations, derivatives. */
+int kc_tensor_in_work(const struct kc_plan_tensor *t);
+
+/* *out owns its array until kc_memory_plan_free(). -ENOMEM. */
+int kc_memory_plan_make(const struct kc_shard_plan *shard, struct kc_memory_plan *out);
+void kc_memory_plan_free(struct kc_memory_plan *m);
+
+#endif

@@ -1,0 +1,41 @@
+/* progress.h - a rising number that one thread sets and others wait for: spin a little, then sleep on it (futex).
+ *
+ * The setter makes a system call only while somebody sleeps. Failing is a bit of the same word, so nobody can sleep past it. */
+#ifndef KC_SCHEDULE_PROGRESS_H
+#define KC_SCHEDULE_PROGRESS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define PROGRESS_FAILED UINT32_C(0x80000000)
+
+struct kc_progress_word {
+    /* Setter: store, then look at sleepers. Sleeper: raise sleepers, then look at the word again. Both sequentially consistent, so
+     * one of them sees the other. */
+    _Atomic uint32_t word;
+    _Atomic uint32_t sleepers;
+};
+
+/* Start again from 0; nobody may be waiting. */
+void kc_progress_reset(struct kc_progress_word *p);
+/* The number; only its one setter calls this. Leaves the failed bit alone. */
+void kc_progress_set(struct kc_progress_word *p, uint32_t value);
+/* Wake everybody for good. Any thread. */
+void kc_progress_fail(struct kc_progress_word *p);
+static inline bool kc_progress_failed(const struct kc_progress_word *p)
+{
+    return atomic_load(&p->word) & PROGRESS_FAILED;
+}
+/* Has it come to at least `value`, or failed? */
+static inline bool kc_progress_reached(const struct kc_progress_word *p, uint32_t value)
+{
+    uint32_t w = atomic_load(&p->word);
+    return (w & PROGRESS_FAILED) || w >= value;
+}
+/* Look `spins` times. True if reached. */
+bool kc_progress_spin(const struct kc_progress_word *p, uint32_t value, uint32_t spins);
+/* Sleep until reached. */
+void kc_progress_sleep(struct kc_progress_word *p, uint32_t value);
+
+#endif

@@ -1,0 +1,70 @@
+/* costs.c - see costs.h. */
+#include "costs.h"
+
+#include <stddef.h>
+
+enum kc_distance kc_costs_distance(const struct kc_device_view *devices, const uint32_t *ranks, uint32_t count)
+{
+    const uint8_t *distance = KC_AT(devices, uint8_t, devices->distance);
+    uint8_t farthest = KC_DISTANCE_SAME;
+    for (uint32_t i = 0; i < count; i++)
+        for (uint32_t j = i + 1; j < count; j++) {
+            uint8_t d = distance[(size_t)ranks[i] * devices->devices.count + ranks[j]];
+            if (d > farthest)
+                farthest = d;
+        }
+    return (enum kc_distance)farthest;
+}
+
+/* Messages that follow each other in one operation. */
+static double steps(enum kc_algorithm algorithm, enum kc_primitive primitive, uint32_t ranks)
+{
+    if (ranks < 2)
+        return 0;
+    double halves = primitive == KC_ALL_REDUCE ? 2 : 1; /* reduce-scatter, then all-gather */
+    return algorithm == KC_RING ? halves * (ranks - 1) : halves;
+}
+
+/* The row for this size of group: the one with the smallest limit that still holds it. */
+static const struct kc_comm_cost *row_of(const struct kc_comm_costs *costs, enum kc_primitive primitive,
+                                         enum kc_algorithm algorithm, enum kc_distance distance, uint32_t ranks)
+{
+    const struct kc_comm_cost *rows = KC_AT(costs, struct kc_comm_cost, costs->rows), *best = NULL;
+    for (uint32_t i = 0; i < costs->rows.count; i++)
+        if (rows[i].primitive == primitive && rows[i].algorithm == algorithm && rows[i].distance == distance &&
+            rows[i].ranks_max >= ranks && rows[i].bytes_per_second > 0 && (!best || rows[i].ranks_max < best->ranks_max))
+            best = &rows[i];
+    return best;
+}
+
+enum kc_algorithm kc_costs_algorithm(const struct kc_comm_costs *costs, enum kc_primitive primitive,
+                                  enum kc_distance distance, uint32_t ranks, uint64_t bytes)
+{
+    enum kc_algorithm best = KC_DIRECT;
+    double best_ns = -1;
+    for (int a = 0; a < KC_ALGORITHMS; a++) {
+        const struct kc_comm_cost *row = row_of(costs, primitive, (enum kc_algorithm)a, distance, ranks);
+        if (!row)
+            continue;
+        double ns = row->latency_ns * steps((enum kc_algorithm)a, primitive, ranks) +
+                    (double)bytes / row->bytes_per_second * 1e9;
+        if (best_ns < 0 || ns < best_ns)
+            best = (enum kc_algorithm)a, best_ns = ns;
+    }
+    return best;
+}
+
+double kc_costs_worthwhile(const struct kc_comm_costs *costs, enum kc_primitive primitive, enum kc_distance distance,
+                        uint32_t ranks)
+{
+    double least = 0;
+    for (int a = 0; a < KC_ALGORITHMS; a++) {
+        const struct kc_comm_cost *row = row_of(costs, primitive, (enum kc_algorithm)a, distance, ranks);
+        if (!row)
+            continue;
+        double bytes = 7 * row->latency_ns * 1e-9 * steps((enum kc_algorithm)a, primitive, ranks) * row->bytes_per_second;
+        if (least == 0 || bytes < least)
+            least = bytes;
+    }
+    return least;
+}
