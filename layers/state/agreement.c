@@ -1,0 +1,108 @@
+/* agreement.c - the store vector: what this rank puts in before a sum over all ranks, and what it reads out after it.
+ *
+ * [0] failures: one in the low 16 bits, errno from bit 16, rank + 1 from bit 40. If a single rank failed, all know which one
+ *     and why; if several did, how many.
+ * [1] a number with a one at bit 48 for every rank that gave it (so also a sum of a sum can be read): the version that
+ *     position 0 chose, the version a rank restores, the bytes a rank wrote.
+ * [2…] limbs of state_root (root.h), by tensor, then by kind. */
+#include "state_impl.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define GIVEN (UINT64_C(1) << 48)
+
+void kc_agree_put(struct kc_state *s, int error, uint64_t value)
+{
+    s->store[0] = error ? 1 | (uint64_t)-error << 16 | (uint64_t)(s->rank + 1) << 40 : 0;
+    s->store[1] = value ? value | GIVEN : 0;
+    s->attempt.pending = true;
+}
+
+void kc_attempt_fail(struct kc_state *s, int error, const char *reason)
+{
+    if (s->attempt.error)
+        return;
+    s->attempt.error = error;
+    snprintf(s->attempt.reason, sizeof s->attempt.reason, "%.*s", (int)sizeof s->attempt.reason - 1, reason);
+}
+
+static void read_failures(struct kc_state *s, uint64_t word)
+{
+    char text[256];
+    uint64_t count = word & 0xffff;
+    if (count == 0)
+        return;
+    int code = (int)(word >> 16 & 0xffffff), rank = (int)(word >> 40) - 1;
+    if (count > 1) {
+        code = (int)((uint64_t)code / count); /* right if all failed alike, which is how disks fill up */
+        snprintf(text, sizeof text, "%" PRIu64 " ranks failed: %s; their logs say why", count, strerror(code));
+    } else {
+        snprintf(text, sizeof text, "rank %d failed: %s; its log says why", rank, strerror(code));
+    }
+    kc_attempt_fail(s, code ? -code : -EIO, text);
+}
+
+void kc_agree_settle(struct kc_state *s)
+{
+    struct kc_attempt *a = &s->attempt;
+    if (!a->pending)
+        return;
+    a->pending = false;
+    read_failures(s, s->store[0]);
+    uint64_t given = s->store[1] >> 48, sum = s->store[1] & (GIVEN - 1);
+    if (a->error)
+        return;
+    if (a->stage == KC_STAGE_BEGUN) {
+        a->version = given ? sum / given : 0;
+        if (!a->version)
+            kc_attempt_fail(s, -EPROTO, "position 0 named no version: the program has no sum after begin");
+    } else if (a->stage == KC_STAGE_WRITTEN) {
+        a->bytes = sum;
+    } else if (a->stage == KC_STAGE_READ && (!given || sum != a->version * given)) {
+        kc_attempt_fail(s, -EPROTO, "ranks chose different snapshots to restore");
+    }
+}
+
+void kc_verb_root_part(struct kc_state *s)
+{
+    if (!s->attempt.pending)
+        s->store[0] = s->store[1] = 0;
+    for (uint32_t t = 0; t < s->map.tensors; t++)
+        for (int k = 0; k < KC_KIND_COUNT; k++) {
+            uint64_t lo, hi, *limb = s->store + 2 + 4 * ((size_t)t * KC_KIND_COUNT + (size_t)k);
+            memset(limb, 0, 4 * sizeof *limb);
+            kc_map_owned(&s->map, &s->map.tensor[t], s->map.owner, &lo, &hi);
+            if (lo < hi)
+                kc_root_add(kc_root_key(s->map.tensor[t].name, (enum kc_kind)k), lo,
+                            kc_state_tensor(s, (enum kc_kind)k, t) + lo, hi - lo, limb);
+        }
+    s->root_part = true;
+    s->root_known = false;
+}
+
+int kc_verb_root_close(struct kc_state *s, struct kc_error *e)
+{
+    if (!s->root_part)
+        return kc_fail(e, -EINVAL, "the program closes state_root without its parts");
+    struct kc_root_tensor *t = calloc(s->map.tensors + 1u, sizeof *t);
+    if (!t)
+        return kc_fail(e, -ENOMEM, "no memory for state_root");
+    for (uint32_t i = 0; i < s->map.tensors; i++) {
+        const struct kc_map_tensor *m = &s->map.tensor[i];
+        t[i].name = m->name;
+        t[i].rank = m->rank;
+        memcpy(t[i].size, m->size, sizeof t[i].size);
+        memcpy(t[i].limb, s->store + 2 + 4 * (size_t)KC_KIND_COUNT * i, sizeof t[i].limb);
+        for (int k = 0; k < KC_KIND_COUNT; k++)
+            kc_root_normalise(t[i].limb[k]);
+    }
+    int r = kc_root_digest(t, s->map.tensors, &s->progress, s->spec->seed, &s->root);
+    free(t);
+    s->root_part = false;
+    s->root_known = r == 0;
+    return r < 0 ? kc_fail(e, r, "no memory for state_root") : 0;
+}

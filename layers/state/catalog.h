@@ -1,0 +1,50 @@
+/* catalog.h - a directory of snapshots: which versions there are, which of them is whole, marking, pruning, cleaning.
+ *
+ *   v00000042/  a committed version      v00000042/BROKEN  found damaged: never used again
+ *   CURRENT     the newest, for people   LOCK              held while somebody writes
+ *   tmp.*       in flight, or what a dead attempt left */
+#ifndef KC_STATE_CATALOG_H
+#define KC_STATE_CATALOG_H
+
+#include "manifest.h"
+#include "pack.h"
+
+#define KC_CATALOG_MAX 4096 /* versions a directory may hold */
+
+struct kc_catalog {
+    uint32_t count;
+    uint64_t version[KC_CATALOG_MAX]; /* ascending */
+    uint64_t highest;                 /* of committed and of half-made ones */
+};
+
+/* -errno of the directory; a directory that does not exist is empty. */
+int kc_catalog_scan(const struct kc_storage *st, const char *directory, struct kc_catalog *out, struct kc_error *e);
+void kc_catalog_path(const char *directory, uint64_t version, char out[4096]);
+void kc_catalog_tmp_path(const char *directory, uint64_t version, char out[4096]);
+void kc_catalog_pack_path(const char *folder, uint32_t rank, char *out, size_t room);
+
+/* A version opened for reading: manifest and all packs' indices, proven to fit together. Data is not read yet. */
+struct kc_whole {
+    char path[4096];
+    struct kc_manifest manifest;
+    struct kc_pack pack[KC_RANKS_MAX];
+    uint64_t bytes; /* of all packs */
+};
+/* -EBADMSG not whole or marked broken (e says why), -ENOMEM, -errno. */
+int kc_whole_open(const struct kc_storage *st, const char *path, struct kc_whole **out, struct kc_error *e);
+void kc_whole_free(const struct kc_storage *st, struct kc_whole *w); /* NULL is fine */
+/* Every pack of `folder` against the manifest's table; fills w->pack and the manifest's pack rows when `learn`. */
+int kc_whole_packs(const struct kc_storage *st, const char *folder, struct kc_whole *w, bool learn, struct kc_error *e);
+
+/* Mark a version so that nobody chooses it again. Best effort: a read-only medium leaves it unmarked. */
+void kc_catalog_mark_broken(const struct kc_storage *st, const char *path, const char *why);
+/* Take the directory's lock; ends with the descriptor. -EWOULDBLOCK somebody else writes here. */
+int kc_catalog_lock(const struct kc_storage *st, const char *directory);
+/* Remove what dead attempts left. Only under the lock. */
+int kc_catalog_clean(const struct kc_storage *st, const char *directory);
+/* Point CURRENT at a version, durably. */
+int kc_catalog_point(const struct kc_storage *st, const char *directory, uint64_t version, struct kc_error *e);
+/* Keep the newest `keep` whole versions; remove all that are older than these, oldest first. Never the newest. */
+int kc_catalog_prune(const struct kc_storage *st, const char *directory, uint32_t keep, struct kc_error *e);
+
+#endif

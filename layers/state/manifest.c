@@ -1,0 +1,304 @@
+/* manifest.c - builds and parses manifests. Believes nothing of a file before its digest is right, and checks what the
+ * program relies on even then. */
+#include "manifest.h"
+
+#include "base/json.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HEAD "{\"manifest\":"
+#define TAIL ",\"digest\":\""
+#define END "\"}\n"
+#define LIMIT (UINT64_C(1) << 30)
+#define FRAME_TAIL (sizeof TAIL - 1 + 32 + sizeof END - 1) /* bytes behind the body */
+
+void kc_manifest_free(struct kc_manifest *m)
+{
+    for (uint32_t i = 0; m->tensor && i < m->tensors; i++)
+        free(m->tensor[i].name);
+    free(m->tensor);
+    m->tensor = NULL;
+    m->tensors = 0;
+}
+
+int kc_manifest_tensors(struct kc_manifest *m, const struct kc_map *map)
+{
+    m->tensor = calloc(map->tensors + 1u, sizeof *m->tensor);
+    if (!m->tensor)
+        return -ENOMEM;
+    for (; m->tensors < map->tensors; m->tensors++) {
+        struct kc_manifest_tensor *t = &m->tensor[m->tensors];
+        t->name = strdup(map->tensor[m->tensors].name);
+        if (!t->name)
+            return -ENOMEM;
+        t->rank = map->tensor[m->tensors].rank;
+        t->count = map->tensor[m->tensors].count;
+        memcpy(t->size, map->tensor[m->tensors].size, sizeof t->size);
+    }
+    return 0;
+}
+
+/* ---- writing ---- */
+
+static json_t *digest_json(struct kc_digest d)
+{
+    char text[33];
+    kc_digest_text(d, text);
+    return json_string(text);
+}
+
+static json_t *tensors_json(const struct kc_manifest *m)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < m->tensors; i++) {
+        json_t *shape = json_array();
+        for (uint32_t d = 0; d < m->tensor[i].rank; d++)
+            json_array_append_new(shape, json_integer((json_int_t)m->tensor[i].size[d]));
+        json_array_append_new(list, json_pack("{s:s, s:s, s:o}", "name", m->tensor[i].name, "type", "f32", "shape", shape));
+    }
+    return list;
+}
+
+static json_t *packs_json(const struct kc_manifest *m)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < m->packs; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "rank-%u.pack", i);
+        json_array_append_new(list, json_pack("{s:s, s:I, s:I, s:o}", "file", name, "bytes", (json_int_t)m->pack[i].bytes,
+                                              "extents", (json_int_t)m->pack[i].extents, "digest",
+                                              digest_json(m->pack[i].index)));
+    }
+    return list;
+}
+
+static json_t *history_json(const struct kc_history *h)
+{
+    json_t *points = json_array();
+    for (uint32_t i = 0; i < h->count; i++)
+        json_array_append_new(points, kc_json_number(h->point[i]));
+    return json_pack("{s:I, s:I, s:I, s:o, s:o}", "first", (json_int_t)h->first, "stride", (json_int_t)h->stride,
+                     "open_steps", (json_int_t)h->open_steps, "open_sum", kc_json_number(h->open_sum), "points", points);
+}
+
+static json_t *body_json(const struct kc_manifest *m, const struct kc_manifest_model *model)
+{
+    return json_pack("{s:i, s:I, s:n, s:s, s:I, s:I, s:I, s:{s:s, s:I}, s:i, s:o, s:o, s:o, s:o, s:{s:i, s:i}, s:s,"
+                     " s:b, s:{s:s, s:i, s:i, s:i, s:i, s:i}, s:o, s:o, s:o}",
+                     "format", KC_SNAPSHOT_FORMAT, "version", (json_int_t)m->version, "parent", "written", m->written,
+                     "step", (json_int_t)m->progress.step, "tokens", (json_int_t)m->progress.tokens, "position",
+                     (json_int_t)m->progress.position, "rng", "kind", "philox4x32-10", "seed", (json_int_t)m->seed,
+                     "restarts", (int)m->progress.restarts, "loss", kc_json_number(m->loss), "grad_norm",
+                     kc_json_number(m->grad_norm), "state_root", digest_json(m->root), "spec", digest_json(m->spec),
+                     "layout", "ranks", (int)m->ranks, "zero", (int)m->zero, "variant", m->variant, "verified", 1,
+                     "model", "family", model->family, "layers", (int)model->layers, "hidden", (int)model->hidden,
+                     "heads", (int)model->heads, "context", (int)model->context, "vocab", (int)model->vocab,
+                     "packs", packs_json(m), "tensors", tensors_json(m), "history", history_json(&m->history));
+}
+
+static int frame(char *body, char **out, size_t *bytes)
+{
+    size_t n = strlen(body);
+    char digest[33], *text = malloc(n + sizeof HEAD + FRAME_TAIL);
+    if (!text)
+        return -ENOMEM;
+    kc_digest_text(kc_digest(body, n), digest);
+    *bytes = (size_t)snprintf(text, n + sizeof HEAD + FRAME_TAIL, "%s%s%s%s%s", HEAD, body, TAIL, digest, END);
+    *out = text;
+    return 0;
+}
+
+int kc_manifest_write(const struct kc_storage *st, const char *folder, const struct kc_manifest *m,
+                      const struct kc_manifest_model *model, struct kc_error *e)
+{
+    char path[4096 + sizeof KC_MANIFEST_NAME + 1], *text = NULL;
+    size_t bytes = 0;
+    json_t *json = body_json(m, model);
+    char *body = json ? json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
+    json_decref(json);
+    int r = body ? frame(body, &text, &bytes) : -ENOMEM;
+    snprintf(path, sizeof path, "%s/%s", folder, KC_MANIFEST_NAME);
+    if (r < 0)
+        r = kc_fail(e, r, "no memory for the manifest %s", path);
+    else if ((r = kc_storage_write_file(st, path, text, bytes)) < 0)
+        r = kc_storage_fail(st, e, r, "write", path, bytes);
+    free(body);
+    free(text);
+    return r;
+}
+
+/* ---- reading ---- */
+
+static int parse_digest(const json_t *o, const char *key, struct kc_digest *out)
+{
+    return kc_digest_parse(kc_json_text(o, key, ""), out);
+}
+
+static double parse_number(const json_t *o, const char *key)
+{
+    return kc_json_real(o, key, (double)NAN);
+}
+
+/* A count: an integer from 0 to `most`. */
+static int parse_count(const json_t *o, const char *key, uint64_t most, uint64_t *out)
+{
+    long long v = kc_json_integer(o, key, -1);
+    if (v < 0 || (uint64_t)v > most)
+        return -EINVAL;
+    *out = (uint64_t)v;
+    return 0;
+}
+
+static int parse_tensor(const json_t *o, struct kc_manifest_tensor *out)
+{
+    const json_t *shape = json_object_get(o, "shape");
+    const char *name = kc_json_text(o, "name", "");
+    if (!*name || !json_is_array(shape) || json_array_size(shape) > KC_DIMS_MAX ||
+        strcmp(kc_json_text(o, "type", ""), "f32") != 0)
+        return -EINVAL;
+    out->rank = (uint32_t)json_array_size(shape);
+    out->count = 1;
+    for (uint32_t d = 0; d < out->rank; d++) {
+        json_int_t n = json_integer_value(json_array_get(shape, d));
+        if (n < 0 || __builtin_mul_overflow(out->count, (uint64_t)n, &out->count) || out->count > UINT64_MAX / 16)
+            return -EINVAL;
+        out->size[d] = (uint64_t)n;
+    }
+    out->name = strdup(name);
+    return out->name ? 0 : -ENOMEM;
+}
+
+static int parse_tensors(const json_t *list, struct kc_manifest *m)
+{
+    size_t n = json_array_size(list);
+    if (!json_is_array(list) || n > UINT32_MAX / 16)
+        return -EINVAL;
+    m->tensor = calloc(n + 1, sizeof *m->tensor);
+    if (!m->tensor)
+        return -ENOMEM;
+    for (; m->tensors < n; m->tensors++) {
+        int r = parse_tensor(json_array_get(list, m->tensors), &m->tensor[m->tensors]);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+static int parse_packs(const json_t *list, struct kc_manifest *m)
+{
+    m->packs = (uint32_t)json_array_size(list);
+    if (!json_is_array(list) || json_array_size(list) != m->ranks)
+        return -EINVAL;
+    for (uint32_t i = 0; i < m->packs; i++) {
+        const json_t *o = json_array_get(list, i);
+        uint64_t extents;
+        if (parse_count(o, "bytes", INT64_MAX, &m->pack[i].bytes) < 0 ||
+            parse_count(o, "extents", UINT32_MAX, &extents) < 0 || parse_digest(o, "digest", &m->pack[i].index) < 0)
+            return -EINVAL;
+        m->pack[i].extents = (uint32_t)extents;
+    }
+    return 0;
+}
+
+static int parse_history(const json_t *o, struct kc_history *h)
+{
+    const json_t *points = json_object_get(o, "points");
+    size_t n = json_array_size(points);
+    if (parse_count(o, "first", INT64_MAX, &h->first) < 0 || parse_count(o, "stride", INT64_MAX, &h->stride) < 0 ||
+        parse_count(o, "open_steps", INT64_MAX, &h->open_steps) < 0 || n > KC_HISTORY_POINTS || h->stride == 0 ||
+        (h->stride & (h->stride - 1)) != 0 || h->open_steps >= h->stride)
+        return -EINVAL;
+    h->open_sum = parse_number(o, "open_sum");
+    h->count = (uint32_t)n;
+    for (size_t i = 0; i < n; i++) {
+        const json_t *v = json_array_get(points, i);
+        h->point[i] = json_is_number(v) ? json_number_value(v) : (double)NAN;
+    }
+    return 0;
+}
+
+static int parse_body(const json_t *o, struct kc_manifest *m)
+{
+    const json_t *rng = json_object_get(o, "rng"), *layout = json_object_get(o, "layout");
+    uint64_t restarts, ranks, zero;
+    if (parse_count(o, "version", INT64_MAX, &m->version) < 0 ||
+        parse_count(o, "step", INT64_MAX, &m->progress.step) < 0 ||
+        parse_count(o, "tokens", INT64_MAX, &m->progress.tokens) < 0 ||
+        parse_count(o, "position", INT64_MAX, &m->progress.position) < 0 ||
+        parse_count(o, "restarts", UINT32_MAX, &restarts) < 0 || parse_count(layout, "ranks", KC_RANKS_MAX, &ranks) < 0 ||
+        parse_count(layout, "zero", 3, &zero) < 0 || ranks == 0)
+        return -EINVAL;
+    if (strcmp(kc_json_text(rng, "kind", ""), "philox4x32-10") != 0 || !json_is_integer(json_object_get(rng, "seed")) ||
+        parse_digest(o, "state_root", &m->root) < 0 || parse_digest(o, "spec", &m->spec) < 0 ||
+        !json_is_true(json_object_get(o, "verified")))
+        return -EINVAL;
+    m->seed = (uint64_t)kc_json_integer(rng, "seed", 0);
+    m->progress.restarts = (uint32_t)restarts;
+    m->ranks = (uint32_t)ranks;
+    m->zero = (uint32_t)zero;
+    m->loss = parse_number(o, "loss");
+    m->grad_norm = parse_number(o, "grad_norm");
+    snprintf(m->variant, sizeof m->variant, "%s", kc_json_text(o, "variant", ""));
+    snprintf(m->written, sizeof m->written, "%s", kc_json_text(o, "written", ""));
+    int r = parse_packs(json_object_get(o, "packs"), m);
+    if (r == 0)
+        r = parse_tensors(json_object_get(o, "tensors"), m);
+    if (r == 0)
+        r = parse_history(json_object_get(o, "history"), &m->history);
+    return r;
+}
+
+/* The body within the frame, or NULL if any byte of the frame or the digest is wrong. */
+static const char *unframe(const char *text, size_t bytes, size_t *body_bytes)
+{
+    size_t head = sizeof HEAD - 1;
+    struct kc_digest said;
+    char hex[33];
+    if (bytes < head + FRAME_TAIL || memcmp(text, HEAD, head) != 0)
+        return NULL;
+    const char *body = text + head, *tail = text + bytes - FRAME_TAIL;
+    *body_bytes = (size_t)(tail - body);
+    memcpy(hex, tail + sizeof TAIL - 1, 32);
+    hex[32] = 0;
+    if (memcmp(tail, TAIL, sizeof TAIL - 1) != 0 || memcmp(text + bytes - sizeof END + 1, END, sizeof END - 1) != 0 ||
+        kc_digest_parse(hex, &said) < 0 || !kc_digest_equal(said, kc_digest(body, *body_bytes)))
+        return NULL;
+    return body;
+}
+
+int kc_manifest_read(const struct kc_storage *st, const char *folder, struct kc_manifest *out, struct kc_error *e)
+{
+    char path[4096 + sizeof KC_MANIFEST_NAME + 1], *text;
+    size_t bytes, n;
+    json_error_t je;
+    snprintf(path, sizeof path, "%s/%s", folder, KC_MANIFEST_NAME);
+    int r = kc_storage_read_file(st, path, LIMIT, &text, &bytes);
+    if (r == -ENOENT)
+        return kc_fail(e, -EBADMSG, "%s is missing", path);
+    if (r < 0)
+        return kc_storage_fail(st, e, r, "read", path, 0);
+    const char *body = unframe(text, bytes, &n);
+    json_t *json = body ? json_loadb(body, n, JSON_REJECT_DUPLICATES, &je) : NULL;
+    struct kc_manifest *m = calloc(1, sizeof *m);
+    long long format = kc_json_integer(json, "format", -1);
+    if (!m)
+        r = kc_fail(e, -ENOMEM, "no memory to read %s", path);
+    else if (!json)
+        r = kc_fail(e, -EBADMSG, "%s is damaged: its digest is not that of its %zu bytes", path, bytes);
+    else if (format != KC_SNAPSHOT_FORMAT)
+        r = kc_fail(e, -EBADMSG, "%s has format %lld, this program reads %d", path, format, KC_SNAPSHOT_FORMAT);
+    else if ((r = parse_body(json, m)) < 0)
+        r = kc_fail(e, r == -ENOMEM ? r : -EBADMSG, "%s does not say what a manifest must say", path);
+    if (r == 0)
+        *out = *m;
+    else if (m)
+        kc_manifest_free(m);
+    free(m);
+    json_decref(json);
+    free(text);
+    return r;
+}

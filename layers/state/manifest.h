@@ -1,0 +1,53 @@
+/* manifest.h - what a snapshot is: written last, names every pack with length and digest (kc-snapshot(5)).
+ * The file is {"manifest":BODY,"digest":"…"} and a newline; the digest is over the bytes of BODY as they stand. */
+#ifndef KC_STATE_MANIFEST_H
+#define KC_STATE_MANIFEST_H
+
+#include "progress.h"
+#include "root.h"
+#include "storage.h"
+
+#define KC_SNAPSHOT_FORMAT 1
+#define KC_MANIFEST_NAME "MANIFEST.json"
+
+struct kc_manifest_tensor {
+    char *name;
+    uint32_t rank;
+    uint64_t size[KC_DIMS_MAX], count;
+};
+
+struct kc_manifest {
+    uint64_t version, seed;
+    struct kc_progress progress;
+    double loss, grad_norm;      /* of the last step; NaN unknown */
+    struct kc_digest root, spec; /* state_root; digest of the job_spec contract */
+    uint32_t ranks, zero;        /* the layout that wrote it */
+    char variant[64];            /* kernels */
+    char written[32];            /* RFC 3339 */
+    uint32_t packs;              /* == ranks */
+    struct {
+        uint64_t bytes;
+        uint32_t extents;
+        struct kc_digest index;
+    } pack[KC_RANKS_MAX];
+    uint32_t tensors;
+    struct kc_manifest_tensor *tensor;
+    struct kc_history history;
+};
+
+/* The model as a person reads it; not needed for loading. */
+struct kc_manifest_model {
+    const char *family;
+    uint32_t layers, hidden, heads, context, vocab;
+};
+
+void kc_manifest_free(struct kc_manifest *m);
+/* Copy the tensor table from the map. -ENOMEM. */
+int kc_manifest_tensors(struct kc_manifest *m, const struct kc_map *map);
+/* Write to a new file in `folder` and fsync it. */
+int kc_manifest_write(const struct kc_storage *st, const char *folder, const struct kc_manifest *m,
+                      const struct kc_manifest_model *model, struct kc_error *e);
+/* -EBADMSG missing, damaged, or a version that this program does not know; else -errno. */
+int kc_manifest_read(const struct kc_storage *st, const char *folder, struct kc_manifest *out, struct kc_error *e);
+
+#endif

@@ -1,0 +1,168 @@
+/* restore.c - chooses a snapshot and reads it. A choice is a function of what the directory holds, so that all ranks choose
+ * the same without a word; that they did is compared in the program's first sum. */
+#include "state_impl.h"
+
+#include "base/print.h"
+#include "shm/probe.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_damage(int code)
+{
+    return code == -EBADMSG || code == -EIO;
+}
+
+static void mark(struct kc_state *s, uint64_t version, const char *path, const char *why)
+{
+    kc_catalog_mark_broken(s->st, path, why);
+    if (s->rank == 0)
+        kc_probe_event(s->probe, KC_EVENT_SNAPSHOT_BROKEN, version, 0, why);
+}
+
+/* Can this job go on from it? */
+static int check_job(const struct kc_state *s, const struct kc_whole *w, struct kc_error *e)
+{
+    uint32_t *where;
+    int r = kc_values_match(s, &w->manifest, &where, e);
+    if (r < 0)
+        return kc_fail_prefix(e, r, "%.200s", w->path);
+    free(where);
+    if (w->manifest.seed != s->spec->seed)
+        return kc_fail(e, -EINVAL, "%s was trained with seed %" PRIu64 ", the spec says %" PRIu64 ": the order of the data would "
+                       "change. Set seed back, or take only its values with model.init.from", w->path, w->manifest.seed,
+                       s->spec->seed);
+    return 0;
+}
+
+/* Newest first (or that one) until one is whole. `notes` collects what was passed over. */
+static int choose(struct kc_state *s, const struct kc_catalog *c, uint64_t version, struct kc_print *notes,
+                  struct kc_whole **out, struct kc_error *e)
+{
+    uint32_t seen = 0;
+    for (uint32_t i = c->count; i-- > 0;) {
+        char path[4096];
+        if (version && c->version[i] != version)
+            continue;
+        seen++;
+        kc_catalog_path(s->directory, c->version[i], path);
+        int r = kc_whole_open(s->st, path, out, e);
+        if (r == 0)
+            return check_job(s, *out, e);
+        if (!is_damage(r))
+            return r;
+        mark(s, c->version[i], path, e->text);
+        kc_print(notes, "%spassed over v%08" PRIu64 ": %s", notes->length ? "; " : "", c->version[i], e->text);
+        if (version)
+            return -EBADMSG;
+    }
+    if (seen)
+        return kc_fail(e, -EBADMSG, "none of the %u snapshots in %s is whole; %s", seen, s->directory, notes->out);
+    return version ? kc_fail(e, -ENOENT, "%s has no snapshot v%08" PRIu64, s->directory, version)
+                   : kc_fail(e, -ENOENT, "%s has no snapshot", s->directory);
+}
+
+/* Position 0 removes what dead attempts left; if somebody else holds the lock, it is not dead. */
+static void tidy(struct kc_state *s)
+{
+    int lock = s->rank == 0 ? kc_catalog_lock(s->st, s->directory) : -1;
+    if (lock < 0)
+        return;
+    kc_catalog_clean(s->st, s->directory);
+    s->st->close(s->st->self, lock);
+}
+
+int kc_state_choose(struct kc_state *s, uint64_t version, struct kc_snapshot_info *out, struct kc_error *e)
+{
+    char notes[sizeof out->reason] = "";
+    struct kc_print p = {.out = notes, .room = sizeof notes};
+    struct kc_error local = {""};
+    struct kc_whole *w = NULL;
+    e = e ? e : &local;
+    if (!s->storage)
+        return kc_fail(e, -ENOENT, "this run has no directory for snapshots");
+    struct kc_catalog *c = malloc(sizeof *c);
+    if (!c)
+        return kc_fail(e, -ENOMEM, "no memory for the list of snapshots");
+    int r = kc_catalog_scan(s->st, s->directory, c, e);
+    if (r == 0 && c->highest)
+        tidy(s);
+    if (r == 0)
+        r = choose(s, c, version, &p, &w, e);
+    free(c);
+    if (r < 0) {
+        kc_whole_free(s->st, w);
+        return r;
+    }
+    if (strcmp(w->manifest.variant, s->variant) != 0)
+        kc_print(&p, "%swritten with %s kernels, this run has %s: bits will change", p.length ? "; " : "",
+                 w->manifest.variant, s->variant);
+    kc_snapshot_describe(w, out);
+    snprintf(out->reason, sizeof out->reason, "%s", notes);
+    kc_whole_free(s->st, s->chosen);
+    s->chosen = w;
+    return 0;
+}
+
+static void take_progress(struct kc_state *s, const struct kc_manifest *m)
+{
+    s->progress = m->progress;
+    s->progress.restarts++;
+    s->loss = m->loss;
+    s->grad_norm = m->grad_norm;
+    s->history = m->history;
+    s->root_known = s->root_part = false;
+}
+
+int kc_verb_restore_read(struct kc_state *s, struct kc_error *e)
+{
+    struct kc_error own = {""};
+    if (!s->chosen)
+        return kc_fail(e, -EINVAL, "the restore program runs before a snapshot was chosen");
+    s->attempt = (struct kc_attempt){.stage = KC_STAGE_READ, .lock = s->attempt.lock,
+        .version = s->chosen->manifest.version, .step = s->chosen->manifest.progress.step};
+    kc_guard_all(s, true);
+    kc_values_clear(s);
+    int r = kc_values_read(s, s->chosen, true, &own);
+    kc_guard_all(s, false);
+    take_progress(s, &s->chosen->manifest);
+    for (uint32_t b = 0; b < s->map.buckets; b++)
+        for (int k = 0; k < KC_STATES; k++)
+            atomic_fetch_add_explicit(&s->version[k][b], 1, memory_order_release);
+    if (is_damage(r))
+        mark(s, s->attempt.version, s->chosen->path, own.text);
+    if (r < 0)
+        kc_attempt_fail(s, r, own.text);
+    kc_agree_put(s, r, s->attempt.version);
+    return 0;
+}
+
+int kc_verb_restore_close(struct kc_state *s, struct kc_error *e)
+{
+    struct kc_attempt *a = &s->attempt;
+    char have[33], want[33];
+    if (a->stage != KC_STAGE_READ || !s->chosen)
+        return kc_fail(e, -EINVAL, "the restore program closes without having read");
+    kc_agree_settle(s);
+    if (!a->error && s->root_part) {
+        int r = kc_verb_root_close(s, e);
+        if (r < 0)
+            return r;
+    }
+    if (!a->error && !(s->root_known && kc_digest_equal(s->root, s->chosen->manifest.root))) {
+        struct kc_error why;
+        kc_state_root_text(s, have);
+        kc_digest_text(s->chosen->manifest.root, want);
+        kc_fail(&why, -EBADE, "state_root of %s is %s after the load, its manifest says %s", s->chosen->path,
+                have[0] ? have : "unknown", want);
+        kc_attempt_fail(s, -EBADE, why.text);
+        mark(s, a->version, s->chosen->path, why.text);
+    }
+    a->stage = KC_STAGE_IDLE;
+    kc_whole_free(s->st, s->chosen);
+    s->chosen = NULL;
+    return a->error ? kc_fail(e, a->error, "restore: %s", a->reason) : 0;
+}

@@ -1,0 +1,300 @@
+/* state.c - builds the state, hands out interfaces, views and tickets. Nothing here knows a file. */
+#include "state_impl.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* Who may write training state at all. Everybody else is refused and remembered. */
+static const char *const writers[] = {"schedule"};
+
+/* ---- memory ---- */
+
+void *kc_state_at(const struct kc_state *s, enum kc_state_class what, uint32_t bucket)
+{
+    const struct kc_map_bucket *b = &s->map.bucket[bucket];
+    if (what == KC_STATE_PARAMETER || what == KC_STATE_GRADIENT)
+        return s->window + b->at[what];
+    /* as integers: the start of the whole bucket may lie before anything that exists */
+    uintptr_t at = (uintptr_t)(s->private + b->at[what]);
+    return (void *)(s->map.sharded ? at - s->map.owner * b->shard * sizeof(float) : at);
+}
+
+float *kc_state_tensor(const struct kc_state *s, enum kc_kind kind, uint32_t tensor)
+{
+    const struct kc_map_tensor *t = &s->map.tensor[tensor];
+    return (float *)((uintptr_t)kc_state_at(s, kc_kind_class[kind], t->bucket) + t->offset * sizeof(float));
+}
+
+size_t kc_state_window_bytes(const struct kc_shard_plan *shard)
+{
+    struct kc_map m;
+    if (kc_map_new(shard, 0, &m, NULL) < 0)
+        return 0; /* kc_state_new() says what is wrong with the plan */
+    size_t bytes = m.window_bytes;
+    kc_map_free(&m);
+    return bytes;
+}
+
+size_t kc_state_private_bytes(const struct kc_shard_plan *shard)
+{
+    struct kc_map m;
+    if (kc_map_new(shard, 0, &m, NULL) < 0)
+        return 0;
+    size_t bytes = m.private_bytes;
+    kc_map_free(&m);
+    return bytes;
+}
+
+static unsigned char *map_zeros(size_t bytes)
+{
+    void *p = mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+static int take_memory(struct kc_state *s, const struct kc_state_config *c, struct kc_error *e)
+{
+    long page = sysconf(_SC_PAGESIZE);
+    if (page > KC_MAP_PAGE)
+        return kc_fail(e, -ENOTSUP, "pages of %ld bytes are larger than %d; state cannot guard buckets", page, KC_MAP_PAGE);
+    if (c->memory && (c->memory_bytes < s->map.window_bytes || (uintptr_t)c->memory % (uintptr_t)page != 0))
+        return kc_fail(e, -EINVAL, "state needs %zu bytes of window memory on a page boundary; it got %zu at %p",
+                       s->map.window_bytes, c->memory_bytes, c->memory);
+    s->own_window = !c->memory;
+    s->window = c->memory ? c->memory : map_zeros(s->map.window_bytes);
+    s->private = map_zeros(s->map.private_bytes);
+    if (!s->window || !s->private)
+        return kc_fail(e, -ENOMEM, "no memory for state: %zu bytes of window and %zu private", s->map.window_bytes,
+                       s->map.private_bytes);
+    s->store = (uint64_t *)(s->window + s->map.store_at);
+    for (int k = 0; k < KC_STATES; k++) {
+        s->version[k] = calloc(s->map.buckets + 1u, sizeof *s->version[k]);
+        s->open[k] = calloc(s->map.buckets + 1u, sizeof *s->open[k]);
+        if (!s->version[k] || !s->open[k])
+            return kc_fail(e, -ENOMEM, "no memory for the state's tickets");
+    }
+    return 0;
+}
+
+int kc_state_new(const struct kc_state_config *c, struct kc_state **out, struct kc_error *e)
+{
+    if (c->directory && strlen(c->directory) >= sizeof ((struct kc_state *)0)->directory)
+        return kc_fail(e, -ENAMETOOLONG, "the snapshot directory's path is too long: %.200s…", c->directory);
+    struct kc_state *s = calloc(1, sizeof *s);
+    if (!s)
+        return kc_fail(e, -ENOMEM, "no memory for state");
+    pthread_mutex_init(&s->lock, NULL);
+    s->spec = c->spec;
+    s->shard = c->shard;
+    s->rank = c->rank;
+    s->guard = c->guard;
+    s->probe = c->probe;
+    s->st = c->storage ? c->storage : &kc_storage_posix;
+    s->storage = c->directory != NULL;
+    s->attempt.lock = -1;
+    s->loss = s->grad_norm = (double)NAN;
+    snprintf(s->directory, sizeof s->directory, "%s", c->directory ? c->directory : "");
+    snprintf(s->variant, sizeof s->variant, "%s", c->variant ? c->variant : "");
+    kc_history_clear(&s->history, 0);
+    int r = kc_map_new(c->shard, c->rank, &s->map, e);
+    if (r == 0)
+        r = take_memory(s, c, e);
+    if (r < 0) {
+        kc_state_free(s);
+        return r;
+    }
+    kc_guard_all(s, false);
+    *out = s;
+    return 0;
+}
+
+void kc_state_free(struct kc_state *s)
+{
+    if (!s)
+        return;
+    if (s->window && s->private)
+        kc_guard_all(s, true);
+    if (s->attempt.lock >= 0)
+        s->st->close(s->st->self, s->attempt.lock);
+    kc_whole_free(s->st, s->chosen);
+    if (s->window && s->own_window)
+        munmap(s->window, s->map.window_bytes);
+    if (s->private)
+        munmap(s->private, s->map.private_bytes ? s->map.private_bytes : 1);
+    for (int k = 0; k < KC_STATES; k++) {
+        free(s->version[k]);
+        free(s->open[k]);
+    }
+    kc_map_free(&s->map);
+    pthread_mutex_destroy(&s->lock);
+    free(s);
+}
+
+/* ---- the interface ---- */
+
+static const void *state_read(void *self, enum kc_state_class what, uint32_t bucket, uint64_t *version)
+{
+    struct kc_caller *c = self;
+    struct kc_state *s = c->state;
+    if ((unsigned)what >= KC_STATES || bucket >= s->map.buckets)
+        return NULL;
+    atomic_fetch_add_explicit(&c->viewed[what], 1, memory_order_relaxed);
+    if (version)
+        *version = atomic_load_explicit(&s->version[what][bucket], memory_order_acquire);
+    return kc_state_at(s, what, bucket);
+}
+
+static int state_open(void *self, enum kc_state_class what, uint32_t bucket, void **data)
+{
+    struct kc_caller *c = self;
+    struct kc_state *s = c->state;
+    int r = 0;
+    if ((unsigned)what >= KC_STATES || bucket >= s->map.buckets)
+        return -EINVAL;
+    pthread_mutex_lock(&s->lock);
+    if (!c->may_write) {
+        kc_ledger_refuse(c, what, bucket);
+        r = -EPERM;
+    } else if (s->open[what][bucket]) {
+        r = -EBUSY;
+    } else {
+        s->open[what][bucket] = true;
+        c->opened[what]++;
+        kc_guard_opened(s, what, bucket);
+        *data = kc_state_at(s, what, bucket);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return r;
+}
+
+static void state_close(void *self, enum kc_state_class what, uint32_t bucket)
+{
+    struct kc_caller *c = self;
+    struct kc_state *s = c->state;
+    if ((unsigned)what >= KC_STATES || bucket >= s->map.buckets)
+        return;
+    pthread_mutex_lock(&s->lock);
+    if (c->may_write && s->open[what][bucket]) {
+        s->open[what][bucket] = false;
+        kc_guard_closed(s, what, bucket);
+        atomic_fetch_add_explicit(&s->version[what][bucket], 1, memory_order_release);
+        if (what != KC_STATE_GRADIENT)
+            s->root_known = false;
+    }
+    pthread_mutex_unlock(&s->lock);
+}
+
+static int state_verb(void *self, enum kc_state_verb verb, struct kc_error *e)
+{
+    struct kc_caller *c = self;
+    struct kc_state *s = c->state;
+    if (!c->may_write) {
+        pthread_mutex_lock(&s->lock);
+        kc_ledger_refuse(c, KC_STATE_PARAMETER, 0);
+        pthread_mutex_unlock(&s->lock);
+        return kc_fail(e, -EPERM, "%s may not run storage verbs of state", c->name);
+    }
+    kc_guard_phase_end(s);
+    switch (verb) {
+    case KC_VERB_ROOT_PART:
+        kc_verb_root_part(s);
+        return 0;
+    case KC_VERB_ROOT_CLOSE:
+        return kc_verb_root_close(s, e);
+    case KC_VERB_SNAPSHOT_BEGIN:
+        kc_verb_snapshot_begin(s);
+        return 0;
+    case KC_VERB_SNAPSHOT_WRITE:
+        kc_verb_snapshot_write(s);
+        return 0;
+    case KC_VERB_SNAPSHOT_COMMIT:
+        kc_verb_snapshot_commit(s);
+        return 0;
+    case KC_VERB_RESTORE_READ:
+        return kc_verb_restore_read(s, e);
+    case KC_VERB_RESTORE_CLOSE:
+        return kc_verb_restore_close(s, e);
+    case KC_VERB_STORE_AGREE:
+        return kc_verb_store_agree(s, e);
+    default:
+        return kc_fail(e, -EINVAL, "state has no verb %d", (int)verb);
+    }
+}
+
+static uint64_t *state_store(void *self, size_t *count)
+{
+    struct kc_caller *c = self;
+    *count = c->state->map.store_count;
+    return c->state->store;
+}
+
+int kc_state_offer(struct kc_state *s, const char *built_for, struct kc_state_if *out)
+{
+    if (!built_for || !*built_for || strlen(built_for) >= sizeof s->caller[0].name)
+        return -EINVAL;
+    pthread_mutex_lock(&s->lock);
+    struct kc_caller *c = s->callers < KC_CALLERS_MAX ? &s->caller[s->callers++] : NULL;
+    pthread_mutex_unlock(&s->lock);
+    if (!c)
+        return -ENOSPC;
+    c->state = s;
+    snprintf(c->name, sizeof c->name, "%s", built_for);
+    for (size_t i = 0; i < sizeof writers / sizeof writers[0]; i++)
+        c->may_write |= strcmp(writers[i], built_for) == 0;
+    *out = (struct kc_state_if){.self = c, .built_for = c->name, .read = state_read, .open = state_open,
+        .close = state_close, .verb = state_verb, .store = state_store};
+    return 0;
+}
+
+/* ---- progress ---- */
+
+void kc_state_progress(const struct kc_state *s, struct kc_progress *out)
+{
+    *out = s->progress;
+}
+
+void kc_state_advance(struct kc_state *s, uint64_t tokens, uint64_t samples, double loss, double grad_norm)
+{
+    s->progress.step++;
+    s->progress.tokens += tokens;
+    s->progress.position += samples;
+    s->loss = loss;
+    s->grad_norm = grad_norm;
+    s->root_known = false;
+    kc_history_add(&s->history, loss);
+    kc_guard_phase_end(s);
+}
+
+void kc_state_history(const struct kc_state *s, uint64_t *steps, float *losses, size_t *count)
+{
+    const struct kc_history *h = &s->history;
+    size_t have = h->count + (h->open_steps > 0), room = *count, n = have < room ? have : room;
+    for (size_t i = 0; i < n; i++) {
+        size_t point = have - n + i;
+        bool whole = point < h->count;
+        steps[i] = h->first + h->stride * (whole ? point + 1 : h->count) + (whole ? 0 : h->open_steps);
+        losses[i] = (float)(whole ? h->point[point] : h->open_sum / (double)h->open_steps);
+    }
+    *count = n;
+}
+
+uint32_t kc_state_replica_digest(const struct kc_state *s)
+{
+    uint64_t fold = 0;
+    for (uint32_t b = 0; b < s->map.buckets; b++) {
+        struct kc_digest d = kc_digest(kc_state_at(s, KC_STATE_PARAMETER, b), s->map.bucket[b].bytes[KC_STATE_PARAMETER]);
+        fold = (fold << 1 | fold >> 63) ^ d.low; /* turned, so that buckets that change places are seen */
+    }
+    return (uint32_t)(fold ^ fold >> 32);
+}
+
+void kc_state_root_text(const struct kc_state *s, char out[33])
+{
+    out[0] = 0;
+    if (s->root_known)
+        kc_digest_text(s->root, out);
+}

@@ -1,0 +1,136 @@
+/* state.h - the only owner of training state: parameters, gradients, optimizer moments, learning rate, RNG, progress.
+ * Everyone else reads const views and writes under a ticket. Snapshots, restore and state_root live here.
+ *
+ * The storage verbs of state_if are driven by programs; between them stand sums over all ranks (Σ) of the store vector:
+ *   snapshot: ROOT_PART Σroot ROOT_CLOSE · BEGIN Σstore STORE_AGREE · WRITE Σstore STORE_AGREE · COMMIT Σstore STORE_AGREE
+ *   restore:  kc_state_choose(), then READ Σstore STORE_AGREE · ROOT_PART Σroot RESTORE_CLOSE
+ *   root:     ROOT_PART Σroot ROOT_CLOSE
+ * Other orders work too as long as a sum stands between begin and write, write and commit, commit and the last STORE_AGREE.
+ * A snapshot that fails leaves training as it was: its verbs return 0 and kc_state_last_snapshot() tells on all ranks. A
+ * restore that fails makes STORE_AGREE or RESTORE_CLOSE fail on all ranks. */
+#ifndef KC_STATE_H
+#define KC_STATE_H
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "contracts/job_spec.h"
+#include "contracts/shard_plan.h"
+#include "contracts/state_if.h"
+
+#include <stdbool.h>
+
+struct kc_state;
+struct kc_probe;
+struct kc_storage; /* state/storage.h: file operations, replaced by tests that inject failures */
+
+#define KC_GUARD_TABLE(X) X(GUARD_COUNT, "count", 0) X(GUARD_PHASE, "phase", 0) X(GUARD_ALWAYS, "always", 0)
+enum kc_guard { KC_GUARD_TABLE(KC_ENUM_ROW) KC_GUARDS };
+extern const char *const kc_guard_name[KC_GUARDS];
+
+struct kc_state_config {
+    const struct kc_job_spec *spec;   /* borrowed until kc_state_free(), like shard */
+    const struct kc_shard_plan *shard;
+    uint32_t rank;
+    void *memory;          /* window memory for parameters, gradients and the store vector (kc_state_window_bytes),
+                              zeroed, aligned to the page; NULL: own anonymous memory */
+    size_t memory_bytes;
+    const char *directory; /* snapshots live here, made at need; NULL: no storage. Copied. */
+    const char *variant;   /* kernel variant, kept in snapshots. Copied. */
+    enum kc_guard guard;
+    struct kc_probe *probe;
+    const struct kc_storage *storage; /* NULL: POSIX */
+};
+
+/* Bytes of window memory that parameters, gradients and the store vector need, a pure function of the plan (the layout is
+ * the same on all ranks, so that a peer's bucket lies at the same offset); and of private memory (moments). */
+size_t kc_state_window_bytes(const struct kc_shard_plan *shard);
+size_t kc_state_private_bytes(const struct kc_shard_plan *shard);
+
+/* -EINVAL the plan contradicts itself or the memory does not fit it, -ENOTSUP a parameter that is not replicated,
+ * -ENOMEM. All values are 0 until kc_state_init() or a restore. */
+int kc_state_new(const struct kc_state_config *config, struct kc_state **out, struct kc_error *e);
+/* Window memory is writable again afterwards; NULL is fine. */
+void kc_state_free(struct kc_state *s);
+
+/* The interface for a caller; `built_for` is who the ledger will name. "schedule" may write, everybody may read.
+ * -EINVAL no name, -ENOSPC too many callers. Lives as long as the state. */
+int kc_state_offer(struct kc_state *s, const char *built_for, struct kc_state_if *out);
+
+/* ---- values: init from the seed (DESIGN §7: keyed by seed, purpose, tensor name, global index; independent of layout) or from
+ * spec.init_from: a safetensors file, a folder with config.json and model.safetensors (or its sharded index), with Hugging Face
+ * names (both GPT-2 namings; masks and a tied head ignored; every other missing, unexpected, misshapen or mistyped tensor is
+ * listed in e, F37), or a snapshot or folder of snapshots (values only). Progress and moments become 0. On failure the values
+ * are not defined. ---- */
+int kc_state_init(struct kc_state *s, struct kc_error *e);
+
+/* ---- progress: what is true after `step` optimizer steps. A function of the step alone (F40–F42). ---- */
+struct kc_progress {
+    uint64_t step;          /* optimizer steps finished */
+    uint64_t tokens;        /* trained on so far */
+    uint64_t position;      /* next sample position q */
+    uint32_t restarts;      /* restores behind this state; not part of state_root */
+};
+void kc_state_progress(const struct kc_state *s, struct kc_progress *out);
+/* Advance after a finished step; appends to the loss history (kept whole at halving resolution). */
+void kc_state_advance(struct kc_state *s, uint64_t tokens, uint64_t samples, double loss, double grad_norm);
+/* Learning rate of step s from 0: formulas of golden/README. Pure. */
+double kc_state_lr(const struct kc_job_spec *spec, uint64_t step);
+/* Loss history: pairs (step, mean loss of the steps since the point before), oldest first, the last one up to now; a room of
+ * KC_HISTORY_POINTS + 1 always holds all (with less: the newest). *count in: room, out: filled. */
+#define KC_HISTORY_POINTS 4096
+void kc_state_history(const struct kc_state *s, uint64_t *steps, float *losses, size_t *count);
+
+/* ---- storage, driven by the programs of schedule through kc_state_if.verb ---- */
+struct kc_snapshot_info {
+    uint64_t version, step;
+    char state_root[33];
+    char path[4096];
+    uint64_t bytes;         /* on disk, all ranks */
+    bool verified;          /* its bytes were read back and compared before the commit, and it is not marked broken */
+    int error;              /* 0, or why the last attempt failed or this one is not whole (-errno) */
+    char reason[512];       /* with error 0: a note, mostly "" */
+    uint64_t failures;      /* kc_state_last_snapshot: attempts of this process that failed, one after the other, since
+                               the last that succeeded */
+};
+/* What the last snapshot program did; version 0: there was none. */
+void kc_state_last_snapshot(const struct kc_state *s, struct kc_snapshot_info *out);
+/* Choose what the next restore program reads: the newest whole, verified snapshot (version 0), or that one. Falls back to
+ * older ones and marks broken ones with a file BROKEN; out->reason names them (F32). Every rank chooses the same: a function of
+ * the directory's content. A restore program that then meets a damaged extent marks that version too and fails with
+ * -EBADMSG: choose again.
+ * -ENOENT there is none, -EINVAL it is of another model or seed (e says which), -EBADMSG that version is broken. */
+int kc_state_choose(struct kc_state *s, uint64_t version, struct kc_snapshot_info *out, struct kc_error *e);
+/* state_root after the last root, snapshot or restore program; 32 hex digits, "" before. */
+void kc_state_root_text(const struct kc_state *s, char out[33]);
+
+/* ---- readers of snapshots without a job (console) ---- */
+/* The versions of a directory of snapshots, oldest first; *count: how many there are (more than `room`: `out` has the newest).
+ * One that is not whole has `error` and `reason`. Reads manifests and pack footers only. -errno of the directory. */
+int kc_snapshot_list(const char *directory, struct kc_snapshot_info *out, size_t room, size_t *count, struct kc_error *e);
+/* `path` is one snapshot, or a directory of them (the newest whole one). Read every extent, compare every digest, recompute
+ * state_root. 0 whole; -EBADMSG e names pack, offset, tensor; -ENOENT there is none. */
+int kc_snapshot_verify(const char *path, struct kc_snapshot_info *out, struct kc_error *e);
+
+/* ---- the ledger of this layer ---- */
+struct kc_ledger_row {
+    const char *caller;
+    uint64_t opened[KC_STATES], viewed[KC_STATES], refused;
+};
+/* One row a caller; returns how many there are. */
+size_t kc_state_ledger(const struct kc_state *s, struct kc_ledger_row *out, size_t room);
+/* A write that was refused because of who asked: an event with its stack (return addresses, innermost first). */
+#define KC_REFUSAL_FRAMES 24
+struct kc_refusal {
+    const char *caller;
+    enum kc_state_class what;
+    uint32_t bucket;
+    uint64_t when;  /* kc_now() */
+    int frames;
+    void *stack[KC_REFUSAL_FRAMES];
+};
+/* The first refusals (at most 16 are kept), oldest first; returns how many are kept. */
+size_t kc_state_refusals(const struct kc_state *s, struct kc_refusal *out, size_t room);
+/* 32 bits over the replicated parameters' bits, for AGREE's replica digest. */
+uint32_t kc_state_replica_digest(const struct kc_state *s);
+
+#endif

@@ -1,0 +1,131 @@
+/* state_impl.h - the parts of struct kc_state. For the files of this folder only. */
+#ifndef KC_STATE_IMPL_H
+#define KC_STATE_IMPL_H
+
+#include "catalog.h"
+#include "map.h"
+#include "progress.h"
+#include "root.h"
+#include "state.h"
+#include "storage.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define KC_CALLERS_MAX 8
+#define KC_REFUSALS_KEPT 16
+
+/* Who holds an interface, and what the ledger counts about it. */
+struct kc_caller {
+    struct kc_state *state;
+    char name[32];
+    bool may_write;
+    uint64_t opened[KC_STATES], refused;       /* under the lock */
+    _Atomic uint64_t viewed[KC_STATES];        /* views are taken for every operand: no lock there */
+};
+
+/* Pages of a class that is guarded; under the lock. */
+struct kc_guarded {
+    bool writable;   /* the whole class, in phase mode */
+    uint32_t open;   /* tickets */
+    uint32_t closed; /* tickets closed since it became writable */
+};
+
+/* Where a snapshot or restore program stands on this rank. */
+enum kc_stage { KC_STAGE_IDLE, KC_STAGE_BEGUN, KC_STAGE_WRITTEN, KC_STAGE_COMMITTED, KC_STAGE_READ };
+struct kc_attempt {
+    enum kc_stage stage;
+    bool pending;    /* the store vector has something of this attempt that was not read back yet */
+    int error;       /* the first failure, of this rank or agreed */
+    char reason[512];
+    char note[512];  /* what went wrong without making the snapshot fail */
+    uint64_t version, step, bytes;
+    int lock;        /* position 0 while it writes; else -1 */
+};
+
+struct kc_state {
+    const struct kc_job_spec *spec;
+    const struct kc_shard_plan *shard;
+    uint32_t rank;
+    char directory[3072], variant[64];
+    bool storage;    /* there is a directory */
+    enum kc_guard guard;
+    struct kc_probe *probe;
+    const struct kc_storage *st;
+
+    struct kc_map map;
+    unsigned char *window, *private;
+    bool own_window;
+    uint64_t *store;
+
+    pthread_mutex_t lock; /* tickets come from the lanes' threads */
+    _Atomic uint64_t *version[KC_STATES];
+    bool *open[KC_STATES];
+    struct kc_guarded guarded[KC_STATES];
+    struct kc_caller caller[KC_CALLERS_MAX];
+    uint32_t callers;
+    struct kc_refusal refusal[KC_REFUSALS_KEPT];
+    uint32_t refusals;
+
+    struct kc_progress progress;
+    struct kc_history history;
+    double loss, grad_norm; /* of the last step; NaN before the first */
+
+    bool root_known, root_part; /* root is valid; the vector has parts that were not closed */
+    struct kc_digest root;
+
+    struct kc_attempt attempt;
+    struct kc_snapshot_info last;
+    struct kc_whole *chosen;
+};
+
+/* First byte of a class's bucket, whole-bucket numbering: for a sharded moment a pointer that is valid for owned elements
+ * only. */
+void *kc_state_at(const struct kc_state *s, enum kc_state_class what, uint32_t bucket);
+/* First element of a tensor's kind, same rule. */
+float *kc_state_tensor(const struct kc_state *s, enum kc_kind kind, uint32_t tensor);
+
+/* ---- guard.c: under the lock, except kc_guard_all. Failing mprotect is not an error: the ledger still counts. ---- */
+void kc_guard_opened(struct kc_state *s, enum kc_state_class what, uint32_t bucket);
+void kc_guard_closed(struct kc_state *s, enum kc_state_class what, uint32_t bucket);
+/* The end of a step: classes without an open ticket become read-only. Takes the lock. */
+void kc_guard_phase_end(struct kc_state *s);
+/* Everything, for state's own writing (init, restore). */
+void kc_guard_all(struct kc_state *s, bool writable);
+
+/* ---- ledger.c ---- */
+/* Count a refused write, keep its stack, tell the board. Under the lock. */
+void kc_ledger_refuse(struct kc_caller *c, enum kc_state_class what, uint32_t bucket);
+
+/* ---- values.c ---- */
+/* The model of an opened snapshot against ours; where[i]: our number of its tensor i (free()). -EINVAL e lists. */
+int kc_values_match(const struct kc_state *s, const struct kc_manifest *m, uint32_t **where, struct kc_error *e);
+/* Read what this rank needs, every extent verified. Masters, and moments if asked for. */
+int kc_values_read(struct kc_state *s, const struct kc_whole *w, bool moments, struct kc_error *e);
+/* Set parameters and moments to 0, padding too. */
+void kc_values_clear(struct kc_state *s);
+
+/* ---- agreement.c: the first two elements of the store vector ---- */
+void kc_agree_put(struct kc_state *s, int error, uint64_t value);
+/* Remember the first failure of an attempt. */
+void kc_attempt_fail(struct kc_state *s, int error, const char *reason);
+/* Read the summed vector if it has something of ours that was not read yet. */
+void kc_agree_settle(struct kc_state *s);
+
+/* ---- verbs ---- */
+void kc_verb_root_part(struct kc_state *s);
+int kc_verb_root_close(struct kc_state *s, struct kc_error *e);
+void kc_verb_snapshot_begin(struct kc_state *s);
+void kc_verb_snapshot_write(struct kc_state *s);
+void kc_verb_snapshot_commit(struct kc_state *s);
+int kc_verb_restore_read(struct kc_state *s, struct kc_error *e);
+int kc_verb_restore_close(struct kc_state *s, struct kc_error *e);
+int kc_verb_store_agree(struct kc_state *s, struct kc_error *e);
+
+/* ---- files.c: reading of files for init; see state.h ---- */
+int kc_values_from_file(struct kc_state *s, const char *path, struct kc_error *e);
+/* A snapshot folder, or the newest whole version of a folder of snapshots. -ENOENT it is neither. */
+int kc_snapshot_resolve(const struct kc_storage *st, const char *path, char out[4096], struct kc_error *e);
+void kc_snapshot_describe(const struct kc_whole *w, struct kc_snapshot_info *out);
+
+#endif

@@ -1,0 +1,278 @@
+/* storage.c - file operations over POSIX, and the loops above them. Knows nothing of snapshots. */
+#include "storage.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#define RETRY(result, call)                                                                                            \
+    do                                                                                                                 \
+        result = (call);                                                                                               \
+    while (result < 0 && errno == EINTR)
+
+static int posix_open(void *self, const char *path, int flags)
+{
+    int fd;
+    (void)self;
+    RETRY(fd, open(path, flags | O_CLOEXEC, 0600));
+    return fd < 0 ? -errno : fd;
+}
+
+static int posix_close(void *self, int fd)
+{
+    (void)self;
+    return close(fd) != 0 && errno != EINTR ? -errno : 0; /* NFS tells of a full disk here */
+}
+
+static ssize_t posix_write(void *self, int fd, const void *data, size_t bytes, uint64_t at)
+{
+    ssize_t n;
+    (void)self;
+    RETRY(n, pwrite(fd, data, bytes, (off_t)at));
+    return n < 0 ? -errno : n;
+}
+
+static ssize_t posix_read(void *self, int fd, void *data, size_t bytes, uint64_t at)
+{
+    ssize_t n;
+    (void)self;
+    RETRY(n, pread(fd, data, bytes, (off_t)at));
+    return n < 0 ? -errno : n;
+}
+
+static int posix_size(void *self, int fd, uint64_t *bytes)
+{
+    struct stat st;
+    (void)self;
+    if (fstat(fd, &st) != 0)
+        return -errno;
+    if (!S_ISREG(st.st_mode))
+        return -EINVAL;
+    *bytes = (uint64_t)st.st_size;
+    return 0;
+}
+
+static int posix_reserve(void *self, int fd, uint64_t bytes)
+{
+    int r;
+    (void)self;
+    RETRY(r, fallocate(fd, 0, 0, (off_t)bytes)); /* not posix_fallocate: that emulates by writing, and hides what fails */
+    return r < 0 ? -errno : 0;
+}
+
+static int posix_sync(void *self, int fd)
+{
+    (void)self;
+    return fsync(fd) != 0 ? -errno : 0; /* also not retried on EINTR: a failed fsync is final for this file */
+}
+
+static int posix_sync_folder(void *self, const char *path)
+{
+    int fd = posix_open(self, path, O_RDONLY | O_DIRECTORY);
+    if (fd < 0)
+        return fd;
+    int r = fsync(fd) != 0 ? -errno : 0;
+    close(fd);
+    return r;
+}
+
+static int posix_forget(void *self, int fd)
+{
+    (void)self;
+    return -posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+}
+
+static int posix_lock(void *self, int fd)
+{
+    int r;
+    (void)self;
+    RETRY(r, flock(fd, LOCK_EX | LOCK_NB));
+    return r < 0 ? -errno : 0;
+}
+
+static int posix_rename(void *self, const char *from, const char *to)
+{
+    (void)self;
+    return rename(from, to) != 0 ? -errno : 0;
+}
+
+static int posix_make_folder(void *self, const char *path)
+{
+    (void)self;
+    return mkdir(path, 0700) != 0 ? -errno : 0;
+}
+
+static int posix_remove(void *self, const char *path)
+{
+    (void)self;
+    return unlink(path) != 0 ? -errno : 0;
+}
+
+static int posix_remove_folder(void *self, const char *path)
+{
+    (void)self;
+    return rmdir(path) != 0 ? -errno : 0;
+}
+
+static int posix_list(void *self, const char *path, int (*see)(void *arg, const char *name), void *arg)
+{
+    int r = 0, fd = posix_open(self, path, O_RDONLY | O_DIRECTORY);
+    if (fd < 0)
+        return fd;
+    DIR *d = fdopendir(fd);
+    if (!d) {
+        r = -errno;
+        close(fd);
+        return r;
+    }
+    for (;;) {
+        errno = 0;
+        struct dirent *entry = readdir(d);
+        if (!entry) {
+            r = -errno;
+            break;
+        }
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+            continue;
+        r = see(arg, entry->d_name);
+        if (r < 0)
+            break;
+    }
+    closedir(d);
+    return r;
+}
+
+static int posix_free_bytes(void *self, const char *path, uint64_t *bytes)
+{
+    struct statvfs v;
+    int r;
+    (void)self;
+    RETRY(r, statvfs(path, &v));
+    if (r < 0)
+        return -errno;
+    *bytes = (uint64_t)v.f_bavail * v.f_frsize;
+    return 0;
+}
+
+const struct kc_storage kc_storage_posix = {.open = posix_open, .close = posix_close, .write = posix_write,
+    .read = posix_read, .size = posix_size, .reserve = posix_reserve, .sync = posix_sync,
+    .sync_folder = posix_sync_folder, .forget = posix_forget, .lock = posix_lock, .rename = posix_rename,
+    .make_folder = posix_make_folder, .remove = posix_remove, .remove_folder = posix_remove_folder,
+    .list = posix_list, .free_bytes = posix_free_bytes};
+
+int kc_storage_write_all(const struct kc_storage *st, int fd, const void *data, size_t bytes, uint64_t at)
+{
+    const char *p = data;
+    while (bytes > 0) {
+        ssize_t n = st->write(st->self, fd, p, bytes, at);
+        if (n < 0)
+            return (int)n;
+        if (n == 0)
+            return -EIO;
+        p += n;
+        at += (uint64_t)n;
+        bytes -= (size_t)n;
+    }
+    return 0;
+}
+
+int kc_storage_read_all(const struct kc_storage *st, int fd, void *data, size_t bytes, uint64_t at)
+{
+    char *p = data;
+    while (bytes > 0) {
+        ssize_t n = st->read(st->self, fd, p, bytes, at);
+        if (n < 0)
+            return (int)n;
+        if (n == 0)
+            return -ENODATA;
+        p += n;
+        at += (uint64_t)n;
+        bytes -= (size_t)n;
+    }
+    return 0;
+}
+
+int kc_storage_read_file(const struct kc_storage *st, const char *path, size_t limit, char **out, size_t *bytes)
+{
+    uint64_t size;
+    char *data = NULL;
+    int fd = st->open(st->self, path, O_RDONLY | O_NONBLOCK);
+    if (fd < 0)
+        return fd;
+    int r = st->size(st->self, fd, &size);
+    if (r == 0 && size > limit)
+        r = -EFBIG;
+    if (r == 0 && !(data = malloc((size_t)size + 1)))
+        r = -ENOMEM;
+    if (r == 0)
+        r = kc_storage_read_all(st, fd, data, (size_t)size, 0);
+    st->close(st->self, fd);
+    if (r < 0) {
+        free(data);
+        return r;
+    }
+    data[size] = 0;
+    *out = data;
+    *bytes = (size_t)size;
+    return 0;
+}
+
+int kc_storage_write_file(const struct kc_storage *st, const char *path, const void *data, size_t bytes)
+{
+    int fd = st->open(st->self, path, O_WRONLY | O_CREAT | O_EXCL);
+    if (fd < 0)
+        return fd;
+    int r = kc_storage_write_all(st, fd, data, bytes, 0);
+    if (r == 0)
+        r = st->sync(st->self, fd);
+    int c = st->close(st->self, fd);
+    r = r < 0 ? r : c;
+    if (r < 0)
+        st->remove(st->self, path);
+    return r;
+}
+
+struct tree {
+    const struct kc_storage *st;
+    const char *path;
+};
+
+static int remove_one(void *arg, const char *name)
+{
+    struct tree *t = arg;
+    char path[PATH_MAX];
+    if ((size_t)snprintf(path, sizeof path, "%s/%s", t->path, name) >= sizeof path)
+        return -ENAMETOOLONG;
+    int r = t->st->remove(t->st->self, path);
+    return r == -ENOENT ? 0 : r;
+}
+
+int kc_storage_remove_tree(const struct kc_storage *st, const char *path)
+{
+    struct tree t = {st, path};
+    int r = st->list(st->self, path, remove_one, &t);
+    return r < 0 ? r : st->remove_folder(st->self, path);
+}
+
+int kc_storage_fail(const struct kc_storage *st, struct kc_error *e, int code, const char *what, const char *path,
+                    uint64_t needed)
+{
+    char folder[PATH_MAX], space[128] = "";
+    const char *slash = strrchr(path, '/');
+    uint64_t room;
+    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".");
+    if (needed && st->free_bytes(st->self, folder, &room) == 0)
+        snprintf(space, sizeof space, " needs %llu bytes, %llu free:", (unsigned long long)needed,
+                 (unsigned long long)room);
+    else if (needed)
+        snprintf(space, sizeof space, " needs %llu bytes, free unknown:", (unsigned long long)needed);
+    return kc_fail(e, code, "cannot %s %s:%s %s (errno %d)", what, path, space, strerror(-code), -code);
+}

@@ -1,0 +1,49 @@
+/* storage.h - the few file operations that snapshots are made of. One implementation talks to POSIX; tests put another in
+ * front of it that fails or dies at the n-th call. All return 0 (or a value ≥ 0) or -errno; EINTR is retried inside. */
+#ifndef KC_STATE_STORAGE_H
+#define KC_STATE_STORAGE_H
+
+#include "base/error.h"
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct kc_storage {
+    void *self;
+    int (*open)(void *self, const char *path, int flags); /* O_CLOEXEC added, mode 0600; a descriptor */
+    int (*close)(void *self, int fd);                     /* the descriptor is gone in any case */
+    ssize_t (*write)(void *self, int fd, const void *data, size_t bytes, uint64_t at); /* may write less */
+    ssize_t (*read)(void *self, int fd, void *data, size_t bytes, uint64_t at);        /* may read less; 0 at the end */
+    int (*size)(void *self, int fd, uint64_t *bytes);
+    int (*reserve)(void *self, int fd, uint64_t bytes);   /* fallocate: space and length; -EOPNOTSUPP */
+    int (*sync)(void *self, int fd);
+    int (*sync_folder)(void *self, const char *path);
+    int (*forget)(void *self, int fd);                    /* drop clean pages from the cache: a hint */
+    int (*lock)(void *self, int fd);                      /* exclusive, at once or -EWOULDBLOCK; ends with the descriptor */
+    int (*rename)(void *self, const char *from, const char *to);
+    int (*make_folder)(void *self, const char *path);     /* mode 0700; -EEXIST */
+    int (*remove)(void *self, const char *path);          /* a file */
+    int (*remove_folder)(void *self, const char *path);   /* an empty folder */
+    /* Call see(arg, name) for every entry but . and ..; stops at the first value < 0 and returns it. */
+    int (*list)(void *self, const char *path, int (*see)(void *arg, const char *name), void *arg);
+    int (*free_bytes)(void *self, const char *path, uint64_t *bytes);
+};
+
+extern const struct kc_storage kc_storage_posix;
+
+/* Write or read all. read_all: -ENODATA if the file ends before. */
+int kc_storage_write_all(const struct kc_storage *st, int fd, const void *data, size_t bytes, uint64_t at);
+int kc_storage_read_all(const struct kc_storage *st, int fd, void *data, size_t bytes, uint64_t at);
+/* A whole file of at most `limit` bytes; *out: free(), a NUL behind the last byte. -EFBIG. */
+int kc_storage_read_file(const struct kc_storage *st, const char *path, size_t limit, char **out, size_t *bytes);
+/* Create `path` (-EEXIST) with that content and fsync it; a file that failed is removed. */
+int kc_storage_write_file(const struct kc_storage *st, const char *path, const void *data, size_t bytes);
+/* Remove a folder of files. */
+int kc_storage_remove_tree(const struct kc_storage *st, const char *path);
+/* One line for a person, e.g. "cannot reserve /x/rank-0.pack: needs 4096 bytes, 0 free in /x: No space left on device
+ * (errno 28)"; `needed` 0: no word about space. Returns code. */
+int kc_storage_fail(const struct kc_storage *st, struct kc_error *e, int code, const char *what, const char *path,
+                    uint64_t needed);
+
+#endif

@@ -1,0 +1,170 @@
+/* verify.c - reads snapshots without a job: lists, describes, proves. Changes nothing. */
+#include "state_impl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void kc_snapshot_describe(const struct kc_whole *w, struct kc_snapshot_info *out)
+{
+    *out = (struct kc_snapshot_info){.version = w->manifest.version, .step = w->manifest.progress.step, .bytes = w->bytes,
+        .verified = true};
+    kc_digest_text(w->manifest.root, out->state_root);
+    snprintf(out->path, sizeof out->path, "%s", w->path);
+}
+
+static void describe_broken(const char *path, uint64_t version, int code, const struct kc_error *why,
+                            struct kc_snapshot_info *out)
+{
+    *out = (struct kc_snapshot_info){.version = version, .error = code};
+    snprintf(out->path, sizeof out->path, "%s", path);
+    snprintf(out->reason, sizeof out->reason, "%.*s", (int)sizeof out->reason - 1, why->text);
+}
+
+int kc_snapshot_list(const char *directory, struct kc_snapshot_info *out, size_t room, size_t *count, struct kc_error *e)
+{
+    const struct kc_storage *st = &kc_storage_posix;
+    struct kc_catalog *c = malloc(sizeof *c);
+    int r = c ? kc_catalog_scan(st, directory, c, e) : kc_fail(e, -ENOMEM, "no memory for the list of snapshots");
+    size_t n = r == 0 ? c->count : 0, skip = n > room ? n - room : 0;
+    for (size_t i = skip; i < n; i++) {
+        struct kc_error why = {""};
+        struct kc_whole *w;
+        char path[4096];
+        kc_catalog_path(directory, c->version[i], path);
+        int code = kc_whole_open(st, path, &w, &why);
+        if (code < 0) {
+            describe_broken(path, c->version[i], code, &why, &out[i - skip]);
+            continue;
+        }
+        kc_snapshot_describe(w, &out[i - skip]);
+        kc_whole_free(st, w);
+    }
+    free(c);
+    if (r == 0)
+        *count = n;
+    return r;
+}
+
+static bool has(const struct kc_storage *st, const char *folder, const char *name)
+{
+    char path[4096 + 64];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    int fd = st->open(st->self, path, O_RDONLY | O_NONBLOCK);
+    if (fd >= 0)
+        st->close(st->self, fd);
+    return fd >= 0;
+}
+
+/* The newest whole version in `folder`, 0 if there is none; *count: how many versions there are. -errno of the folder. */
+static int newest_whole(const struct kc_storage *st, const char *folder, uint64_t *version, uint32_t *count,
+                        struct kc_error *e)
+{
+    struct kc_catalog *c = malloc(sizeof *c);
+    int r = c ? kc_catalog_scan(st, folder, c, e) : kc_fail(e, -ENOMEM, "no memory for the list of snapshots");
+    *version = 0;
+    *count = r == 0 ? c->count : 0;
+    for (uint32_t i = *count; i-- > 0 && !*version;) {
+        char path[4096];
+        struct kc_whole *w;
+        kc_catalog_path(folder, c->version[i], path);
+        if (kc_whole_open(st, path, &w, e) < 0)
+            continue;
+        *version = c->version[i];
+        kc_whole_free(st, w);
+    }
+    free(c);
+    return r;
+}
+
+int kc_snapshot_resolve(const struct kc_storage *st, const char *path, char out[4096], struct kc_error *e)
+{
+    char folder[3072];
+    uint64_t version;
+    uint32_t count;
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    if (n >= sizeof folder)
+        return kc_fail(e, -ENAMETOOLONG, "the path is too long: %.200s…", path);
+    snprintf(folder, sizeof folder, "%.*s", (int)n, path);
+    if (has(st, folder, KC_MANIFEST_NAME) || has(st, folder, "rank-0.pack")) {
+        memcpy(out, folder, n + 1);
+        return 0;
+    }
+    int r = newest_whole(st, folder, &version, &count, e);
+    if (r == -ENOTDIR || (r == 0 && count == 0))
+        return kc_fail(e, -ENOENT, "%s is no snapshot and holds none", folder);
+    if (r == 0 && !version)
+        return kc_fail_prefix(e, -EBADMSG, "%.200s holds no whole snapshot", folder);
+    if (r == 0)
+        kc_catalog_path(folder, version, out);
+    return r;
+}
+
+/* Every extent and gap read; the sums of state_root on the way. */
+static int read_all(const struct kc_storage *st, const struct kc_whole *w, struct kc_root_tensor *t, struct kc_error *e)
+{
+    float *buffer = malloc(KC_PACK_GRID * sizeof *buffer);
+    int r = buffer ? 0 : kc_fail(e, -ENOMEM, "no memory to read %s", w->path);
+    for (uint32_t p = 0; p < w->manifest.packs && r == 0; p++)
+        for (uint32_t i = 0; i < w->pack[p].count && r == 0; i++) {
+            const struct kc_extent *x = &w->pack[p].extent[i];
+            const char *name = w->manifest.tensor[x->tensor].name;
+            r = kc_pack_read(st, &w->pack[p], i, buffer, e);
+            if (r == 0)
+                r = kc_pack_check_gap(st, &w->pack[p], i, e);
+            if (r < 0)
+                kc_fail_prefix(e, r, "%.200s", name);
+            else
+                kc_root_add(kc_root_key(name, (enum kc_kind)x->kind), x->lo, buffer, x->hi - x->lo,
+                            t[x->tensor].limb[x->kind]);
+        }
+    free(buffer);
+    return r;
+}
+
+static int check_root(const struct kc_storage *st, const struct kc_whole *w, struct kc_error *e)
+{
+    const struct kc_manifest *m = &w->manifest;
+    struct kc_digest root;
+    char have[33], want[33];
+    struct kc_root_tensor *t = calloc(m->tensors + 1u, sizeof *t);
+    if (!t)
+        return kc_fail(e, -ENOMEM, "no memory to verify %s", w->path);
+    for (uint32_t i = 0; i < m->tensors; i++) {
+        t[i].name = m->tensor[i].name;
+        t[i].rank = m->tensor[i].rank;
+        memcpy(t[i].size, m->tensor[i].size, sizeof t[i].size);
+    }
+    int r = read_all(st, w, t, e);
+    if (r == 0 && kc_root_digest(t, m->tensors, &m->progress, m->seed, &root) < 0)
+        r = kc_fail(e, -ENOMEM, "no memory to verify %s", w->path);
+    if (r == 0 && !kc_digest_equal(root, m->root)) {
+        kc_digest_text(root, have);
+        kc_digest_text(m->root, want);
+        r = kc_fail(e, -EBADMSG, "%s: the values have state_root %s, the manifest says %s", w->path, have, want);
+    }
+    free(t);
+    return r;
+}
+
+int kc_snapshot_verify(const char *path, struct kc_snapshot_info *out, struct kc_error *e)
+{
+    const struct kc_storage *st = &kc_storage_posix;
+    struct kc_whole *w;
+    char folder[4096];
+    int r = kc_snapshot_resolve(st, path, folder, e);
+    if (r == 0)
+        r = kc_whole_open(st, folder, &w, e);
+    if (r < 0)
+        return r;
+    r = check_root(st, w, e);
+    if (r == 0)
+        kc_snapshot_describe(w, out);
+    kc_whole_free(st, w);
+    return r;
+}

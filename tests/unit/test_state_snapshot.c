@@ -1,0 +1,772 @@
+/* test_state_snapshot.c - snapshots: the durable protocol under every failure and every death, damage of every kind, other
+ * layouts, retention. Rows F30-F34, F39-F42, F46 of the list of faults. */
+#include "state_rig.h"
+
+#include "base/file.h"
+#include "base/json.h"
+
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static char folder[256];
+
+static void setup(void)
+{
+    rig_folder(folder);
+}
+
+static void teardown(void)
+{
+    rig_remove(folder);
+}
+
+static const struct rig_layout two = {2, 1, 2, false};
+/* Three tensors: few calls, for the tests that try every one of them. */
+#define FEW 3
+
+static void path_of(const char *name, char out[512])
+{
+    snprintf(out, 512, "%s/%s", folder, name);
+}
+
+static bool there(const char *name)
+{
+    char path[512];
+    struct stat st;
+    path_of(name, path);
+    return stat(path, &st) == 0;
+}
+
+static uint64_t step_of(const struct rig *r, uint32_t rank)
+{
+    struct kc_progress p;
+    kc_state_progress(r->state[rank], &p);
+    return p.step;
+}
+
+/* All values of all ranks are those that rig_train() wrote in `step`. */
+static void check_values(const struct rig *r, uint64_t step)
+{
+    static const enum kc_state_class klass[3] = {KC_STATE_PARAMETER, KC_STATE_MOMENT1, KC_STATE_MOMENT2};
+    const struct kc_plan_tensor *t = KC_AT(r->plan, struct kc_plan_tensor, r->plan->tensors);
+    const struct kc_plan_bucket *b = KC_AT(r->plan, struct kc_plan_bucket, r->plan->buckets);
+    for (uint32_t rank = 0; rank < r->ranks; rank++)
+        for (uint32_t i = 0; i < r->plan->tensors.count; i++)
+            for (int k = 0; k < 3; k++) {
+                const struct kc_state_if *io = &r->io[rank];
+                uintptr_t base = (uintptr_t)io->read(io->self, klass[k], (uint32_t)t[i].bucket, NULL);
+                uint64_t n = 1;
+                for (int d = 0; d < t[i].rank; d++)
+                    n *= t[i].global[d];
+                for (uint64_t e = 0; e < n; e++) {
+                    uint64_t at = t[i].offset + e;
+                    bool held = k == 0 || r->plan->zero == 0 || at / b[t[i].bucket].shard == rank;
+                    float want = rig_value(i, k, e, step - 1);
+                    if (held && memcmp((float *)(base + at * 4), &want, 4) != 0)
+                        ck_abort_msg("rank %u tensor %u kind %d element %llu", rank, i, k, (unsigned long long)e);
+                }
+            }
+}
+
+/* ---- round trips ---- */
+
+/* F39-F42, F44: what is restored is what was saved, on any other layout, with progress and history. */
+START_TEST(a_snapshot_restores_on_every_layout)
+{
+    static const struct rig_layout layouts[] = {{1, 0, 100, false}, {1, 1, 1, true}, {2, 0, 2, false}, {2, 1, 3, true},
+        {4, 0, 1, false}, {4, 1, 2, true}, {3, 1, 4, false}};
+    enum { N = sizeof layouts / sizeof layouts[0] };
+    struct kc_snapshot_info info;
+    char root[N][33], again[33];
+    for (int l = 0; l < N; l++) {
+        struct rig r;
+        rig_open(&r, rig_small, rig_small_count, layouts[l], folder, NULL, "");
+        for (int i = 0; i < 3; i++)
+            rig_train(&r);
+        ck_assert_int_eq(rig_snapshot(&r), 0);
+        kc_state_last_snapshot(r.state[0], &info);
+        ck_assert_uint_eq(info.version, (uint64_t)l + 1);
+        ck_assert_uint_eq(info.step, 3);
+        ck_assert(info.verified);
+        memcpy(root[l], info.state_root, 33);
+        ck_assert_str_eq(root[l], root[0]);
+        rig_close(&r);
+        for (int o = 0; o < N; o++) {
+            struct kc_error e = {""};
+            struct kc_progress p;
+            uint64_t steps[8];
+            float losses[8];
+            size_t count = 8;
+            rig_open(&r, rig_small, rig_small_count, layouts[o], folder, NULL, "");
+            rig_train(&r); /* something else was there before */
+            ck_assert_msg(rig_restore(&r, 0, &e) == 0, "%s", e.text);
+            check_values(&r, 3);
+            kc_state_progress(r.state[r.ranks - 1], &p);
+            ck_assert(p.step == 3 && p.tokens == 300 && p.position == 24 && p.restarts == 1);
+            kc_state_history(r.state[0], steps, losses, &count);
+            ck_assert_uint_eq(count, 3);
+            ck_assert(steps[2] == 3 && losses[0] == 5 && losses[1] == 2.5f);
+            kc_state_root_text(r.state[0], again);
+            ck_assert_str_eq(again, root[0]);
+            rig_train(&r); /* and it goes on as if nothing had been */
+            check_values(&r, 4);
+            rig_close(&r);
+        }
+    }
+}
+END_TEST
+
+/* Extents end on the grid; a tensor larger than one, shards that cut within. */
+START_TEST(large_tensors_are_cut_into_extents)
+{
+    struct rig r;
+    struct kc_error e = {""};
+    struct kc_snapshot_info info;
+    rig_open(&r, rig_large, rig_large_count, (struct rig_layout){3, 1, 2, false}, folder, NULL, "");
+    rig_train(&r);
+    ck_assert_int_eq(rig_snapshot(&r), 0);
+    rig_close(&r);
+    ck_assert_msg(kc_snapshot_verify(folder, &info, &e) == 0, "%s", e.text);
+    ck_assert_uint_ge(info.bytes, 3 * 4 * (1025 * 1031 + 210005));
+    ck_assert_uint_lt(info.bytes, 3 * 4 * (1025 * 1031 + 210005) + (1 << 18));
+    rig_open(&r, rig_large, rig_large_count, (struct rig_layout){2, 0, 1, true}, folder, NULL, "");
+    ck_assert_msg(rig_restore(&r, 1, &e) == 0, "%s", e.text);
+    check_values(&r, 1);
+    rig_close(&r);
+}
+END_TEST
+
+/* A program may also sum the whole vector at once, or twice: the agreement does not care. */
+START_TEST(agreement_survives_a_sum_of_a_sum)
+{
+    struct rig r;
+    struct kc_error e = {""};
+    struct kc_snapshot_info info;
+    rig_open(&r, rig_small, FEW, two, folder, NULL, "");
+    rig_train(&r);
+    rig_verb(&r, KC_VERB_SNAPSHOT_BEGIN, &e);
+    rig_verb(&r, KC_VERB_ROOT_PART, &e);
+    rig_sum(&r, 0, SIZE_MAX);
+    rig_verb(&r, KC_VERB_ROOT_CLOSE, &e);
+    rig_sum(&r, 0, SIZE_MAX);
+    rig_verb(&r, KC_VERB_STORE_AGREE, &e);
+    rig_verb(&r, KC_VERB_SNAPSHOT_WRITE, &e);
+    rig_sum(&r, 0, SIZE_MAX);
+    rig_verb(&r, KC_VERB_SNAPSHOT_COMMIT, &e);
+    rig_sum(&r, 0, SIZE_MAX);
+    rig_verb(&r, KC_VERB_STORE_AGREE, &e);
+    kc_state_last_snapshot(r.state[1], &info);
+    ck_assert_msg(info.error == 0, "%s", info.reason);
+    ck_assert_int_eq(rig_restore(&r, 0, &e), 0);
+    rig_close(&r);
+}
+END_TEST
+
+START_TEST(a_snapshot_gives_values_alone_to_init)
+{
+    struct rig r;
+    struct kc_error e = {""};
+    struct kc_progress p;
+    rig_open(&r, rig_small, rig_small_count, two, folder, NULL, "");
+    for (int i = 0; i < 3; i++)
+        rig_train(&r);
+    ck_assert_int_eq(rig_snapshot(&r), 0);
+    rig_close(&r);
+    for (int named = 0; named < 2; named++) {
+        char from[512];
+        path_of(named ? "v00000001" : "", from);
+        rig_open(&r, rig_small, rig_small_count, (struct rig_layout){1, 0, 3, true}, NULL, NULL, from);
+        ck_assert_msg(kc_state_init(r.state[0], &e) == 0, "%s", e.text);
+        const struct kc_plan_tensor *t = &KC_AT(r.plan, struct kc_plan_tensor, r.plan->tensors)[5];
+        const float *v = r.io[0].read(r.io[0].self, KC_STATE_PARAMETER, (uint32_t)t->bucket, NULL);
+        const float *m = r.io[0].read(r.io[0].self, KC_STATE_MOMENT1, (uint32_t)t->bucket, NULL);
+        ck_assert(v[t->offset + 77] == rig_value(5, 0, 77, 2));
+        ck_assert(m[t->offset + 77] == 0);
+        kc_state_progress(r.state[0], &p);
+        ck_assert(p.step == 0 && p.position == 0);
+        rig_close(&r);
+    }
+    char from[512];
+    path_of("v00000001", from);
+    rig_open(&r, rig_small, FEW, (struct rig_layout){1, 0, 3, true}, NULL, NULL, from); /* another model */
+    ck_assert_int_eq(kc_state_init(r.state[0], &e), -EINVAL);
+    ck_assert_ptr_nonnull(strstr(e.text, "unexpected transformer.odd"));
+    rig_close(&r);
+}
+END_TEST
+
+START_TEST(a_snapshot_of_another_model_or_seed_is_refused_by_name)
+{
+    struct rig r;
+    struct kc_error e = {""};
+    struct kc_snapshot_info info;
+    struct rig_tensor other[6];
+    memcpy(other, rig_small, sizeof other);
+    rig_open(&r, rig_small, rig_small_count, two, folder, NULL, "");
+    rig_train(&r);
+    ck_assert_int_eq(rig_snapshot(&r), 0);
+    rig_close(&r);
+    other[0].size[0] = 32;
+    other[5].name = "transformer.even";
+    rig_open(&r, other, 6, two, folder, NULL, "");
+    ck_assert_int_eq(kc_state_choose(r.state[0], 0, &info, &e), -EINVAL);
+    ck_assert_ptr_nonnull(strstr(e.text, "shape of transformer.wte.weight"));
+    ck_assert_ptr_nonnull(strstr(e.text, "unexpected transformer.odd"));
+    ck_assert_ptr_nonnull(strstr(e.text, "missing transformer.even"));
+    ck_assert(!there("v00000001/BROKEN"));
+    rig_close(&r);
+
+    struct kc_job_spec spec = {.seed = 8, .snapshot_keep = 1};
+    struct kc_state *s;
+    struct rig q = {0};
+    rig_plan(&q, rig_small, rig_small_count, two);
+    struct kc_state_config c = {.spec = &spec, .shard = q.plan, .directory = folder, .variant = "avx2"};
+    ck_assert_int_eq(kc_state_new(&c, &s, &e), 0);
+    ck_assert_int_eq(kc_state_choose(s, 0, &info, &e), -EINVAL);
+    ck_assert_ptr_nonnull(strstr(e.text, "seed 7, the spec says 8"));
+    spec.seed = 7;
+    ck_assert_int_eq(kc_state_choose(s, 0, &info, &e), 0); /* other kernels: told, not refused */
+    ck_assert_ptr_nonnull(strstr(info.reason, "written with portable kernels, this run has avx2: bits will change"));
+    kc_state_free(s);
+    rig_free_plan(&q);
+}
+END_TEST
+
+/* ---- retention ---- */
+
+/* F33: by commit order; the newest whole one is never deleted, also when newer ones are broken. */
+START_TEST(retention_keeps_the_newest_whole_versions)
+{
+    struct rig r;
+    struct kc_error e = {""};
+    struct kc_snapshot_info info[8];
+    size_t count;
+    rig_open(&r, rig_small, FEW, two, folder, NULL, "");
+    for (int i = 1; i <= 5; i++) {
+        rig_train(&r);
+        ck_assert_int_eq(rig_snapshot(&r), 0);
+    }
+    ck_assert(!there("v00000003") && there("v00000004") && there("v00000005"));
+    char path[512];
+    path_of("v00000005/rank-1.pack", path);
+    rig_flip(path, -20); /* the newest is now broken: it does not count */
+    rig_train(&r);
+    ck_assert_int_eq(rig_snapshot(&r), 0);
+    ck_assert(there("v00000004") && there("v00000005") && there("v00000006"));
+    ck_assert_int_eq(kc_snapshot_list(folder, info, 8, &count, &e), 0);
+    ck_assert_uint_eq(count, 3);
+    ck_assert(info[0].version == 4 && info[0].step == 4 && info[0].error == 0 && info[0].verified);
+    ck_assert(info[1].version == 5 && info[1].error == -EBADMSG && !info[1].verified && info[1].reason[0]);
+    ck_assert(info[2].version == 6 && strlen(info[2].state_root) == 32);
+    ck_assert_int_eq(kc_snapshot_list(folder, info, 1, &count, &e), 0);
+    ck_assert(count == 3 && info[0].version == 6);
+    rig_train(&r);
+    ck_assert_int_eq(rig_snapshot(&r), 0);
+    ck_assert(!there("v00000004") && !there("v00000005")); /* older than two whole ones */
+    char *text;
+    size_t bytes;
+    path_of("CURRENT", path);
+    ck_assert_int_eq(kc_file_read(path, 100, &text, &bytes), 0);
+    ck_assert_str_eq(text, "v00000007\n");
+    free(text);
+    ck_assert_int_eq(kc_snapshot_list("/nonexistent/x", info, 8, &count, &e), 0);
+    ck_assert_uint_eq(count, 0);
+    rig_close(&r);
+}
+END_TEST
+
+/* Leftovers of dead attempts go; those of a live writer stay, and a second writer is turned away. */
+START_TEST(leftovers_are_removed_unless_somebody_writes)
+{
+    struct rig r;
+    struct kc_error e = {""};
+    struct kc_snapshot_info info;
+    char path[512];
+    rig_open(&r, rig_small, FEW, two, folder, NULL, "");
+    ck_assert_int_eq(kc_state_choose(r.state[0], 0, &info, &e), -ENOENT);
+    rig_train(&r);
+    ck_assert_int_eq(rig_snapshot(&r), 0);
+    path_of("tmp.v00000002", path);
+    ck_assert_int_eq(mkdir(path, 0700), 0);
+    path_of("tmp.v00000002/rank-0.pack", path);
+    ck_assert_int_eq(kc_file_replace(path, "half", 4), 0);
+    path_of("tmp.CURRENT", path);
+    ck_assert_int_eq(kc_file_replace(path, "v0", 2), 0);
+    path_of("LOCK", path);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    ck_assert_int_eq(flock(fd, LOCK_EX | LOCK_NB), 0);
+    ck_assert_int_eq(kc_state_choose(r.state[0], 0, &info, &e), 0);
+    ck_assert(there("tmp.v00000002/rank-0.pack"));
+    ck_assert_int_eq(rig_snapshot(&r), -EWOULDBLOCK);
+    kc_state_last_snapshot(r.state[0], &info);
+    ck_assert_ptr_nonnull(strstr(info.reason, "somebody else writes"));
+    ck_assert_uint_eq(info.failures, 1);
+    close(fd);
+    ck_assert_int_eq(kc_state_choose(r.state[1], 0, &info, &e), 0); /* only position 0 tidies */
+    ck_assert(there("tmp.v00000002"));
+    ck_assert_int_eq(kc_state_choose(r.state[0], 0, &info, &e), 0);
+    ck_assert(!there("tmp.v00000002") && !there("tmp.CURRENT"));
+    ck_assert_int_eq(rig_snapshot(&r), 0);
+    rig_close(&r);
+}
+END_TEST
+
+/* ---- damage ---- */
+
+struct damage {
+    const char *file; /* of version 2 */
+    enum { FLIP, CUT, GROW, GONE, EMPTY } how;
+    long at;
+    const char *says;
+};
+static const struct damage damages[] = {
+    {"MANIFEST.json", FLIP, 3, "damaged"}, {"MANIFEST.json", FLIP, 200, "damaged"}, {"MANIFEST.json", FLIP, -10, "damaged"},
+    {"MANIFEST.json", FLIP, -1, "damaged"}, {"MANIFEST.json", CUT, -1, "damaged"}, {"MANIFEST.json", GROW, 1, "damaged"},
+    {"MANIFEST.json", GONE, 0, "missing"}, {"MANIFEST.json", EMPTY, 0, "damaged"},
+    {"rank-0.pack", FLIP, 0, "superblock"}, {"rank-0.pack", FLIP, 20, "superblock"}, {"rank-0.pack", FLIP, 4000, "superblock"},
+    {"rank-1.pack", FLIP, 4096, "extent at byte 4096 is damaged"}, {"rank-0.pack", FLIP, 8192, "is damaged"},
+    {"rank-1.pack", FLIP, -100, "index is damaged"}, {"rank-1.pack", FLIP, -48, "footer"}, {"rank-1.pack", FLIP, -40, "footer"},
+    {"rank-1.pack", FLIP, -30, "footer"}, {"rank-1.pack", FLIP, -20, "index"}, {"rank-1.pack", FLIP, -1, "footer"},
+    {"rank-1.pack", CUT, -1, "footer"}, {"rank-1.pack", CUT, -5000, "footer"}, {"rank-0.pack", GROW, 1, "footer"},
+    {"rank-0.pack", GROW, 4096, "footer"}, {"rank-1.pack", GONE, 0, "missing"}, {"rank-1.pack", EMPTY, 0, "too short"}};
+
+static void do_damage(const char *version, const struct damage *d)
+{
+    char path[768];
+    snprintf(path, sizeof path, "%s/%s/%s", folder, version, d->file);
+    if (d->how == FLIP)
+        rig_flip(path, d->at);
+    else if (d->how == CUT || d->how == GROW)
+        rig_truncate(path, d->at);
+    else if (d->how == EMPTY)
+        rig_truncate(path, -rig_file_bytes(path));
+    else
+        ck_assert_int_eq(unlink(path), 0);
+}
+
+/* F31, F32: whatever is broken of the newest version, it is named, marked, never restored, and the one before is. */
+START_TEST(damage_is_named_marked_and_passed_over)
+{
+    const struct damage *d = &damages[_i];
+    struct rig r;
+    struct kc_error e = {""};
+    struct kc_snapshot_info info;
+    char path[512];
+    rig_open(&r, rig_small, rig_small_count, two, folder, NULL, "");
+    for (int i = 0; i < 2; i++) {
+        rig_train(&r);
+        ck_assert_int_eq(rig_snapshot(&r), 0);
+    }
+    do_damage("v00000002", d);
+    path_of("v00000002", path);
+    ck_assert_int_eq(kc_snapshot_verify(path, &info, &e), -EBADMSG);
+    ck_assert_msg(strstr(e.text, d->says) != NULL, "%s, not %s", e.text, d->says);
+    rig_train(&r);
+    int code = rig_restore(&r, 0, &e);
+    if (code == -EBADMSG) { /* the damage was in an extent: found by reading, marked; choose again */
+        ck_assert_ptr_nonnull(strstr(d->says, "damaged"));
+        code = rig_restore(&r, 0, &e);
+    }
+    ck_assert_msg(code == 0, "%s", e.text);
+    ck_assert(there("v00000002/BROKEN"));
+    for (uint32_t k = 0; k < 2; k++)
+        ck_assert_uint_eq(step_of(&r, k), 1);
+    check_values(&r, 1);
+    ck_assert_int_eq(kc_state_choose(r.state[1], 0, &info, &e), 0);
+    ck_assert_uint_eq(info.version, 1);
+    ck_assert_ptr_nonnull(strstr(info.reason, "passed over v00000002"));
+    ck_assert_int_eq(kc_state_choose(r.state[1], 2, &info, &e), -EBADMSG);
+    ck_assert_int_eq(kc_state_choose(r.state[1], 9, &info, &e), -ENOENT);
+    do_damage("v00000001", d); /* no good one left: that is not "none", which would start from the seed */
+    code = rig_restore(&r, 0, &e);
+    code = code == -EBADMSG ? rig_restore(&r, 0, &e) : code;
+    ck_assert_int_eq(code, -EBADMSG);
+    rig_close(&r);
+}
+END_TEST
+
+/* What lies between extents is checked too, and packs of one version do not pass for another's. */
+START_TEST(verify_reads_every_byte)
+{
+    struct rig r;
+    struct kc_error e = {""};
+    struct kc_snapshot_info info;
+    char path[512], other[512];
+    rig_open(&r, rig_small, FEW, two, folder, NULL, "");
+    for (int i = 0; i < 2; i++) {
+        rig_train(&r);
+        ck_assert_int_eq(rig_snapshot(&r), 0);
+    }
+    path_of("v00000002/rank-0.pack", path);
+    long bytes = rig_file_bytes(path);
+    for (long at = 0; at < bytes; at += bytes / 97) {
+        rig_flip(path, at);
+        ck_assert_msg(kc_snapshot_verify(folder, &info, &e) != 0 || info.version == 1, "byte %ld", at);
+        char one[512];
+        path_of("v00000002", one);
+        ck_assert_int_eq(kc_snapshot_verify(one, &info, &e), -EBADMSG);
+        rig_flip(path, at);
+    }
+    ck_assert_int_eq(kc_snapshot_verify(folder, &info, &e), 0);
+    ck_assert_uint_eq(info.version, 2);
+    path_of("v00000001/rank-0.pack", other);
+    ck_assert_int_eq(rename(other, path), 0);
+    path_of("v00000002", other);
+    ck_assert_int_eq(kc_snapshot_verify(other, &info, &e), -EBADMSG);
+    ck_assert_int_eq(kc_snapshot_verify("/tmp", &info, &e), -ENOENT);
+    rig_close(&r);
+}
+END_TEST
+
+/* A snapshot whose digests are right but whose values are not those that were summed: state_root catches it. */
+START_TEST(state_root_is_compared_after_the_load)
+{
+    struct rig r;
+    struct kc_error e = {""};
+    struct kc_snapshot_info info;
+    void *data;
+    rig_open(&r, rig_small, FEW, two, folder, NULL, "");
+    rig_train(&r);
+    rig_verb(&r, KC_VERB_SNAPSHOT_BEGIN, &e);
+    rig_sum(&r, 0, 2);
+    rig_verb(&r, KC_VERB_ROOT_PART, &e);
+    ck_assert_int_eq(r.io[0].open(r.io[0].self, KC_STATE_MOMENT1, 0, &data), 0); /* a bit falls between root and write */
+    ((unsigned char *)data)[0] ^= 1;
+    r.io[0].close(r.io[0].self, KC_STATE_MOMENT1, 0);
+    rig_verb(&r, KC_VERB_SNAPSHOT_WRITE, &e);
+    rig_sum(&r, 0, SIZE_MAX);
+    rig_verb(&r, KC_VERB_SNAPSHOT_COMMIT, &e);
+    rig_sum(&r, 0, 2);
+    rig_verb(&r, KC_VERB_STORE_AGREE, &e);
+    ck_assert_int_eq(rig_restore(&r, 0, &e), -EBADE);
+    ck_assert_ptr_nonnull(strstr(e.text, "its manifest says"));
+    ck_assert_int_eq(kc_snapshot_verify(folder, &info, &e), -EBADMSG);
+    rig_close(&r);
+}
+END_TEST
+
+START_TEST(ranks_that_chose_differently_do_not_restore)
+{
+    struct rig r;
+    struct kc_error e = {""};
+    struct kc_snapshot_info info;
+    rig_open(&r, rig_small, FEW, two, folder, NULL, "");
+    for (int i = 0; i < 2; i++) {
+        rig_train(&r);
+        ck_assert_int_eq(rig_snapshot(&r), 0);
+    }
+    ck_assert_int_eq(kc_state_choose(r.state[0], 1, &info, &e), 0);
+    ck_assert_int_eq(kc_state_choose(r.state[1], 2, &info, &e), 0);
+    ck_assert_int_eq(rig_verb(&r, KC_VERB_RESTORE_READ, &e), 0);
+    rig_sum(&r, 0, 2);
+    ck_assert_int_eq(rig_verb(&r, KC_VERB_STORE_AGREE, &e), -EPROTO);
+    rig_close(&r);
+}
+END_TEST
+
+/* ---- values that must not be saved ---- */
+
+/* F46: a state that is not finite never replaces a finite snapshot; the tensor is named, training goes on. */
+START_TEST(nonfinite_state_is_not_saved)
+{
+    static const float bad[] = {NAN, INFINITY, -INFINITY};
+    static const enum kc_state_class klass[] = {KC_STATE_PARAMETER, KC_STATE_MOMENT1, KC_STATE_MOMENT2};
+    struct rig r;
+    struct kc_error e = {""};
+    struct kc_snapshot_info info;
+    rig_open(&r, rig_small, FEW, (struct rig_layout){2, 1, 3, false}, folder, NULL, "");
+    rig_train(&r);
+    ck_assert_int_eq(rig_snapshot(&r), 0);
+    for (int i = 0; i < 3; i++) {
+        void *data;
+        const struct kc_plan_bucket *b = KC_AT(r.plan, struct kc_plan_bucket, r.plan->buckets);
+        rig_train(&r);
+        ck_assert_int_eq(r.io[1].open(r.io[1].self, klass[i], 0, &data), 0); /* an element that rank 1 owns */
+        *(float *)((uintptr_t)data + (b->shard + 20) * 4) = bad[i];
+        r.io[1].close(r.io[1].self, klass[i], 0);
+        ck_assert_int_eq(rig_snapshot(&r), -EDOM);
+        kc_state_last_snapshot(r.state[1], &info);
+        ck_assert_int_eq(info.error, -EDOM);
+        ck_assert_ptr_nonnull(strstr(info.reason, i == 0 ? "master of transformer.h.0.attn.c_attn.weight" : i == 1 ?
+                                                           "moment1 of" : "moment2 of"));
+        ck_assert_ptr_nonnull(strstr(info.reason, "not finite"));
+        kc_state_last_snapshot(r.state[0], &info);
+        ck_assert_ptr_nonnull(strstr(info.reason, "rank 1 failed"));
+        ck_assert_uint_eq(info.failures, (uint64_t)i + 1);
+    }
+    ck_assert_int_eq(kc_snapshot_verify(folder, &info, &e), 0);
+    ck_assert_uint_eq(info.step, 1);
+    rig_train(&r);
+    ck_assert_int_eq(rig_snapshot(&r), 0); /* finite again: saved again */
+    kc_state_last_snapshot(r.state[0], &info);
+    ck_assert_uint_eq(info.failures, 0);
+    rig_close(&r);
+}
+END_TEST
+
+/* ---- every call fails, every call kills ---- */
+
+/* After any trouble: the newest whole snapshot is there, of step 1 or 2, and it is what training was at that step. */
+static void check_newest(uint64_t least)
+{
+    struct rig r;
+    struct kc_error e = {""};
+    struct kc_snapshot_info info;
+    ck_assert_msg(kc_snapshot_verify(folder, &info, &e) == 0, "%s", e.text);
+    ck_assert_uint_ge(info.step, least);
+    rig_open(&r, rig_small, FEW, (struct rig_layout){1, 0, 2, true}, folder, NULL, "");
+    ck_assert_msg(rig_restore(&r, 0, &e) == 0, "%s", e.text);
+    ck_assert_uint_eq(step_of(&r, 0), info.step);
+    check_values(&r, info.step);
+    rig_close(&r);
+}
+
+static void fresh_folder(void)
+{
+    rig_remove(folder);
+    ck_assert_int_eq(mkdir(folder, 0700), 0);
+}
+
+struct trouble {
+    int code;
+    bool halves, no_reserve;
+};
+static const struct trouble troubles[] = {{-ENOSPC, false, false}, {-EIO, false, false}, {-EDQUOT, false, false},
+    {-ENOSPC, true, false}, {-ENOSPC, false, true}};
+
+/* F34: for every call n of a snapshot, the n-th fails. The snapshot before stays whole, the line says what failed and why,
+ * training's state is untouched, and the next attempt succeeds. */
+START_TEST(every_failing_call_leaves_the_newest_whole)
+{
+    struct rig_faults f;
+    struct kc_snapshot_info info;
+    uint64_t calls = 0;
+    for (uint64_t n = 1; n == 1 || n <= calls; n++) {
+        struct rig r;
+        char before[33], after[33];
+        fresh_folder();
+        rig_faults(&f);
+        f.no_reserve = troubles[_i].no_reserve;
+        f.writes_only = true;
+        rig_open(&r, rig_small, FEW, two, folder, &f.storage, "");
+        rig_train(&r);
+        ck_assert_int_eq(rig_snapshot(&r), 0);
+        rig_train(&r);
+        rig_root(&r, before);
+        if (n == 1) { /* how many calls are there? */
+            uint64_t first = f.calls;
+            ck_assert_int_eq(rig_snapshot(&r), 0);
+            calls = f.calls - first;
+            rig_close(&r);
+            fresh_folder();
+            rig_faults(&f);
+            f.no_reserve = troubles[_i].no_reserve;
+            f.writes_only = true;
+            rig_open(&r, rig_small, FEW, two, folder, &f.storage, "");
+            rig_train(&r);
+            ck_assert_int_eq(rig_snapshot(&r), 0);
+            rig_train(&r);
+        }
+        f.calls = 0;
+        f.at = n;
+        f.code = troubles[_i].code;
+        f.halves = troubles[_i].halves;
+        int code = rig_snapshot(&r);
+        kc_state_last_snapshot(r.state[0], &info);
+        if (code) {
+            char number[32];
+            snprintf(number, sizeof number, "errno %d", -troubles[_i].code);
+            ck_assert_int_eq(code, troubles[_i].code);
+            struct kc_snapshot_info other;
+            kc_state_last_snapshot(r.state[1], &other);
+            const char *line = strstr(info.reason, number) ? info.reason : other.reason; /* the rank that failed knows */
+            ck_assert_msg(strstr(line, number) && strstr(line, folder), "call %llu (%s): %s", (unsigned long long)n,
+                          f.failed, line);
+            if (troubles[_i].code == -ENOSPC)
+                ck_assert_msg(strstr(line, "needs ") && strstr(line, " free"), "%s", line);
+        }
+        rig_root(&r, after);
+        ck_assert_str_eq(before, after);
+        f.at = 0;
+        check_newest(code ? 1 : 2);
+        rig_train(&r);
+        ck_assert_int_eq(rig_snapshot(&r), 0);
+        check_newest(3);
+        ck_assert(!there("tmp.v00000002") && !there("tmp.v00000003"));
+        rig_close(&r);
+    }
+    ck_assert_uint_gt(calls, 30);
+}
+END_TEST
+
+/* F30: for every call n of a snapshot (retention included), the process dies there. */
+START_TEST(every_death_leaves_the_newest_whole)
+{
+    uint64_t n = 1;
+    bool died = true;
+    for (; died; n++) {
+        struct rig r;
+        int status;
+        fresh_folder();
+        rig_open(&r, rig_small, FEW, two, folder, NULL, "");
+        rig_train(&r);
+        ck_assert_int_eq(rig_snapshot(&r), 0);
+        rig_close(&r);
+        pid_t child = fork();
+        if (child == 0) {
+            struct rig_faults f;
+            struct kc_error e;
+            rig_faults(&f);
+            rig_open(&r, rig_small, FEW, two, folder, &f.storage, "");
+            if (rig_restore(&r, 0, &e) < 0)
+                _exit(1);
+            rig_train(&r);
+            f.calls = 0;
+            f.at = n;
+            _exit(rig_snapshot(&r) == 0 ? 0 : 2);
+        }
+        ck_assert_int_eq(waitpid(child, &status, 0), child);
+        ck_assert_msg(WIFEXITED(status) && (WEXITSTATUS(status) == 99 || WEXITSTATUS(status) == 0), "call %llu: %x",
+                      (unsigned long long)n, status);
+        died = WEXITSTATUS(status) == 99;
+        check_newest(died ? 1 : 2);
+        rig_open(&r, rig_small, FEW, two, folder, NULL, ""); /* the next incarnation saves, and nothing is left lying */
+        struct kc_error e = {""};
+        ck_assert_msg(rig_restore(&r, 0, &e) == 0, "%s", e.text);
+        rig_train(&r);
+        ck_assert_int_eq(rig_snapshot(&r), 0);
+        ck_assert(!there("tmp.v00000002") && !there("tmp.v00000003") && !there("tmp.CURRENT") && !there("tmp.old.1"));
+        rig_close(&r);
+    }
+    ck_assert_uint_gt(n, 60);
+}
+END_TEST
+
+/* For every read of a restore, the n-th fails: an error on all ranks or an older version, never a wrong state. */
+START_TEST(every_failing_read_is_an_error_or_an_older_version)
+{
+    bool failed = true;
+    for (uint64_t n = 1; failed; n++) {
+        struct rig_faults f;
+        struct rig r;
+        struct kc_error e = {""};
+        fresh_folder();
+        rig_faults(&f);
+        rig_open(&r, rig_small, FEW, two, folder, &f.storage, "");
+        for (int i = 0; i < 2; i++) {
+            rig_train(&r);
+            ck_assert_int_eq(rig_snapshot(&r), 0);
+        }
+        f.calls = 0;
+        f.at = n;
+        f.code = -EIO;
+        int code = rig_restore(&r, 0, &e);
+        failed = f.calls >= n;
+        if (code == 0)
+            check_values(&r, step_of(&r, 0));
+        else
+            ck_assert_int_gt(strlen(e.text), 10);
+        f.at = 0;
+        ck_assert_msg(rig_restore(&r, 0, &e) == 0, "call %llu: %s", (unsigned long long)n, e.text);
+        check_values(&r, step_of(&r, 0));
+        rig_close(&r);
+    }
+}
+END_TEST
+
+/* A file system that cannot reserve is asked how much is free, before the first byte. */
+START_TEST(a_full_disk_is_seen_before_writing)
+{
+    struct rig_faults f;
+    struct rig r;
+    struct kc_snapshot_info info;
+    rig_faults(&f);
+    f.no_reserve = true;
+    rig_open(&r, rig_small, rig_small_count, two, folder, &f.storage, "");
+    rig_train(&r);
+    f.free_says = 1000;
+    ck_assert_int_eq(rig_snapshot(&r), -ENOSPC);
+    kc_state_last_snapshot(r.state[0], &info);
+    ck_assert_msg(strstr(info.reason, "1000 free") != NULL, "%s", info.reason);
+    f.free_says = 0;
+    ck_assert_int_eq(rig_snapshot(&r), 0);
+    rig_close(&r);
+    rig_open(&r, rig_small, rig_small_count, two, "/proc/nowhere/snapshots", NULL, "");
+    ck_assert_int_lt(rig_snapshot(&r), 0);
+    rig_close(&r);
+    rig_open(&r, rig_small, rig_small_count, two, NULL, NULL, "");
+    ck_assert_int_eq(rig_snapshot(&r), -ENOTSUP);
+    rig_close(&r);
+}
+END_TEST
+
+/* The manifest is JSON that says what kc-snapshot(5) says. */
+START_TEST(the_manifest_reads_as_documented)
+{
+    struct rig r;
+    char path[512];
+    json_error_t je;
+    rig_open(&r, rig_small, rig_small_count, two, folder, NULL, "");
+    rig_train(&r);
+    ck_assert_int_eq(rig_snapshot(&r), 0);
+    path_of("v00000001/MANIFEST.json", path);
+    json_t *file = json_load_file(path, JSON_REJECT_DUPLICATES, &je), *m = json_object_get(file, "manifest");
+    ck_assert_msg(m != NULL, "%s", je.text);
+    ck_assert_int_eq(kc_json_integer(m, "format", 0), 1);
+    ck_assert_int_eq(kc_json_integer(m, "version", 0), 1);
+    ck_assert(json_is_null(json_object_get(m, "parent")));
+    ck_assert_int_eq(kc_json_integer(m, "step", 0), 1);
+    ck_assert_int_eq(kc_json_integer(m, "tokens", 0), 100);
+    ck_assert_int_eq(kc_json_integer(m, "position", 0), 8);
+    ck_assert_int_eq(kc_json_integer(json_object_get(m, "rng"), "seed", 0), 7);
+    ck_assert_int_eq(kc_json_integer(json_object_get(m, "layout"), "ranks", 0), 2);
+    ck_assert_str_eq(kc_json_text(m, "variant", ""), "portable");
+    ck_assert(kc_json_real(m, "loss", 0) == 5);
+    ck_assert_uint_eq(json_array_size(json_object_get(m, "packs")), 2);
+    ck_assert_uint_eq(json_array_size(json_object_get(m, "tensors")), rig_small_count);
+    path_of("v00000001/rank-1.pack", path);
+    ck_assert_int_eq(kc_json_integer(json_array_get(json_object_get(m, "packs"), 1), "bytes", 0), rig_file_bytes(path));
+    json_decref(file);
+    rig_close(&r);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("state_snapshot");
+    TCase *c = tcase_create("snapshot");
+    tcase_set_timeout(c, 300);
+    tcase_add_checked_fixture(c, setup, teardown);
+    tcase_add_test(c, a_snapshot_restores_on_every_layout);
+    tcase_add_test(c, large_tensors_are_cut_into_extents);
+    tcase_add_test(c, agreement_survives_a_sum_of_a_sum);
+    tcase_add_test(c, a_snapshot_gives_values_alone_to_init);
+    tcase_add_test(c, a_snapshot_of_another_model_or_seed_is_refused_by_name);
+    tcase_add_test(c, retention_keeps_the_newest_whole_versions);
+    tcase_add_test(c, leftovers_are_removed_unless_somebody_writes);
+    tcase_add_loop_test(c, damage_is_named_marked_and_passed_over, 0, sizeof damages / sizeof damages[0]);
+    tcase_add_test(c, verify_reads_every_byte);
+    tcase_add_test(c, state_root_is_compared_after_the_load);
+    tcase_add_test(c, ranks_that_chose_differently_do_not_restore);
+    tcase_add_test(c, nonfinite_state_is_not_saved);
+    tcase_add_loop_test(c, every_failing_call_leaves_the_newest_whole, 0, sizeof troubles / sizeof troubles[0]);
+    tcase_add_test(c, every_death_leaves_the_newest_whole);
+    tcase_add_test(c, every_failing_read_is_an_error_or_an_older_version);
+    tcase_add_test(c, a_full_disk_is_seen_before_writing);
+    tcase_add_test(c, the_manifest_reads_as_documented);
+    suite_add_tcase(suite, c);
+    SRunner *sr = srunner_create(suite);
+    srunner_run_all(sr, CK_NORMAL);
+    int failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    return failed != 0;
+}
