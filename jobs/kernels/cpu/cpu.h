@@ -1,0 +1,106 @@
+/* cpu.h - what the op files of this room share: the table's context, views as rows, tiles on a lane. Private.
+ *
+ * The rule of all ops: the grid of tiles depends on shapes alone; a tile writes what no other tile writes; sums across
+ * tiles go through the shared scratch, by chunk, and are added up in chunk order by a second enqueue. So neither the
+ * number of workers nor their speed changes a bit. */
+#ifndef KC_KERNELS_CPU_H
+#define KC_KERNELS_CPU_H
+
+#include "jobs/jobs.h"
+#include "kernels.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define ROW_TILE 32      /* rows of a tile of a row-wise op */
+#define RUN_TILE 16384   /* elements of a tile of an elementwise op */
+#define COLUMN_TILE 64   /* columns of a tile of a sum over rows: whole cache lines */
+#define CHUNKS 64        /* most chunks of a sum across tiles */
+
+struct cpu {
+    struct kc_op_table table;     /* first: the table is the handle */
+    struct kc_op ops[KC_OPCODES];
+    struct kc_jobs_config config;
+    const struct kernels *k;
+    sgemm_fn *sgemm;
+    char variant[96];
+    atomic_int failed;            /* -errno of LOAD on the lane; error is written before */
+    struct kc_error error;
+};
+
+typedef int op_fn(void *self, const struct kc_op_call *call, struct kc_lane *lane, struct kc_error *e);
+op_fn op_load, op_embed, op_embed_weight, op_position_weight, op_layernorm,
+    op_layernorm_input, op_layernorm_weight, op_linear, op_linear_input,
+    op_linear_weight, op_attention, op_attention_input, op_gelu, op_gelu_input, op_add, op_head, op_head_input,
+    op_head_weight, op_cross_entropy, op_cross_entropy_input, op_adamw, op_norm;
+
+/* Matrix product of the variant: oneDNN where `text` begins with "onednn", else k->blocked. */
+sgemm_fn *gemm_onednn(void);                    /* NULL when built without it */
+void gemm_onednn_text(char *out, size_t room);  /* "onednn-2.6.0-avx512_core" */
+
+/* ---- views ---- */
+static inline uint64_t view_elements(const struct kc_view *v)
+{
+    uint64_t n = 1;
+    for (int d = 0; d < v->rank; d++)
+        n *= v->size[d];
+    return n;
+}
+static inline uint64_t view_width(const struct kc_view *v)
+{
+    return v->rank ? v->size[v->rank - 1] : 1;
+}
+/* All dimensions but the last. */
+static inline uint64_t view_rows(const struct kc_view *v)
+{
+    uint64_t w = view_width(v);
+    return w ? view_elements(v) / w : 0;
+}
+
+/* One demand on a call: operand `index` (outputs counted after inputs) has so many elements of that type. */
+struct need {
+    int index;
+    uint8_t type;
+    uint64_t elements;
+};
+/* 0, or -EINVAL with the op's name, the operand and both numbers. Also returns an earlier failure of LOAD. */
+int operands_check(struct cpu *c, const struct kc_op_call *call, const struct need *need, size_t count, struct kc_error *e);
+#define CALL_CHECK(c, call, e, ...)                                                                                    \
+    operands_check(c, call, (const struct need[]){__VA_ARGS__}, sizeof((const struct need[]){__VA_ARGS__}) / sizeof(struct need), e)
+
+/* ---- tiles ---- */
+static inline uint32_t tiles_of(uint64_t n, uint64_t tile)
+{
+    return (uint32_t)((n + tile - 1) / tile);
+}
+struct range {
+    uint64_t first, last;
+};
+static inline struct range tile_range(uint32_t index, uint64_t tile, uint64_t n)
+{
+    uint64_t first = index * tile;
+    return (struct range){first, first + tile < n ? first + tile : n};
+}
+/* Enqueue one tile function; the argument struct is copied by the lane. Nothing to do is done at once. */
+static inline int enqueue(struct kc_lane *lane, void (*tile)(void *arg, uint32_t index, uint32_t worker), const void *arg,
+                          size_t bytes, uint32_t tiles)
+{
+    return tiles ? lane->enqueue(lane, tile, arg, bytes, tiles) : 0;
+}
+
+/* ---- matrix products on a grid ---- */
+struct gemm {
+    sgemm_fn *run;
+    const float *a, *b, *bias; /* bias: length n, or NULL; beta must then be 0 */
+    float *c;
+    uint64_t m, n, k, lda, ldb;
+    char ta, tb;
+    float beta;
+    uint32_t tile_m, tile_n, grid_n; /* filled by gemm_grid() */
+};
+/* Choose the grid from m, n, k; returns the number of tiles. */
+uint32_t gemm_grid(struct gemm *g);
+void gemm_tile_run(const struct gemm *g, uint32_t index);
+
+#endif

@@ -1,0 +1,135 @@
+/* elementwise.c - GELU, addition, AdamW and the squared norm, by tiles of a run. */
+#include "cpu.h"
+
+#include <math.h>
+
+struct run_arg {
+    const struct kernels *k;
+    const float *a, *b; /* dy and x, or a and b, or the gradient */
+    float *y, *m, *v;
+    uint64_t n;
+    struct adamw_values adamw;
+};
+
+static void gelu_tile(void *arg, uint32_t index, uint32_t worker)
+{
+    (void)worker;
+    const struct run_arg *a = arg;
+    const struct range r = tile_range(index, RUN_TILE, a->n);
+    a->k->gelu(a->a + r.first, a->y + r.first, r.last - r.first);
+}
+
+static void gelu_input_tile(void *arg, uint32_t index, uint32_t worker)
+{
+    (void)worker;
+    const struct run_arg *a = arg;
+    const struct range r = tile_range(index, RUN_TILE, a->n);
+    a->k->gelu_input(a->a + r.first, a->b + r.first, a->y + r.first, r.last - r.first);
+}
+
+static void add_tile(void *arg, uint32_t index, uint32_t worker)
+{
+    (void)worker;
+    const struct run_arg *a = arg;
+    const struct range r = tile_range(index, RUN_TILE, a->n);
+    a->k->add(a->a + r.first, a->b + r.first, a->y + r.first, r.last - r.first);
+}
+
+static int run_op(struct cpu *c, const struct kc_op_call *call, struct kc_lane *lane,
+                  void (*tile)(void *, uint32_t, uint32_t), struct kc_error *e)
+{
+    const uint64_t n = view_elements(&call->out[0]);
+    int r = CALL_CHECK(c, call, e, {0, KC_F32, n}, {1, KC_F32, n});
+    if (r == 0 && call->inputs == 2)
+        r = CALL_CHECK(c, call, e, {2, KC_F32, n});
+    if (r < 0)
+        return r;
+    struct run_arg arg = {.k = c->k, .a = call->in[0].data, .b = call->inputs == 2 ? call->in[1].data : NULL,
+                          .y = call->out[0].data, .n = n};
+    return enqueue(lane, tile, &arg, sizeof arg, tiles_of(n, RUN_TILE));
+}
+
+int op_gelu(void *self, const struct kc_op_call *call, struct kc_lane *lane, struct kc_error *e)
+{
+    return run_op(self, call, lane, gelu_tile, e);
+}
+
+int op_gelu_input(void *self, const struct kc_op_call *call, struct kc_lane *lane, struct kc_error *e)
+{
+    return run_op(self, call, lane, gelu_input_tile, e);
+}
+
+int op_add(void *self, const struct kc_op_call *call, struct kc_lane *lane, struct kc_error *e)
+{
+    return run_op(self, call, lane, add_tile, e);
+}
+
+static void adamw_tile(void *arg, uint32_t index, uint32_t worker)
+{
+    (void)worker;
+    const struct run_arg *a = arg;
+    const struct range r = tile_range(index, RUN_TILE, a->n);
+    a->k->adamw(a->a + r.first, a->y + r.first, a->m + r.first, a->v + r.first, r.last - r.first, &a->adamw);
+}
+
+int op_adamw(void *self, const struct kc_op_call *call, struct kc_lane *lane, struct kc_error *e)
+{
+    struct cpu *c = self;
+    const struct kc_step_values *s = call->step;
+    const uint64_t n = view_elements(&call->in[0]);
+    int r = CALL_CHECK(c, call, e, {0, KC_F32, n}, {1, KC_F32, n}, {2, KC_F32, n}, {3, KC_F32, n});
+    if (r < 0)
+        return r;
+    if (call->attrs != 4)
+        return kc_fail(e, -EINVAL, "op adamw: takes four attributes, beta1, beta2, eps, weight decay; has %u", call->attrs);
+    const double beta1 = call->attr[0], beta2 = call->attr[1], eps = call->attr[2], decay = call->attr[3];
+    struct run_arg arg = {.k = c->k, .a = call->in[0].data, .y = call->out[0].data, .m = call->out[1].data,
+                          .v = call->out[2].data, .n = n};
+    arg.adamw = (struct adamw_values){.scale = (float)s->scale, .beta1 = (float)beta1, .beta2 = (float)beta2,
+                                      .eps = (float)eps, .keep = (float)(1 - s->lr * decay),
+                                      .rate = (float)(s->lr / (1 - s->beta1_power)),
+                                      .correction = (float)(1 / sqrt(1 - s->beta2_power))};
+    return enqueue(lane, adamw_tile, &arg, sizeof arg, tiles_of(n, RUN_TILE));
+}
+
+struct sum_arg {
+    const struct kernels *k;
+    const float *x;
+    double *parts, *out; /* parts: one a chunk */
+    uint64_t n, chunk;
+    uint32_t chunks;
+    int accumulate;
+};
+
+static void square_tile(void *arg, uint32_t index, uint32_t worker)
+{
+    (void)worker;
+    const struct sum_arg *a = arg;
+    const struct range r = tile_range(index, a->chunk, a->n);
+    a->parts[index] = a->k->square_sum(a->x + r.first, r.last - r.first);
+}
+
+static void square_total(void *arg, uint32_t index, uint32_t worker)
+{
+    (void)index, (void)worker;
+    const struct sum_arg *a = arg;
+    double sum = 0;
+    for (uint32_t i = 0; i < a->chunks; i++)
+        sum += a->parts[i];
+    *a->out = a->accumulate ? *a->out + sum : sum;
+}
+
+int op_norm(void *self, const struct kc_op_call *call, struct kc_lane *lane, struct kc_error *e)
+{
+    struct cpu *c = self;
+    const uint64_t n = view_elements(&call->in[0]);
+    int r = CALL_CHECK(c, call, e, {0, KC_F32, n}, {1, KC_F64, 1});
+    if (r < 0)
+        return r;
+    uint64_t chunk = (n + CHUNKS - 1) / CHUNKS;
+    chunk = chunk < RUN_TILE ? RUN_TILE : chunk;
+    struct sum_arg arg = {.k = c->k, .x = call->in[0].data, .parts = call->scratch, .out = call->out[0].data, .n = n,
+                          .chunk = chunk, .chunks = tiles_of(n, chunk), .accumulate = call->accumulate};
+    r = enqueue(lane, square_tile, &arg, sizeof arg, arg.chunks);
+    return r < 0 ? r : enqueue(lane, square_total, &arg, sizeof arg, 1);
+}

@@ -1,0 +1,123 @@
+/* table.c - which kernels a table has, and its life. */
+#include "cpu.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static op_fn *const functions[KC_OPCODES] = {
+    [KC_OP_LOAD] = op_load,
+    [KC_OP_EMBED_F] = op_embed,
+    [KC_OP_EMBED_W] = op_embed_weight,
+    [KC_OP_POSITION_W] = op_position_weight,
+    [KC_OP_LAYERNORM_F] = op_layernorm,
+    [KC_OP_LAYERNORM_I] = op_layernorm_input,
+    [KC_OP_LAYERNORM_W] = op_layernorm_weight,
+    [KC_OP_LINEAR_F] = op_linear,
+    [KC_OP_LINEAR_I] = op_linear_input,
+    [KC_OP_LINEAR_W] = op_linear_weight,
+    [KC_OP_ATTENTION_F] = op_attention,
+    [KC_OP_ATTENTION_I] = op_attention_input,
+    [KC_OP_GELU_F] = op_gelu,
+    [KC_OP_GELU_I] = op_gelu_input,
+    [KC_OP_ADD_F] = op_add,
+    [KC_OP_HEAD_F] = op_head,
+    [KC_OP_HEAD_I] = op_head_input,
+    [KC_OP_HEAD_W] = op_head_weight,
+    [KC_OP_CROSS_ENTROPY_F] = op_cross_entropy,
+    [KC_OP_CROSS_ENTROPY_I] = op_cross_entropy_input,
+    [KC_OP_ADAMW] = op_adamw,
+    [KC_OP_NORM] = op_norm,
+};
+
+static const struct {
+    const char *name;
+    uint8_t inputs, outputs;
+} shapes[KC_OPCODES] = {
+#define OPCODE(id, name, klass, in, out, in_place, add, rules, flops, scratch) [KC_OP_##id] = {name, in, out},
+#include "jobs/models/opcodes.def"
+#undef OPCODE
+};
+
+int operands_check(struct cpu *c, const struct kc_op_call *call, const struct need *need, size_t count, struct kc_error *e)
+{
+    int failed = atomic_load_explicit(&c->failed, memory_order_acquire);
+    if (failed)
+        return kc_fail(e, failed, "%s", c->error.text);
+    const char *name = shapes[call->opcode].name;
+    if (call->inputs != shapes[call->opcode].inputs || call->outputs != shapes[call->opcode].outputs)
+        return kc_fail(e, -EINVAL, "op %s has %u inputs and %u outputs, called with %u and %u", name,
+                       shapes[call->opcode].inputs, shapes[call->opcode].outputs, call->inputs, call->outputs);
+    for (size_t i = 0; i < count; i++) {
+        const struct kc_view *v = need[i].index < call->inputs ? &call->in[need[i].index]
+                                                               : &call->out[need[i].index - call->inputs];
+        if (!v->data || v->type != need[i].type || view_elements(v) != need[i].elements)
+            return kc_fail(e, -EINVAL, "op %s, operand %d: needs %llu elements of %s, has %llu of %s%s", name,
+                           need[i].index, (unsigned long long)need[i].elements, kc_type_name[need[i].type],
+                           (unsigned long long)view_elements(v), v->type < KC_TYPES ? kc_type_name[v->type] : "?",
+                           v->data ? "" : ", no memory");
+    }
+    return 0;
+}
+
+/* "vector" or "vector+gemm" → kernels. Plain names leave the matrix product to us: the best there is, for "portable" our
+ * own. A full name that means another machine or library is refused, with what would be taken here. */
+static int variant_resolve(struct cpu *c, const char *asked, struct kc_error *e)
+{
+    const struct kernels *best = kernels_avx2() ? kernels_avx2() : &kernels_portable;
+    char onednn[64];
+    gemm_onednn_text(onednn, sizeof onednn);
+    if (!asked || !*asked)
+        asked = "auto";
+    const char *plus = strchr(asked, '+');
+    size_t length = plus ? (size_t)(plus - asked) : strlen(asked);
+    if (length == 4 && strncmp(asked, "auto", 4) == 0)
+        c->k = best;
+    else if (length == 8 && strncmp(asked, "portable", 8) == 0)
+        c->k = &kernels_portable;
+    else if (length == 4 && strncmp(asked, "avx2", 4) == 0)
+        c->k = kernels_avx2();
+    int blocked = plus ? strcmp(plus + 1, "blocked") == 0 : !gemm_onednn() || asked[0] == 'p';
+    if (c->k && blocked)
+        c->sgemm = c->k->blocked;
+    else if (gemm_onednn() && (!plus || strcmp(plus + 1, onednn) == 0 || strcmp(plus + 1, "onednn") == 0))
+        c->sgemm = gemm_onednn();
+    if (!c->k || !c->sgemm)
+        return kc_fail(e, -ENOTSUP, "kernel variant %s is not to be had here; this machine has %s+%s and portable+blocked. "
+                       "Other kernels change the last bits of every number: choose one of these, or \"auto\"", asked,
+                       best->name, gemm_onednn() ? onednn : "blocked");
+    snprintf(c->variant, sizeof c->variant, "%s+%s", c->k->name, blocked ? "blocked" : onednn);
+    return 0;
+}
+
+int kc_jobs_cpu_table(const struct kc_jobs_config *config, struct kc_op_table **out, struct kc_error *e)
+{
+    if (!config->spec || config->batch_ranks == 0 || config->batch_rank >= config->batch_ranks)
+        return kc_fail(e, -EINVAL, "op table: rank %u of %u on the batch axes", config->batch_rank, config->batch_ranks);
+    struct cpu *c = calloc(1, sizeof *c);
+    if (!c)
+        return kc_fail(e, -ENOMEM, "no memory for the op table");
+    c->config = *config;
+    int r = variant_resolve(c, config->variant, e);
+    if (r < 0) {
+        free(c);
+        return r;
+    }
+    for (uint16_t i = 0; i < KC_OPCODES; i++)
+        c->ops[i] = (struct kc_op){.id = i, .name = shapes[i].name, .enqueue = functions[i]};
+    c->config.variant = c->variant;
+    c->table = (struct kc_op_table){.self = c, .device = "cpu", .variant = c->variant, .ops = c->ops, .count = KC_OPCODES};
+    *out = &c->table;
+    return 0;
+}
+
+void kc_jobs_cpu_table_free(struct kc_op_table *table)
+{
+    free(table);
+}
+
+int kc_jobs_cpu_failed(const struct kc_op_table *table, struct kc_error *e)
+{
+    const struct cpu *c = table->self;
+    int failed = atomic_load_explicit(&c->failed, memory_order_acquire);
+    return failed ? kc_fail(e, failed, "%s", c->error.text) : 0;
+}

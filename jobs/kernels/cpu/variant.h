@@ -1,0 +1,30 @@
+/* variant.h - all bodies and the table of one variant; included exactly once by each variant_*.c, which defines
+ * VARIANT_NAME and VARIANT_TABLE. */
+#include "kernels.h"
+#include "vec.h"
+
+#include "body_attention.h"
+#include "body_elementwise.h"
+#include "body_gemm.h"
+#include "body_layernorm.h"
+#include "body_loss.h"
+
+const struct kernels VARIANT_TABLE = {
+    .name = VARIANT_NAME,
+    .blocked = blocked,
+    .layernorm = layernorm,
+    .layernorm_input = layernorm_input,
+    .layernorm_weight = layernorm_weight,
+    .column_sum = column_sum,
+    .add = add,
+    .gelu = gelu,
+    .gelu_input = gelu_input,
+    .softmax_block = softmax_block,
+    .softmax_finish = softmax_finish,
+    .softmax_input = softmax_input,
+    .dot = dot,
+    .cross_entropy = cross_entropy,
+    .cross_entropy_input = cross_entropy_input,
+    .adamw = adamw,
+    .square_sum = square_sum,
+};

@@ -1,0 +1,213 @@
+/* gpt2.c - the GPT-2 family: learned positions, LayerNorm before each half, tanh GELU, head tied to the embedding. Names
+ * and the [in, out] layout of linear weights are those of Hugging Face transformers (modeling_gpt2.py), so that files
+ * load in both directions without a transposition. */
+#include "graph.h"
+
+#include <errno.h>
+#include <math.h>
+
+#define INIT_STD 0.02 /* Radford et al. 2019; residual projections are divided by √(2·layers) */
+#define NORM_EPS 1e-5
+
+/* A norm, a linear map: a weight and a bias; gradients are at index + 1. */
+struct pair {
+    int32_t w, b;
+};
+
+/* What the forward half of a layer leaves behind for its backward half. */
+struct block {
+    struct pair ln1, qkv, proj, ln2, fc, down;
+    int32_t x, n1, mean1, rstd1, q, att, lse;  /* x: what came in */
+    int32_t x2, n2, mean2, rstd2, f, act;      /* x2: after attention */
+};
+
+struct gpt2 {
+    struct graph *g;
+    const struct kc_job_spec *spec;
+    uint64_t b, t, h, f, v, r; /* batch over all ranks, sequence, hidden, ffn, vocab, rows = b·t */
+    struct shape bt, bth;
+};
+
+static struct pair parameter_pair(struct gpt2 *m, const char *weight, struct shape w, double std, const char *bias,
+                                  enum kc_dim dim, uint64_t n)
+{
+    struct pair p;
+    p.w = graph_parameter(m->g, weight, w, std > 0 ? KC_INIT_NORMAL : KC_INIT_ONE, std);
+    p.b = graph_parameter(m->g, bias, shape1(dim, n), KC_INIT_ZERO, 0);
+    return p;
+}
+
+static void block_parameters(struct gpt2 *m, struct block *l)
+{
+    const uint64_t h = m->h, f = m->f;
+    const double residual = INIT_STD / sqrt(2.0 * m->spec->layers);
+    l->ln1 = parameter_pair(m, "transformer.h.%d.ln_1.weight", shape1(KC_HIDDEN, h), 0, "transformer.h.%d.ln_1.bias",
+                            KC_HIDDEN, h);
+    l->qkv = parameter_pair(m, "transformer.h.%d.attn.c_attn.weight", shape2(KC_HIDDEN, h, KC_QKV, 3 * h), INIT_STD,
+                            "transformer.h.%d.attn.c_attn.bias", KC_QKV, 3 * h);
+    l->proj = parameter_pair(m, "transformer.h.%d.attn.c_proj.weight", shape2(KC_HEADS, h, KC_HIDDEN, h), residual,
+                             "transformer.h.%d.attn.c_proj.bias", KC_HIDDEN, h);
+    l->ln2 = parameter_pair(m, "transformer.h.%d.ln_2.weight", shape1(KC_HIDDEN, h), 0, "transformer.h.%d.ln_2.bias",
+                            KC_HIDDEN, h);
+    l->fc = parameter_pair(m, "transformer.h.%d.mlp.c_fc.weight", shape2(KC_HIDDEN, h, KC_FFN, f), INIT_STD,
+                           "transformer.h.%d.mlp.c_fc.bias", KC_FFN, f);
+    l->down = parameter_pair(m, "transformer.h.%d.mlp.c_proj.weight", shape2(KC_FFN, f, KC_HIDDEN, h), residual,
+                             "transformer.h.%d.mlp.c_proj.bias", KC_HIDDEN, h);
+}
+
+static void norm_forward(struct gpt2 *m, int32_t x, struct pair p, int32_t y, int32_t mean, int32_t rstd)
+{
+    graph_op(m->g, KC_OP_LAYERNORM_F, (struct op_size){.r = m->r, .n = m->h}, OPERANDS(x, p.w, p.b),
+             OPERANDS(y, mean, rstd), (const double[]){NORM_EPS}, 1);
+}
+
+static void linear_forward(struct gpt2 *m, int32_t x, struct pair p, int32_t y, uint64_t k, uint64_t n)
+{
+    graph_op(m->g, KC_OP_LINEAR_F, (struct op_size){.r = m->r, .k = k, .n = n}, OPERANDS(x, p.w, p.b), OPERANDS(y),
+             NULL, 0);
+}
+
+static int32_t add_forward(struct gpt2 *m, int32_t a, int32_t b, const char *name)
+{
+    int32_t y = graph_activation(m->g, name, m->bth);
+    graph_op(m->g, KC_OP_ADD_F, (struct op_size){.r = m->r, .n = m->h}, OPERANDS(a, b), OPERANDS(y), NULL, 0);
+    return y;
+}
+
+/* Returns what goes on to the next layer. */
+static int32_t block_forward(struct gpt2 *m, struct block *l, int32_t x)
+{
+    struct graph *g = m->g;
+    const uint64_t h = m->h, f = m->f;
+    block_parameters(m, l);
+    l->x = x;
+    l->n1 = graph_activation(g, "h.%d.ln_1", m->bth);
+    l->mean1 = graph_activation(g, "h.%d.ln_1.mean", m->bt);
+    l->rstd1 = graph_activation(g, "h.%d.ln_1.rstd", m->bt);
+    norm_forward(m, x, l->ln1, l->n1, l->mean1, l->rstd1);
+    l->q = graph_activation(g, "h.%d.attn.qkv", shape3(KC_BATCH, m->b, KC_SEQUENCE, m->t, KC_QKV, 3 * h));
+    linear_forward(m, l->n1, l->qkv, l->q, h, 3 * h);
+    l->att = graph_activation(g, "h.%d.attn", shape3(KC_BATCH, m->b, KC_SEQUENCE, m->t, KC_HEADS, h));
+    l->lse = graph_activation(g, "h.%d.attn.lse", shape3(KC_BATCH, m->b, KC_HEADS, m->spec->heads, KC_SEQUENCE, m->t));
+    graph_op(g, KC_OP_ATTENTION_F, (struct op_size){.r = m->r, .n = h, .s = m->t}, OPERANDS(l->q),
+             OPERANDS(l->att, l->lse), NULL, 0);
+    int32_t projected = graph_activation(g, "h.%d.attn.c_proj", m->bth);
+    linear_forward(m, l->att, l->proj, projected, h, h);
+    l->x2 = add_forward(m, x, projected, "h.%d.attn.residual");
+
+    l->n2 = graph_activation(g, "h.%d.ln_2", m->bth);
+    l->mean2 = graph_activation(g, "h.%d.ln_2.mean", m->bt);
+    l->rstd2 = graph_activation(g, "h.%d.ln_2.rstd", m->bt);
+    norm_forward(m, l->x2, l->ln2, l->n2, l->mean2, l->rstd2);
+    l->f = graph_activation(g, "h.%d.mlp.c_fc", shape3(KC_BATCH, m->b, KC_SEQUENCE, m->t, KC_FFN, f));
+    linear_forward(m, l->n2, l->fc, l->f, h, f);
+    l->act = graph_activation(g, "h.%d.mlp.gelu", shape3(KC_BATCH, m->b, KC_SEQUENCE, m->t, KC_FFN, f));
+    graph_op(g, KC_OP_GELU_F, (struct op_size){.r = m->r, .n = f}, OPERANDS(l->f), OPERANDS(l->act), NULL, 0);
+    int32_t down = graph_activation(g, "h.%d.mlp.c_proj", m->bth);
+    linear_forward(m, l->act, l->down, down, f, h);
+    return add_forward(m, l->x2, down, "h.%d.mlp.residual");
+}
+
+/* W before I: the gradient is ready early, and I, the last reader of dy, may write over it. Returns the derivative of x. */
+static int32_t linear_backward(struct gpt2 *m, int32_t dy, int32_t x, struct pair p, uint64_t k, uint64_t n)
+{
+    const struct op_size size = {.r = m->r, .k = k, .n = n};
+    graph_op(m->g, KC_OP_LINEAR_W, size, OPERANDS(dy, x), OPERANDS(gradient_of(p.w), gradient_of(p.b)), NULL, 0);
+    int32_t dx = graph_derivative(m->g, x);
+    graph_op(m->g, KC_OP_LINEAR_I, size, OPERANDS(dy, p.w), OPERANDS(dx), NULL, 0);
+    return dx;
+}
+
+/* `residual`: the derivative that reaches x past the norm, or -1. */
+static int32_t norm_backward(struct gpt2 *m, int32_t dy, int32_t x, struct pair p, int32_t mean, int32_t rstd,
+                             int32_t residual)
+{
+    const struct op_size size = {.r = m->r, .n = m->h};
+    graph_op(m->g, KC_OP_LAYERNORM_W, size, OPERANDS(dy, x, mean, rstd), OPERANDS(gradient_of(p.w), gradient_of(p.b)),
+             NULL, 0);
+    int32_t dx = graph_derivative(m->g, x);
+    graph_op(m->g, KC_OP_LAYERNORM_I, size, OPERANDS(dy, x, p.w, mean, rstd, residual), OPERANDS(dx), NULL, 0);
+    return dx;
+}
+
+static int32_t block_backward(struct gpt2 *m, const struct block *l, int32_t dy)
+{
+    const uint64_t h = m->h, f = m->f;
+    int32_t da = linear_backward(m, dy, l->act, l->down, f, h);
+    int32_t df = graph_derivative(m->g, l->f);
+    graph_op(m->g, KC_OP_GELU_I, (struct op_size){.r = m->r, .n = f}, OPERANDS(da, l->f), OPERANDS(df), NULL, 0);
+    int32_t dn2 = linear_backward(m, df, l->n2, l->fc, h, f);
+    int32_t dx2 = norm_backward(m, dn2, l->x2, l->ln2, l->mean2, l->rstd2, dy);
+
+    int32_t datt = linear_backward(m, dx2, l->att, l->proj, h, h);
+    int32_t dq = graph_derivative(m->g, l->q);
+    graph_op(m->g, KC_OP_ATTENTION_I, (struct op_size){.r = m->r, .n = h, .s = m->t},
+             OPERANDS(datt, l->q, l->att, l->lse), OPERANDS(dq), NULL, 0);
+    int32_t dn1 = linear_backward(m, dq, l->n1, l->qkv, h, 3 * h);
+    return norm_backward(m, dn1, l->x, l->ln1, l->mean1, l->rstd1, dx2);
+}
+
+int gpt2_emit(struct graph *g, const struct kc_job_spec *spec, struct graph_ends *ends)
+{
+    const uint64_t b = (uint64_t)spec->micro * spec->axis[KC_DATA], t = spec->context, h = spec->hidden, v = spec->vocab;
+    struct gpt2 m = {.g = g, .spec = spec, .b = b, .t = t, .h = h, .f = 4 * h, .v = v, .r = b * t,
+                     .bt = shape2(KC_BATCH, b, KC_SEQUENCE, t), .bth = shape3(KC_BATCH, b, KC_SEQUENCE, t, KC_HIDDEN, h)};
+    struct block *blocks = calloc(spec->layers, sizeof *blocks);
+    if (!blocks)
+        return -ENOMEM;
+
+    g->layer = -1;
+    int32_t tokens = graph_input(g, "tokens", m.bt), targets = graph_input(g, "targets", m.bt);
+    int32_t wte = graph_parameter(g, "transformer.wte.weight", shape2(KC_VOCAB, v, KC_HIDDEN, h), KC_INIT_NORMAL, INIT_STD);
+    int32_t wpe = graph_parameter(g, "transformer.wpe.weight", shape2(KC_POSITION, t, KC_HIDDEN, h), KC_INIT_NORMAL,
+                                  INIT_STD);
+    graph_op(g, KC_OP_LOAD, (struct op_size){.r = m.r}, NO_OPERANDS, OPERANDS(tokens, targets), NULL, 0);
+    int32_t x = graph_activation(g, "embed", m.bth);
+    graph_op(g, KC_OP_EMBED_F, (struct op_size){.r = m.r, .n = h}, OPERANDS(tokens, wte, wpe), OPERANDS(x), NULL, 0);
+    for (uint32_t i = 0; i < spec->layers; i++) {
+        g->layer = (int32_t)i;
+        x = block_forward(&m, &blocks[i], x);
+    }
+    g->layer = -1;
+    struct pair lnf = parameter_pair(&m, "transformer.ln_f.weight", shape1(KC_HIDDEN, h), 0, "transformer.ln_f.bias",
+                                     KC_HIDDEN, h);
+    int32_t nf = graph_activation(g, "ln_f", m.bth);
+    int32_t mean = graph_activation(g, "ln_f.mean", m.bt), rstd = graph_activation(g, "ln_f.rstd", m.bt);
+    norm_forward(&m, x, lnf, nf, mean, rstd);
+    const struct op_size head = {.r = m.r, .k = h, .n = v};
+    int32_t logits = graph_activation(g, "logits", shape3(KC_BATCH, b, KC_SEQUENCE, t, KC_VOCAB, v));
+    graph_op(g, KC_OP_HEAD_F, head, OPERANDS(nf, wte), OPERANDS(logits), NULL, 0);
+    int32_t lse = graph_activation(g, "lse", m.bt), result = graph_result(g, "result", 2);
+    graph_op(g, KC_OP_CROSS_ENTROPY_F, head, OPERANDS(logits, targets), OPERANDS(lse, result), NULL, 0);
+    *ends = (struct graph_ends){.tokens = tokens, .targets = targets, .logits = logits, .result = result,
+                                .forward_ops = g->op_count};
+
+    int32_t dlogits = graph_derivative(g, logits);
+    graph_op(g, KC_OP_CROSS_ENTROPY_I, head, OPERANDS(logits, targets, lse), OPERANDS(dlogits), NULL, 0);
+    graph_op(g, KC_OP_HEAD_W, head, OPERANDS(dlogits, nf), OPERANDS(gradient_of(wte)), NULL, 0);
+    int32_t dnf = graph_derivative(g, nf);
+    graph_op(g, KC_OP_HEAD_I, head, OPERANDS(dlogits, wte), OPERANDS(dnf), NULL, 0);
+    int32_t dx = norm_backward(&m, dnf, x, lnf, mean, rstd, -1);
+    for (uint32_t i = spec->layers; i-- > 0;) {
+        g->layer = (int32_t)i;
+        dx = block_backward(&m, &blocks[i], dx);
+    }
+    g->layer = -1;
+    const struct op_size embed = {.r = m.r, .n = h};
+    graph_op(g, KC_OP_POSITION_W, embed, OPERANDS(dx), OPERANDS(gradient_of(wpe)), NULL, 0);
+    graph_op(g, KC_OP_EMBED_W, embed, OPERANDS(tokens, dx), OPERANDS(gradient_of(wte)), NULL, 0);
+    free(blocks);
+    return 0;
+}
+
+uint64_t gpt2_parameters(const struct kc_job_spec *spec)
+{
+    const uint64_t h = spec->hidden;
+    return (spec->vocab + (uint64_t)spec->context) * h + 2 * h + spec->layers * (12 * h * h + 13 * h);
+}
+
+uint64_t gpt2_flops_per_token(const struct kc_job_spec *spec)
+{
+    const uint64_t h = spec->hidden, products = spec->layers * 12 * h * h + spec->vocab * h;
+    return 6 * products + spec->layers * 7 * (uint64_t)spec->context * h;
+}

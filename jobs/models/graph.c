@@ -1,0 +1,211 @@
+/* graph.c - see graph.h. Writes into the arena only; when that is full, the sealing at the end says so. */
+#include "graph.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct shape shape1(enum kc_dim a, uint64_t n)
+{
+    return (struct shape){.dim = {(uint8_t)a}, .size = {n}, .rank = 1};
+}
+
+struct shape shape2(enum kc_dim a, uint64_t n, enum kc_dim b, uint64_t m)
+{
+    return (struct shape){.dim = {(uint8_t)a, (uint8_t)b}, .size = {n, m}, .rank = 2};
+}
+
+struct shape shape3(enum kc_dim a, uint64_t n, enum kc_dim b, uint64_t m, enum kc_dim c, uint64_t k)
+{
+    return (struct shape){.dim = {(uint8_t)a, (uint8_t)b, (uint8_t)c}, .size = {n, m, k}, .rank = 3};
+}
+
+/* The next tensor with everything that follows from its shape; a dummy in the counting pass. */
+static struct kc_graph_tensor *tensor(struct graph *g, enum kc_role role, enum kc_type type, struct shape s)
+{
+    static const struct kc_graph_tensor blank = {.of = -1};
+    struct kc_graph_tensor *t = g->tensors ? &g->tensors[g->tensor_count] : &g->counted;
+    g->tensor_count++;
+    *t = blank;
+    t->role = (uint8_t)role;
+    t->type = (uint8_t)type;
+    t->rank = s.rank;
+    t->layer = g->layer;
+    memcpy(t->dim, s.dim, sizeof t->dim);
+    memcpy(t->size, s.size, sizeof t->size);
+    return t;
+}
+
+static kc_text layer_text(struct graph *g, const char *format)
+{
+    char text[96];
+    if (!g->tensors)
+        return 0;
+    snprintf(text, sizeof text, format, (int)g->layer);
+    return kc_contract_text(g->arena, text);
+}
+
+static kc_text suffixed(struct graph *g, const char *prefix, kc_text name, const char *suffix)
+{
+    char text[128];
+    if (!g->tensors)
+        return 0;
+    snprintf(text, sizeof text, "%s%s%s", prefix, KC_TEXT(g->arena->base, name), suffix);
+    return kc_contract_text(g->arena, text);
+}
+
+static int32_t last(const struct graph *g)
+{
+    return (int32_t)g->tensor_count - 1;
+}
+
+int32_t graph_input(struct graph *g, const char *name, struct shape s)
+{
+    tensor(g, KC_INPUT, KC_I32, s)->name = layer_text(g, name);
+    return last(g);
+}
+
+int32_t graph_activation(struct graph *g, const char *name, struct shape s)
+{
+    tensor(g, KC_ACTIVATION, KC_F32, s)->name = layer_text(g, name);
+    return last(g);
+}
+
+int32_t graph_result(struct graph *g, const char *name, uint64_t elements)
+{
+    tensor(g, KC_RESULT, KC_F64, shape1(KC_NONE, elements))->name = layer_text(g, name);
+    return last(g);
+}
+
+int32_t graph_parameter(struct graph *g, const char *name, struct shape s, enum kc_init init, double scale)
+{
+    struct kc_graph_tensor *p = tensor(g, KC_PARAMETER, KC_F32, s);
+    kc_text text = layer_text(g, name);
+    p->name = text;
+    p->init = (uint8_t)init;
+    p->init_scale = (float)scale;
+    p->decay = s.rank >= 2;
+    int32_t index = last(g);
+    struct kc_graph_tensor *gradient = tensor(g, KC_GRADIENT, KC_F32, s);
+    gradient->name = suffixed(g, "", text, ".grad");
+    gradient->of = index;
+    return index;
+}
+
+int32_t graph_derivative(struct graph *g, int32_t activation)
+{
+    struct shape s = {0};
+    kc_text of = 0;
+    if (g->tensors) {
+        const struct kc_graph_tensor *a = &g->tensors[activation];
+        memcpy(s.dim, a->dim, sizeof s.dim);
+        memcpy(s.size, a->size, sizeof s.size);
+        s.rank = a->rank;
+        of = a->name;
+    }
+    struct kc_graph_tensor *d = tensor(g, KC_DERIVATIVE, KC_F32, s);
+    d->name = suffixed(g, "d ", of, "");
+    d->of = activation;
+    return last(g);
+}
+
+uint64_t graph_flops(enum kc_opcode opcode, struct op_size size)
+{
+    const uint64_t r = size.r, k = size.k, n = size.n, s = size.s;
+    (void)r, (void)k, (void)n, (void)s;
+    switch (opcode) {
+#define OPCODE(id, name, klass, in, out, in_place, add, rules, flops, scratch)                                         \
+    case KC_OP_##id:                                                                                                   \
+        return (flops);
+#include "opcodes.def"
+#undef OPCODE
+    default:
+        return 0;
+    }
+}
+
+static const struct {
+    const char *name, *rules;
+    uint8_t klass, inputs, outputs, in_place, add;
+    uint32_t scratch;
+} rows[KC_OPCODES] = {
+#define OPCODE(id, name, klass, in, out, in_place, add, rules, flops, scratch)                                         \
+    [KC_OP_##id] = {name, rules, KC_##klass, in, out, in_place, add, scratch},
+#include "opcodes.def"
+#undef OPCODE
+};
+
+static int32_t *operands(struct graph *g, struct kc_span *span, const int32_t *list, uint64_t *bytes)
+{
+    uint32_t n = 0;
+    while (list[n] != GRAPH_END)
+        n++;
+    int32_t *to = kc_contract_array(g->arena, span, n, sizeof *to);
+    for (uint32_t i = 0; i < n && to; i++) {
+        to[i] = list[i];
+        if (list[i] < 0)
+            continue;
+        const struct kc_graph_tensor *t = &g->tensors[list[i]];
+        uint64_t elements = 1;
+        for (int d = 0; d < t->rank; d++)
+            elements *= t->size[d];
+        *bytes += elements * kc_type_bytes[t->type];
+    }
+    return to;
+}
+
+void graph_op(struct graph *g, enum kc_opcode opcode, struct op_size size, const int32_t *in, const int32_t *out,
+              const double *attr, uint32_t attrs)
+{
+    g->op_count++;
+    if (!g->tensors)
+        return;
+    struct kc_graph_op *op = &g->ops[g->op_count - 1];
+    op->opcode = (uint16_t)opcode; /* the table has every opcode, so index and id are the same number */
+    op->klass = rows[opcode].klass;
+    op->layer = g->layer;
+    op->flops = graph_flops(opcode, size);
+    op->scratch = rows[opcode].scratch;
+    operands(g, &op->in, in, &op->bytes);
+    operands(g, &op->out, out, &op->bytes);
+    double *values = kc_contract_array(g->arena, &op->attr, attrs, sizeof *values);
+    if (values && attrs)
+        memcpy(values, attr, attrs * sizeof *values);
+}
+
+static struct kc_placement placement(char letter)
+{
+    switch (letter) {
+    case 'b':
+        return (struct kc_placement){.kind = KC_PLACE_SHARDED, .dim = KC_BATCH};
+    case 's':
+        return (struct kc_placement){.kind = KC_PLACE_SHARDED, .dim = KC_SEQUENCE};
+    case 'P':
+        return (struct kc_placement){.kind = KC_PLACE_PARTIAL, .reduce = KC_SUM};
+    default:
+        return (struct kc_placement){.kind = KC_PLACE_REPLICATED};
+    }
+}
+
+static void opcode_rules(struct kc_arena *arena, struct kc_span *span, const char *text, uint32_t operands_count)
+{
+    uint32_t n = (uint32_t)(strlen(text) + 1) / (operands_count + 1); /* words of equal length and spaces between */
+    struct kc_graph_rule *rule = kc_contract_array(arena, span, n, sizeof *rule);
+    for (uint32_t i = 0; i < n && rule; i++)
+        for (uint32_t k = 0; k < operands_count; k++)
+            rule[i].at[k] = placement(text[i * (operands_count + 1) + k]);
+}
+
+void graph_opcodes(struct kc_arena *arena, struct kc_span *span)
+{
+    struct kc_graph_opcode *o = kc_contract_array(arena, span, KC_OPCODES, sizeof *o);
+    for (uint32_t i = 0; i < KC_OPCODES && o; i++) {
+        o[i].name = kc_contract_text(arena, rows[i].name);
+        o[i].id = (uint16_t)i;
+        o[i].klass = rows[i].klass;
+        o[i].inputs = rows[i].inputs;
+        o[i].outputs = rows[i].outputs;
+        o[i].in_place = rows[i].in_place;
+        o[i].accumulates = rows[i].add;
+        opcode_rules(arena, &o[i].rules, rows[i].rules, (uint32_t)(rows[i].inputs + rows[i].outputs));
+    }
+}

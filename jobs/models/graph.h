@@ -1,0 +1,67 @@
+/* graph.h - the pen with which a model family writes its graph. Private to jobs/models.
+ *
+ * A family's emit function runs twice over the same code: once to count, once to write into arrays of the right size. In
+ * both passes tensors get the same indices. */
+#ifndef KC_JOBS_GRAPH_H
+#define KC_JOBS_GRAPH_H
+
+#include "jobs/jobs.h"
+
+struct graph {
+    struct kc_arena *arena;
+    struct kc_graph_tensor *tensors; /* NULL in the counting pass */
+    struct kc_graph_op *ops;
+    uint32_t tensor_count, op_count;
+    int32_t layer;                   /* of what is emitted now; -1 outside the layers */
+    struct kc_graph_tensor counted;  /* where the counting pass writes */
+};
+
+/* The shape of a tensor: dimension names and sizes. SHAPE(KC_BATCH, 8, KC_SEQUENCE, 128). */
+struct shape {
+    uint8_t dim[KC_DIMS_MAX];
+    uint64_t size[KC_DIMS_MAX];
+    uint8_t rank;
+};
+struct shape shape1(enum kc_dim a, uint64_t n);
+struct shape shape2(enum kc_dim a, uint64_t n, enum kc_dim b, uint64_t m);
+struct shape shape3(enum kc_dim a, uint64_t n, enum kc_dim b, uint64_t m, enum kc_dim c, uint64_t k);
+
+/* Each returns the tensor's index. Names are printf formats with at most one %d, the layer. */
+int32_t graph_input(struct graph *g, const char *name, struct shape s);
+int32_t graph_activation(struct graph *g, const char *name, struct shape s);
+int32_t graph_result(struct graph *g, const char *name, uint64_t elements);
+/* A parameter and, right behind it (index + 1), its gradient. scale: INIT_NORMAL. */
+int32_t graph_parameter(struct graph *g, const char *name, struct shape s, enum kc_init init, double scale);
+static inline int32_t gradient_of(int32_t parameter)
+{
+    return parameter + 1;
+}
+/* Same shape as the activation, named after it. */
+int32_t graph_derivative(struct graph *g, int32_t activation);
+
+/* Sizes that an op's cost is computed from (see opcodes.def). */
+struct op_size {
+    uint64_t r, k, n, s;
+};
+/* Append an op. in and out end with GRAPH_END; an operand left out is -1. attr may be NULL. */
+#define GRAPH_END INT32_MIN
+#define OPERANDS(...) (const int32_t[]){__VA_ARGS__, GRAPH_END}
+#define NO_OPERANDS (const int32_t[]){GRAPH_END}
+void graph_op(struct graph *g, enum kc_opcode opcode, struct op_size size, const int32_t *in, const int32_t *out,
+              const double *attr, uint32_t attrs);
+
+/* The opcode table as contract rows. */
+void graph_opcodes(struct kc_arena *arena, struct kc_span *span);
+uint64_t graph_flops(enum kc_opcode opcode, struct op_size size);
+
+/* What a family's emit function leaves behind for the root struct. */
+struct graph_ends {
+    int32_t tokens, targets, logits, result;
+    uint32_t forward_ops;
+};
+/* The GPT-2 family. -ENOMEM. */
+int gpt2_emit(struct graph *g, const struct kc_job_spec *spec, struct graph_ends *ends);
+uint64_t gpt2_parameters(const struct kc_job_spec *spec);
+uint64_t gpt2_flops_per_token(const struct kc_job_spec *spec);
+
+#endif

@@ -1,0 +1,84 @@
+/* models.c - from a spec to a sealed graph; a family is one row of the table. */
+#include "graph.h"
+
+#include <errno.h>
+
+static const struct family {
+    int (*emit)(struct graph *g, const struct kc_job_spec *spec, struct graph_ends *ends);
+    uint64_t (*parameters)(const struct kc_job_spec *spec);
+    uint64_t (*flops_per_token)(const struct kc_job_spec *spec);
+} families[KC_FAMILIES] = {
+    [KC_FAMILY_GPT2] = {gpt2_emit, gpt2_parameters, gpt2_flops_per_token},
+};
+
+static int sizes_check(const struct kc_job_spec *s, struct kc_error *e)
+{
+    if (s->family >= KC_FAMILIES)
+        return kc_fail(e, -EINVAL, "model.family: number %u is not a family; there are %d", s->family, KC_FAMILIES);
+    const struct {
+        const char *name;
+        uint32_t value;
+    } need[] = {{"model.layers", s->layers}, {"model.hidden", s->hidden}, {"model.heads", s->heads},
+                {"model.context", s->context}, {"model.vocab", s->vocab}, {"batch.micro", s->micro},
+                {"parallel.data", s->axis[KC_DATA]}};
+    for (size_t i = 0; i < sizeof need / sizeof *need; i++)
+        if (need[i].value == 0 || need[i].value > INT32_MAX)
+            return kc_fail(e, -EINVAL, "%s is %u; it must be from 1 to %d", need[i].name, need[i].value, INT32_MAX);
+    if (s->hidden % s->heads)
+        return kc_fail(e, -EINVAL, "model.heads (%u) does not divide model.hidden (%u); try heads %u", s->heads,
+                       s->hidden, s->hidden % 64 ? 1 : s->hidden / 64);
+    return 0;
+}
+
+int kc_model_graph_build(const struct kc_job_spec *spec, struct kc_arena *arena, const struct kc_model_graph **out,
+                         struct kc_error *e)
+{
+    int r = sizes_check(spec, e);
+    if (r < 0)
+        return r;
+    const struct family *family = &families[spec->family];
+    struct graph g = {.arena = arena};
+    struct graph_ends ends;
+    r = family->emit(&g, spec, &ends); /* counts */
+    if (r < 0)
+        return kc_fail(e, r, "no memory for a graph of %u layers", spec->layers);
+
+    struct kc_model_graph full = {0}, *root = kc_contract_begin(arena, KC_CONTRACT_MODEL_GRAPH, KC_MODEL_GRAPH_VERSION,
+                                                                 sizeof *root);
+    if (!root)
+        root = &full; /* go on: what follows still counts what it would need */
+    kc_contract_array(arena, &root->tensors, g.tensor_count, sizeof(struct kc_graph_tensor));
+    kc_contract_array(arena, &root->ops, g.op_count, sizeof(struct kc_graph_op));
+    graph_opcodes(arena, &root->opcodes);
+    if (arena->need > arena->size)
+        return kc_fail(e, -ENOSPC, "the graph of %u layers needs more than %zu bytes", spec->layers, arena->size);
+    g = (struct graph){.arena = arena, .tensors = (void *)(arena->base + root->tensors.offset),
+                       .ops = (void *)(arena->base + root->ops.offset)};
+    r = family->emit(&g, spec, &ends);
+    if (r < 0)
+        return kc_fail(e, r, "no memory for a graph of %u layers", spec->layers);
+    root->family = kc_contract_text(arena, kc_family_name[spec->family]);
+    root->layers = spec->layers;
+    root->parameters = family->parameters(spec);
+    root->tokens = ends.tokens;
+    root->targets = ends.targets;
+    root->logits = ends.logits;
+    root->result = ends.result;
+    root->forward_ops = ends.forward_ops;
+    r = kc_contract_seal(arena);
+    if (r < 0)
+        return kc_fail(e, r, "the graph of %u layers needs %zu bytes, the arena has %zu", spec->layers, arena->need,
+                       arena->size);
+    *out = root;
+    return 0;
+}
+
+uint64_t kc_model_parameters(const struct kc_job_spec *spec)
+{
+    return families[spec->family].parameters(spec);
+}
+
+uint64_t kc_model_flops_per_token(const struct kc_job_spec *spec)
+{
+    return families[spec->family].flops_per_token(spec);
+}

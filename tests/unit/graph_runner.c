@@ -1,0 +1,304 @@
+/* graph_runner.c - see graph_runner.h. */
+#include "tests/unit/graph_runner.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct team {
+    void (*tile)(void *arg, uint32_t index, uint32_t worker);
+    void *arg;
+    uint32_t tiles;
+    atomic_uint next, worker;
+};
+
+static void *team_member(void *of)
+{
+    struct team *t = of;
+    uint32_t worker = atomic_fetch_add(&t->worker, 1);
+    for (uint32_t i; (i = atomic_fetch_add(&t->next, 1)) < t->tiles;)
+        t->tile(t->arg, i, worker);
+    return NULL;
+}
+
+static int lane_enqueue(struct kc_lane *lane, void (*tile)(void *arg, uint32_t index, uint32_t worker), const void *arg,
+                        size_t bytes, uint32_t tiles)
+{
+    struct test_lane *l = lane->self;
+    unsigned char copy[KC_LANE_ARG_MAX] __attribute__((aligned(64)));
+    if (bytes > sizeof copy)
+        return -EINVAL;
+    memcpy(copy, arg, bytes);
+    l->enqueued++;
+    if (lane->workers == 1) {
+        for (uint32_t i = 0; i < tiles; i++)
+            tile(copy, l->backwards ? tiles - 1 - i : i, 0);
+        return 0;
+    }
+    struct team team = {.tile = tile, .arg = copy, .tiles = tiles};
+    pthread_t threads[64];
+    for (uint32_t w = 0; w < lane->workers; w++)
+        if (pthread_create(&threads[w], NULL, team_member, &team) != 0)
+            abort();
+    for (uint32_t w = 0; w < lane->workers; w++)
+        pthread_join(threads[w], NULL);
+    return 0;
+}
+
+void test_lane_init(struct test_lane *l, uint32_t workers)
+{
+    *l = (struct test_lane){.lane = {.self = l, .workers = workers, .enqueue = lane_enqueue}};
+}
+
+struct kc_job_spec test_spec(uint32_t layers, uint32_t hidden, uint32_t heads, uint32_t context, uint32_t vocab,
+                             uint32_t micro)
+{
+    struct kc_job_spec s = {.ranks = 1, .threads = 1, .seed = 1, .family = KC_FAMILY_GPT2, .layers = layers,
+                            .hidden = hidden, .heads = heads, .context = context, .vocab = vocab, .sequences = micro,
+                            .micro = micro, .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1,
+                            .clip = 1};
+    for (int a = 0; a < KC_AXES; a++)
+        s.axis[a] = 1;
+    return s;
+}
+
+const struct kc_graph_tensor *runner_tensor(const struct runner *r, int32_t index)
+{
+    return KC_AT(r->graph, struct kc_graph_tensor, r->graph->tensors) + index;
+}
+
+static uint64_t elements(const struct kc_graph_tensor *t)
+{
+    uint64_t n = 1;
+    for (int d = 0; d < t->rank; d++)
+        n *= t->size[d];
+    return n;
+}
+
+uint64_t runner_elements(const struct runner *r, int32_t index)
+{
+    return elements(runner_tensor(r, index));
+}
+
+int32_t runner_find(const struct runner *r, enum kc_role role, const char *name)
+{
+    for (uint32_t i = 0; i < r->graph->tensors.count; i++) {
+        const struct kc_graph_tensor *t = runner_tensor(r, (int32_t)i);
+        if (t->role == role && strcmp(KC_TEXT(r->graph, t->name), name) == 0)
+            return (int32_t)i;
+    }
+    return -1;
+}
+
+/* Does any op from `from` on read tensor t? */
+static int read_later(const struct kc_model_graph *g, uint32_t from, int32_t t)
+{
+    const struct kc_graph_op *ops = KC_AT(g, struct kc_graph_op, g->ops);
+    for (uint32_t i = from; i < g->ops.count; i++)
+        for (uint32_t k = 0; k < ops[i].in.count; k++)
+            if (KC_AT(g, int32_t, ops[i].in)[k] == t)
+                return 1;
+    return 0;
+}
+
+static int allocate(struct runner *r)
+{
+    const struct kc_model_graph *g = r->graph;
+    const struct kc_graph_op *ops = KC_AT(g, struct kc_graph_op, g->ops);
+    const struct kc_graph_opcode *opcodes = KC_AT(g, struct kc_graph_opcode, g->opcodes);
+    int32_t *share = malloc(g->tensors.count * sizeof *share);
+    if (!share)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < g->tensors.count; i++)
+        share[i] = -1;
+    for (uint32_t i = 0; r->in_place && i < g->ops.count; i++) {
+        int which = opcodes[ops[i].opcode].in_place;
+        int32_t from = which ? KC_AT(g, int32_t, ops[i].in)[which - 1] : -1;
+        if (from >= 0 && !read_later(g, i + 1, from))
+            share[KC_AT(g, int32_t, ops[i].out)[0]] = from;
+    }
+    for (uint32_t i = 0; i < g->tensors.count; i++) {
+        const struct kc_graph_tensor *t = runner_tensor(r, (int32_t)i);
+        if (share[i] >= 0)
+            continue;
+        size_t bytes = (elements(t) * kc_type_bytes[t->type] + 63) / 64 * 64;
+        r->data[i] = aligned_alloc(64, bytes);
+        if (!r->data[i])
+            abort();
+        /* nothing but parameters and results may rely on what was there before */
+        memset(r->data[i], t->role == KC_PARAMETER || t->role == KC_RESULT ? 0 : 0xff, bytes);
+        if (t->role == KC_PARAMETER) {
+            r->moment1[i] = calloc(elements(t), sizeof(float));
+            r->moment2[i] = calloc(elements(t), sizeof(float));
+        }
+    }
+    for (uint32_t i = 0; i < g->tensors.count; i++)
+        if (share[i] >= 0) {
+            int32_t root = share[i];
+            while (share[root] >= 0)
+                root = share[root];
+            r->data[i] = r->data[root];
+        }
+    free(share);
+    return 0;
+}
+
+int runner_new(struct runner *r, const struct kc_job_spec *spec, const char *variant, uint32_t workers, int in_place,
+               kc_load_fn *load, void *load_self, struct kc_error *e)
+{
+    *r = (struct runner){.spec = spec, .in_place = in_place};
+    int bad = kc_arena_new(&r->arena, 4 << 20);
+    if (bad == 0)
+        bad = kc_model_graph_build(spec, &r->arena, &r->graph, e);
+    if (bad < 0)
+        return bad;
+    struct kc_jobs_config config = {.spec = spec, .variant = variant, .batch_ranks = spec->axis[KC_DATA], .load = load,
+                                    .load_self = load_self};
+    bad = kc_jobs_cpu_table(&config, &r->table, e);
+    if (bad < 0)
+        return bad;
+    test_lane_init(&r->lane, workers);
+    const size_t n = r->graph->tensors.count;
+    r->data = calloc(n, sizeof *r->data);
+    r->moment1 = calloc(n, sizeof *r->moment1);
+    r->moment2 = calloc(n, sizeof *r->moment2);
+    r->op_seconds = calloc(KC_OPCODES, sizeof *r->op_seconds);
+    r->scratch = aligned_alloc(64, KC_SCRATCH_MIN);
+    return allocate(r);
+}
+
+void runner_free(struct runner *r)
+{
+    for (uint32_t i = 0; r->data && i < r->graph->tensors.count; i++) {
+        int shared = 0;
+        for (uint32_t k = 0; k < i; k++)
+            shared |= r->data[k] == r->data[i];
+        if (!shared)
+            free(r->data[i]);
+        else
+            r->data[i] = NULL;
+        free(r->moment1[i]);
+        free(r->moment2[i]);
+    }
+    free(r->data);
+    free(r->moment1);
+    free(r->moment2);
+    free(r->op_seconds);
+    free(r->scratch);
+    kc_jobs_cpu_table_free(r->table);
+    kc_arena_free(&r->arena);
+}
+
+/* splitmix64, Box-Muller; any seeded values would do. */
+static double uniform(uint64_t *state)
+{
+    uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
+    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+    return ((double)((z ^ z >> 31) >> 11) + 0.5) / 9007199254740992.0;
+}
+
+void runner_init_parameters(struct runner *r, uint64_t seed)
+{
+    for (uint32_t i = 0; i < r->graph->tensors.count; i++) {
+        const struct kc_graph_tensor *t = runner_tensor(r, (int32_t)i);
+        if (t->role != KC_PARAMETER)
+            continue;
+        float *p = r->data[i];
+        for (uint64_t k = 0; k < elements(t); k++) {
+            double normal = sqrt(-2 * log(uniform(&seed))) * cos(2 * 3.14159265358979 * uniform(&seed));
+            p[k] = t->init == KC_INIT_NORMAL ? (float)(normal * t->init_scale)
+                                             : (float)((t->init == KC_INIT_ONE) + 0.05 * normal);
+        }
+    }
+}
+
+static struct kc_view view_of(const struct runner *r, int32_t index)
+{
+    struct kc_view v = {0};
+    if (index < 0)
+        return v;
+    const struct kc_graph_tensor *t = runner_tensor(r, index);
+    v.data = r->data[index];
+    v.type = t->type;
+    v.rank = t->rank;
+    memcpy(v.size, t->size, sizeof v.size);
+    return v;
+}
+
+int runner_run(struct runner *r, uint32_t first, uint32_t last, int accumulate, uint32_t micro,
+               const struct kc_step_values *step, struct kc_error *e)
+{
+    const struct kc_model_graph *g = r->graph;
+    const struct kc_graph_op *ops = KC_AT(g, struct kc_graph_op, g->ops);
+    const struct kc_graph_opcode *opcodes = KC_AT(g, struct kc_graph_opcode, g->opcodes);
+    unsigned char *written = calloc(g->tensors.count, 1);
+    int bad = 0;
+    for (uint32_t i = first; i < last && bad == 0; i++) {
+        const int32_t *in = KC_AT(g, int32_t, ops[i].in), *out = KC_AT(g, int32_t, ops[i].out);
+        struct kc_view iv[KC_RULE_TENSORS], ov[KC_RULE_TENSORS];
+        for (uint32_t k = 0; k < ops[i].in.count; k++)
+            iv[k] = view_of(r, in[k]);
+        for (uint32_t k = 0; k < ops[i].out.count; k++)
+            ov[k] = view_of(r, out[k]);
+        int gradient = ops[i].klass == KC_WEIGHT_GRADIENT;
+        struct kc_op_call call = {.opcode = opcodes[ops[i].opcode].id, .inputs = (uint8_t)ops[i].in.count,
+                                  .outputs = (uint8_t)ops[i].out.count, .in = iv, .out = ov,
+                                  .attr = KC_AT(g, double, ops[i].attr), .attrs = ops[i].attr.count, .micro = micro,
+                                  .accumulate = gradient ? accumulate || written[out[0]] : 1, .scratch = r->scratch,
+                                  .scratch_bytes = KC_SCRATCH_MIN, .step = step};
+        uint64_t t = kc_now();
+        bad = r->table->ops[call.opcode].enqueue(r->table->self, &call, &r->lane.lane, e);
+        r->op_seconds[call.opcode] += (double)(kc_now() - t) * 1e-9;
+        for (uint32_t k = 0; k < ops[i].out.count; k++)
+            written[out[k]] = 1;
+    }
+    free(written);
+    return bad;
+}
+
+static struct kc_view run_view(void *data, uint64_t n)
+{
+    return (struct kc_view){.data = data, .type = KC_F32, .rank = 1, .size = {n}};
+}
+
+double runner_gradient_norm(struct runner *r)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < r->graph->tensors.count; i++) {
+        if (runner_tensor(r, (int32_t)i)->role != KC_GRADIENT)
+            continue;
+        struct kc_view in = run_view(r->data[i], runner_elements(r, (int32_t)i));
+        struct kc_view out = {.data = &sum, .type = KC_F64, .rank = 1, .size = {1}};
+        struct kc_op_call call = {.opcode = KC_OP_NORM, .inputs = 1, .outputs = 1, .in = &in, .out = &out,
+                                  .accumulate = 1, .scratch = r->scratch, .scratch_bytes = KC_SCRATCH_MIN};
+        if (r->table->ops[KC_OP_NORM].enqueue(r->table->self, &call, &r->lane.lane, NULL) < 0)
+            abort();
+    }
+    return sqrt(sum);
+}
+
+int runner_update(struct runner *r, const struct kc_step_values *step, struct kc_error *e)
+{
+    int bad = 0;
+    for (uint32_t i = 0; i < r->graph->tensors.count && bad == 0; i++) {
+        const struct kc_graph_tensor *t = runner_tensor(r, (int32_t)i);
+        if (t->role != KC_GRADIENT)
+            continue;
+        const uint64_t n = elements(t);
+        const double attr[] = {r->spec->beta1, r->spec->beta2, r->spec->eps,
+                               runner_tensor(r, t->of)->decay ? r->spec->weight_decay : 0};
+        struct kc_view in = run_view(r->data[i], n);
+        struct kc_view out[] = {run_view(r->data[t->of], n), run_view(r->moment1[t->of], n),
+                                run_view(r->moment2[t->of], n)};
+        struct kc_op_call call = {.opcode = KC_OP_ADAMW, .inputs = 1, .outputs = 3, .in = &in, .out = out, .attr = attr,
+                                  .attrs = 4, .scratch = r->scratch, .scratch_bytes = KC_SCRATCH_MIN, .step = step};
+        bad = r->table->ops[KC_OP_ADAMW].enqueue(r->table->self, &call, &r->lane.lane, e);
+    }
+    return bad;
+}

@@ -1,0 +1,764 @@
+/* test_kernels.c - every op of the CPU table against formulas in f64: forward naively, backward by central differences of
+ * the naive forward, for each kernel variant there is. */
+#include "jobs/jobs.h"
+#include "jobs/kernels/cpu/kernels.h"
+#include "tests/unit/graph_runner.h"
+
+#include <check.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const variants[] = {"auto", "avx2+blocked", "portable+blocked"};
+enum { VARIANTS = 3 };
+
+static struct kc_job_spec spec;
+static struct kc_op_table *table; /* of the variant under test */
+static struct test_lane lane;
+static double scratch[KC_SCRATCH_MIN / 8] __attribute__((aligned(64)));
+
+/* Makes `table`; 0 if this machine does not have the variant. */
+static int use_variant(int i)
+{
+    spec = test_spec(1, 8, 2, 8, 16, 1);
+    struct kc_jobs_config config = {.spec = &spec, .variant = variants[i], .batch_ranks = 1};
+    test_lane_init(&lane, 1);
+    int r = kc_jobs_cpu_table(&config, &table, NULL);
+    ck_assert(r == 0 || r == -ENOTSUP);
+    return r == 0;
+}
+
+static void end_variant(void)
+{
+    kc_jobs_cpu_table_free(table);
+    table = NULL;
+}
+
+static uint64_t seed = 1;
+static double noise(void)
+{
+    seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (double)(seed >> 11) / 4503599627370496.0 - 1; /* [−1, 1) */
+}
+
+/* A tensor of a test: a view and the same values in f64. */
+struct tensor {
+    struct kc_view view;
+    double *exact;
+    uint64_t n;
+};
+
+static struct tensor make(int type, int rank, const uint64_t *size, double scale)
+{
+    struct tensor t = {.view = {.type = (uint8_t)type, .rank = (uint8_t)rank}, .n = 1};
+    for (int d = 0; d < rank; d++)
+        t.n *= t.view.size[d] = size[d];
+    t.view.data = aligned_alloc(64, (t.n * kc_type_bytes[type] + 63) / 64 * 64);
+    t.exact = calloc(t.n, sizeof *t.exact);
+    for (uint64_t i = 0; i < t.n && type == KC_F32; i++) {
+        float v = (float)(scale * noise());
+        ((float *)t.view.data)[i] = v;
+        t.exact[i] = (double)v;
+    }
+    return t;
+}
+#define MAKE(type, scale, ...)                                                                                         \
+    make(type, sizeof((uint64_t[]){__VA_ARGS__}) / 8, (const uint64_t[]){__VA_ARGS__}, scale)
+
+static float *floats(const struct tensor *t)
+{
+    return t->view.data;
+}
+
+static void drop(struct tensor *t, int n)
+{
+    for (int i = 0; i < n; i++) {
+        free(t[i].view.data);
+        free(t[i].exact);
+    }
+}
+
+static struct kc_step_values step_values;
+static int run(enum kc_opcode op, const struct tensor *in, int inputs, struct tensor *out, int outputs, int accumulate,
+               const double *attr, struct kc_error *e)
+{
+    struct kc_view iv[KC_RULE_TENSORS], ov[KC_RULE_TENSORS];
+    for (int i = 0; i < inputs; i++)
+        iv[i] = in[i].view;
+    for (int i = 0; i < outputs; i++)
+        ov[i] = out[i].view;
+    struct kc_op_call call = {.opcode = (uint16_t)op, .accumulate = (uint8_t)accumulate, .inputs = (uint8_t)inputs,
+                              .outputs = (uint8_t)outputs, .in = iv, .out = ov, .attr = attr, .attrs = !attr ? 0 : op == KC_OP_ADAMW ? 4 : 1,
+                              .scratch = scratch, .scratch_bytes = sizeof scratch, .step = &step_values};
+    return table->ops[op].enqueue(table->self, &call, &lane.lane, e);
+}
+
+/* |got − want| ≤ tolerance · max |want| for all elements. */
+static void same(const char *what, const float *got, const double *want, uint64_t n, double tolerance)
+{
+    double largest = 1e-30, worst = 0;
+    uint64_t at = 0;
+    for (uint64_t i = 0; i < n; i++)
+        largest = fmax(largest, fabs(want[i]));
+    for (uint64_t i = 0; i < n; i++) {
+        double d = fabs((double)got[i] - want[i]);
+        if (!(d <= worst))
+            worst = d, at = i;
+    }
+    ck_assert_msg(worst <= tolerance * largest, "%s [%llu]: %.9g instead of %.9g (largest %.3g), variant %s", what,
+                  (unsigned long long)at, (double)got[at], want[at], largest, table->variant);
+}
+
+/* ---- naive forward passes in f64: in and out are arrays of the operands' values ---- */
+struct shape {
+    uint64_t b, t, h, n, heads;
+};
+typedef void naive_fn(const struct shape *s, double *const *in, double *const *out);
+
+static void naive_linear(const struct shape *s, double *const *in, double *const *out)
+{
+    for (uint64_t r = 0; r < s->b * s->t; r++)
+        for (uint64_t j = 0; j < s->n; j++) {
+            double sum = in[2][j];
+            for (uint64_t k = 0; k < s->h; k++)
+                sum += in[0][r * s->h + k] * in[1][k * s->n + j];
+            out[0][r * s->n + j] = sum;
+        }
+}
+
+static void naive_head(const struct shape *s, double *const *in, double *const *out)
+{
+    for (uint64_t r = 0; r < s->b * s->t; r++)
+        for (uint64_t j = 0; j < s->n; j++) {
+            double sum = 0;
+            for (uint64_t k = 0; k < s->h; k++)
+                sum += in[0][r * s->h + k] * in[1][j * s->h + k];
+            out[0][r * s->n + j] = sum;
+        }
+}
+
+static void naive_layernorm(const struct shape *s, double *const *in, double *const *out)
+{
+    for (uint64_t r = 0; r < s->b * s->t; r++) {
+        const double *x = in[0] + r * s->h;
+        double mean = 0, variance = 0;
+        for (uint64_t k = 0; k < s->h; k++)
+            mean += x[k] / (double)s->h;
+        for (uint64_t k = 0; k < s->h; k++)
+            variance += (x[k] - mean) * (x[k] - mean) / (double)s->h;
+        for (uint64_t k = 0; k < s->h; k++)
+            out[0][r * s->h + k] = (x[k] - mean) / sqrt(variance + 1e-5) * in[1][k] + in[2][k];
+    }
+}
+
+static void naive_gelu(const struct shape *s, double *const *in, double *const *out)
+{
+    for (uint64_t i = 0; i < s->n; i++) {
+        double x = in[0][i];
+        out[0][i] = 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+    }
+}
+
+static void naive_attention(const struct shape *s, double *const *in, double *const *out)
+{
+    const uint64_t h = s->h, d = h / s->heads;
+    double *p = malloc(s->t * sizeof *p);
+    for (uint64_t b = 0; b < s->b; b++)
+        for (uint64_t a = 0; a < s->heads; a++)
+            for (uint64_t i = 0; i < s->t; i++) {
+                const double *q = in[0] + (b * s->t + i) * 3 * h + a * d;
+                double sum = 0, *y = out[0] + (b * s->t + i) * h + a * d;
+                for (uint64_t j = 0; j <= i; j++) {
+                    const double *k = in[0] + (b * s->t + j) * 3 * h + h + a * d;
+                    double score = 0;
+                    for (uint64_t c = 0; c < d; c++)
+                        score += q[c] * k[c];
+                    sum += p[j] = exp(score / sqrt((double)d));
+                }
+                for (uint64_t c = 0; c < d; c++) {
+                    y[c] = 0;
+                    for (uint64_t j = 0; j <= i; j++)
+                        y[c] += p[j] / sum * in[0][(b * s->t + j) * 3 * h + 2 * h + a * d + c];
+                }
+                if (out[1])
+                    out[1][(b * s->heads + a) * s->t + i] = log(sum);
+            }
+    free(p);
+}
+
+/* Σ dy·forward(in), as a function of element i of operand k, differentiated: (f(x + ε) − f(x − ε)) / 2ε. */
+static double slope(naive_fn *forward, const struct shape *s, double *const *in, int k, uint64_t i, const double *dy,
+                    uint64_t outputs)
+{
+    const double step = 1e-5, was = in[k][i];
+    double *y[2] = {malloc(outputs * sizeof(double)), NULL}, sum = 0;
+    for (int side = -1; side <= 1; side += 2) {
+        in[k][i] = was + side * step;
+        forward(s, in, y);
+        for (uint64_t o = 0; o < outputs; o++)
+            sum += side * dy[o] * y[0][o];
+    }
+    in[k][i] = was;
+    free(y[0]);
+    return sum / (2 * step);
+}
+
+/* Compare every `every`-th element of a derivative with the slope; `before` is what it was added to (or NULL). */
+static void derivative_is_slope(const char *what, const struct tensor *got, naive_fn *forward, const struct shape *s,
+                                double *const *in, int k, const struct tensor *dy, const double *before, uint64_t every)
+{
+    uint64_t n = 0;
+    float *some = malloc(got->n * sizeof *some);
+    double *want = malloc(got->n * sizeof *want);
+    for (uint64_t i = 0; i < got->n; i += every, n++) {
+        some[n] = floats(got)[i];
+        want[n] = slope(forward, s, in, k, i, dy->exact, dy->n) + (before ? before[i] : 0);
+    }
+    same(what, some, want, n, 2e-5);
+    free(some);
+    free(want);
+}
+
+/* ---- tests ---- */
+START_TEST(exponential_is_within_two_units)
+{
+    const struct kernels *sets[] = {&kernels_portable, kernels_avx2()};
+    for (int v = 0; v < 2; v++) {
+        const struct kernels *k = sets[v];
+        if (!k)
+            continue;
+        float zero = 0;
+        for (double from = -86.5; from < 88.2; from += 0.0317) {
+            float x[8], p[8], dp[8] = {0};
+            for (int i = 0; i < 8; i++)
+                x[i] = p[i] = (float)(from + i * 0.0037);
+            k->softmax_input(p, dp, 1, 8, 8, 7, 1.f, &zero, &zero); /* p = e^(1·p − 0) */
+            for (int i = 0; i < 8; i++) {
+                double want = exp((double)x[i]);
+                ck_assert_msg(fabs(p[i] - want) <= 2 * (double)(nextafterf((float)want, INFINITY) - (float)want),
+                              "%s: e^%.9g is %.9g, got %.9g", k->name, (double)x[i], want, (double)p[i]);
+            }
+        }
+        float edge[8] = {-INFINITY, -1e30f, -104.f, -88.f, NAN, 0, 1, -0.f}, dp[8] = {0};
+        k->softmax_input(edge, dp, 1, 8, 8, 7, 1.f, &zero, &zero);
+        for (int i = 0; i < 4; i++)
+            ck_assert_float_eq(edge[i], 0);
+        ck_assert(isnan(edge[4]));
+        ck_assert_float_eq(edge[5], 1);
+        ck_assert_float_eq(edge[7], 1);
+    }
+}
+END_TEST
+
+/* (rows, in, out): ones, odd sizes, more than a tile of the grid in each direction */
+static const uint64_t linear_shapes[][3] = {{1, 1, 1}, {3, 5, 7}, {70, 33, 17}, {300, 9, 40}, {5, 300, 30}, {20, 8, 600}};
+
+START_TEST(linear_maps_are_right)
+{
+    const uint64_t *z = linear_shapes[_i % 6];
+    if (!use_variant(_i / 6))
+        return;
+    struct shape s = {.b = 1, .t = z[0], .h = z[1], .n = z[2]};
+    struct tensor in[] = {MAKE(KC_F32, 1, 1, z[0], z[1]), MAKE(KC_F32, 1, z[1], z[2]), MAKE(KC_F32, 1, z[2])};
+    struct tensor y = MAKE(KC_F32, 1, 1, z[0], z[2]), dy = MAKE(KC_F32, 1, 1, z[0], z[2]);
+    double *const exact[] = {in[0].exact, in[1].exact, in[2].exact};
+    naive_linear(&s, exact, (double *const[]){y.exact});
+    ck_assert_int_eq(run(KC_OP_LINEAR_F, in, 3, &y, 1, 0, NULL, NULL), 0);
+    same("linear", floats(&y), y.exact, y.n, 2e-6);
+
+    const uint64_t every = 1 + in[0].n * y.n / 20000; /* each slope costs two forward passes */
+    struct tensor dx = MAKE(KC_F32, 1, 1, z[0], z[1]);
+    ck_assert_int_eq(run(KC_OP_LINEAR_I, (struct tensor[]){dy, in[1]}, 2, &dx, 1, 0, NULL, NULL), 0);
+    derivative_is_slope("linear dx", &dx, naive_linear, &s, exact, 0, &dy, NULL, every);
+    for (int add = 0; add <= 1; add++) { /* W overwrites, and W accumulates */
+        struct tensor dw[] = {MAKE(KC_F32, 1, z[1], z[2]), MAKE(KC_F32, 1, z[2])};
+        ck_assert_int_eq(run(KC_OP_LINEAR_W, (struct tensor[]){dy, in[0]}, 2, dw, 2, add, NULL, NULL), 0);
+        derivative_is_slope("linear dw", &dw[0], naive_linear, &s, exact, 1, &dy, add ? dw[0].exact : NULL, every);
+        derivative_is_slope("linear db", &dw[1], naive_linear, &s, exact, 2, &dy, add ? dw[1].exact : NULL, every);
+        drop(dw, 2);
+    }
+    drop(in, 3), drop(&y, 1), drop(&dy, 1), drop(&dx, 1);
+    end_variant();
+}
+END_TEST
+
+START_TEST(head_is_right)
+{
+    const uint64_t *z = linear_shapes[_i % 6];
+    if (!use_variant(_i / 6))
+        return;
+    struct shape s = {.b = 1, .t = z[0], .h = z[1], .n = z[2]};
+    struct tensor in[] = {MAKE(KC_F32, 1, 1, z[0], z[1]), MAKE(KC_F32, 1, z[2], z[1])};
+    struct tensor y = MAKE(KC_F32, 1, 1, z[0], z[2]), dy = MAKE(KC_F32, 1, 1, z[0], z[2]), dx = MAKE(KC_F32, 1, 1, z[0], z[1]);
+    double *const exact[] = {in[0].exact, in[1].exact};
+    naive_head(&s, exact, (double *const[]){y.exact});
+    ck_assert_int_eq(run(KC_OP_HEAD_F, in, 2, &y, 1, 0, NULL, NULL), 0);
+    same("head", floats(&y), y.exact, y.n, 2e-6);
+    const uint64_t every = 1 + in[0].n * y.n / 20000;
+    ck_assert_int_eq(run(KC_OP_HEAD_I, (struct tensor[]){dy, in[1]}, 2, &dx, 1, 0, NULL, NULL), 0);
+    derivative_is_slope("head dx", &dx, naive_head, &s, exact, 0, &dy, NULL, every);
+    for (int add = 0; add <= 1; add++) {
+        struct tensor dw = MAKE(KC_F32, 1, z[2], z[1]);
+        ck_assert_int_eq(run(KC_OP_HEAD_W, (struct tensor[]){dy, in[0]}, 2, &dw, 1, add, NULL, NULL), 0);
+        derivative_is_slope("head dwte", &dw, naive_head, &s, exact, 1, &dy, add ? dw.exact : NULL, every);
+        drop(&dw, 1);
+    }
+    drop(in, 2), drop(&y, 1), drop(&dy, 1), drop(&dx, 1);
+    end_variant();
+}
+END_TEST
+
+static const uint64_t norm_shapes[][2] = {{1, 1}, {3, 5}, {70, 32}, {5, 131}, {33, 40}};
+
+START_TEST(layernorm_is_right)
+{
+    const uint64_t rows = norm_shapes[_i % 5][0], h = norm_shapes[_i % 5][1];
+    if (!use_variant(_i / 5))
+        return;
+    struct shape s = {.b = 1, .t = rows, .h = h};
+    struct tensor in[] = {MAKE(KC_F32, 2, 1, rows, h), MAKE(KC_F32, 1, h), MAKE(KC_F32, 1, h)};
+    struct tensor out[] = {MAKE(KC_F32, 1, 1, rows, h), MAKE(KC_F32, 1, 1, rows), MAKE(KC_F32, 1, 1, rows)};
+    struct tensor dy = MAKE(KC_F32, 1, 1, rows, h), residual = MAKE(KC_F32, 1, 1, rows, h), none = {.view = {0}};
+    double *const exact[] = {in[0].exact, in[1].exact, in[2].exact};
+    naive_layernorm(&s, exact, (double *const[]){out[0].exact});
+    ck_assert_int_eq(run(KC_OP_LAYERNORM_F, in, 3, out, 3, 0, (const double[]){1e-5}, NULL), 0);
+    same("layernorm", floats(&out[0]), out[0].exact, rows * h, 3e-6);
+    for (int with = 0; with <= 1; with++) { /* without and with what comes past the norm */
+        struct tensor dx = MAKE(KC_F32, 1, 1, rows, h);
+        struct tensor of[] = {dy, in[0], in[1], out[1], out[2], with ? residual : none};
+        ck_assert_int_eq(run(KC_OP_LAYERNORM_I, of, 6, &dx, 1, 0, NULL, NULL), 0);
+        if (h > 1) /* of a single number the norm is constant: its slope is rounding */
+            derivative_is_slope("layernorm dx", &dx, naive_layernorm, &s, exact, 0, &dy, with ? residual.exact : NULL, 3);
+        drop(&dx, 1);
+    }
+    for (int add = 0; add <= 1; add++) {
+        struct tensor dw[] = {MAKE(KC_F32, 1, h), MAKE(KC_F32, 1, h)};
+        ck_assert_int_eq(run(KC_OP_LAYERNORM_W, (struct tensor[]){dy, in[0], out[1], out[2]}, 4, dw, 2, add, NULL, NULL), 0);
+        if (h > 1)
+            derivative_is_slope("layernorm dw", &dw[0], naive_layernorm, &s, exact, 1, &dy, add ? dw[0].exact : NULL, 1);
+        derivative_is_slope("layernorm db", &dw[1], naive_layernorm, &s, exact, 2, &dy, add ? dw[1].exact : NULL, 1);
+        drop(dw, 2);
+    }
+    drop(in, 3), drop(out, 3), drop(&dy, 1), drop(&residual, 1);
+    end_variant();
+}
+END_TEST
+
+/* context, hidden, heads: below, at and across the blocks of 64 queries and 128 keys; widths not a multiple of a vector */
+static const uint64_t attention_shapes[][4] = {{1, 1, 4, 1}, {2, 7, 6, 2}, {1, 64, 8, 1}, {1, 70, 10, 2}, {1, 200, 3, 1}};
+
+START_TEST(attention_is_right)
+{
+    const uint64_t *z = attention_shapes[_i % 5], b = z[0], t = z[1], h = z[2], heads = z[3];
+    if (!use_variant(_i / 5))
+        return;
+    struct shape s = {.b = b, .t = t, .h = h, .heads = heads};
+    struct tensor qkv = MAKE(KC_F32, 3, b, t, 3 * h);
+    struct tensor out[] = {MAKE(KC_F32, 1, b, t, h), MAKE(KC_F32, 1, b, heads, t)};
+    struct tensor dy = MAKE(KC_F32, 1, b, t, h), dqkv = MAKE(KC_F32, 1, b, t, 3 * h);
+    naive_attention(&s, (double *const[]){qkv.exact}, (double *const[]){out[0].exact, out[1].exact});
+    ck_assert_int_eq(run(KC_OP_ATTENTION_F, &qkv, 1, out, 2, 0, NULL, NULL), 0);
+    same("attention", floats(&out[0]), out[0].exact, out[0].n, 3e-6);
+    same("attention lse", floats(&out[1]), out[1].exact, out[1].n, 2e-6);
+    ck_assert_int_eq(run(KC_OP_ATTENTION_I, (struct tensor[]){dy, qkv, out[0], out[1]}, 4, &dqkv, 1, 0, NULL, NULL), 0);
+    derivative_is_slope("attention dqkv", &dqkv, naive_attention, &s, (double *const[]){qkv.exact}, 0, &dy, NULL,
+                        1 + qkv.n / 150);
+    drop(&qkv, 1), drop(out, 2), drop(&dy, 1), drop(&dqkv, 1);
+    end_variant();
+}
+END_TEST
+
+START_TEST(attention_takes_large_scores)
+{
+    if (!use_variant(_i))
+        return;
+    /* scores near ±300: e^score alone would be infinite; the sum must go through the largest */
+    struct shape s = {.b = 1, .t = 150, .h = 8, .heads = 1};
+    struct tensor qkv = MAKE(KC_F32, 20, 1, 150, 24), out[] = {MAKE(KC_F32, 1, 1, 150, 8), MAKE(KC_F32, 1, 1, 1, 150)};
+    naive_attention(&s, (double *const[]){qkv.exact}, (double *const[]){out[0].exact, out[1].exact});
+    ck_assert_int_eq(run(KC_OP_ATTENTION_F, &qkv, 1, out, 2, 0, NULL, NULL), 0);
+    same("attention", floats(&out[0]), out[0].exact, out[0].n, 1e-3); /* score of 300 ± 1e-5: e^x ± 3e-5 and its mix */
+    same("lse", floats(&out[1]), out[1].exact, out[1].n, 1e-6);
+    drop(&qkv, 1), drop(out, 2);
+    end_variant();
+}
+END_TEST
+
+START_TEST(gelu_is_right)
+{
+    if (!use_variant(_i))
+        return;
+    const uint64_t n = 4001;
+    struct shape s = {.n = n};
+    struct tensor x = MAKE(KC_F32, 12, 1, n), y = MAKE(KC_F32, 1, 1, n), dy = MAKE(KC_F32, 1, 1, n), dx = MAKE(KC_F32, 1, 1, n);
+    floats(&x)[0] = 0, floats(&x)[1] = 100, floats(&x)[2] = -100;
+    for (int i = 0; i < 3; i++)
+        x.exact[i] = (double)floats(&x)[i];
+    naive_gelu(&s, (double *const[]){x.exact}, (double *const[]){y.exact});
+    ck_assert_int_eq(run(KC_OP_GELU_F, &x, 1, &y, 1, 0, NULL, NULL), 0);
+    for (uint64_t i = 0; i < n; i++) /* each value to its own size; where tanh saturates in f64, to 1e-9 of x */
+        ck_assert_msg(fabs((double)floats(&y)[i] - y.exact[i]) <= 3e-6 * fabs(y.exact[i]) + 1e-13, "gelu(%.9g): %.9g, not %.9g",
+                      x.exact[i], (double)floats(&y)[i], y.exact[i]);
+    ck_assert_int_eq(run(KC_OP_GELU_I, (struct tensor[]){dy, x}, 2, &dx, 1, 0, NULL, NULL), 0);
+    for (uint64_t i = 0; i < n; i++) {
+        double v = x.exact[i], u = sqrt(2 / M_PI) * (v + 0.044715 * v * v * v), th = tanh(u);
+        double want = 0.5 * (1 + th) + 0.5 * v * (1 - th * th) * sqrt(2 / M_PI) * (1 + 3 * 0.044715 * v * v);
+        ck_assert_double_eq_tol((double)floats(&dx)[i], dy.exact[i] * want, 1e-6);
+    }
+    drop(&x, 1), drop(&y, 1), drop(&dy, 1), drop(&dx, 1);
+    end_variant();
+}
+END_TEST
+
+START_TEST(add_is_right)
+{
+    if (!use_variant(_i))
+        return;
+    struct tensor in[] = {MAKE(KC_F32, 1, 5, 7), MAKE(KC_F32, 1, 5, 7)}, y = in[1];
+    ck_assert_int_eq(run(KC_OP_ADD_F, in, 2, &y, 1, 0, NULL, NULL), 0); /* in place of its second input */
+    for (uint64_t i = 0; i < y.n; i++)
+        ck_assert_float_eq(floats(&y)[i], (float)in[0].exact[i] + (float)in[1].exact[i]);
+    drop(in, 2);
+    end_variant();
+}
+END_TEST
+
+START_TEST(embedding_is_right)
+{
+    if (!use_variant(_i))
+        return;
+    const uint64_t b = 3, t = 5, h = 70, v = 11, positions = 6;
+    struct tensor in[] = {MAKE(KC_I32, 0, b, t), MAKE(KC_F32, 1, v, h), MAKE(KC_F32, 1, positions, h)};
+    struct tensor x = MAKE(KC_F32, 1, b, t, h), dx = MAKE(KC_F32, 1, b, t, h);
+    int32_t *tokens = in[0].view.data;
+    for (uint64_t r = 0; r < b * t; r++)
+        tokens[r] = (int32_t)(r * r % 7); /* repeats, and some never */
+    ck_assert_int_eq(run(KC_OP_EMBED_F, in, 3, &x, 1, 0, NULL, NULL), 0);
+    for (uint64_t r = 0; r < b * t; r++)
+        for (uint64_t k = 0; k < h; k++)
+            ck_assert_float_eq(floats(&x)[r * h + k],
+                               floats(&in[1])[(uint64_t)tokens[r] * h + k] + floats(&in[2])[r % t * h + k]);
+    for (int add = 0; add <= 1; add++) {
+        struct tensor dw[] = {MAKE(KC_F32, 1, v, h), MAKE(KC_F32, 1, positions, h)};
+        ck_assert_int_eq(run(KC_OP_EMBED_W, (struct tensor[]){in[0], dx}, 2, &dw[0], 1, add, NULL, NULL), 0);
+        ck_assert_int_eq(run(KC_OP_POSITION_W, &dx, 1, &dw[1], 1, add, NULL, NULL), 0);
+        for (int k = 0; k < 2 && !add; k++)
+            memset(dw[k].exact, 0, dw[k].n * sizeof(double));
+        for (uint64_t r = 0; r < b * t; r++)
+            for (uint64_t k = 0; k < h; k++) {
+                dw[0].exact[(uint64_t)tokens[r] * h + k] += dx.exact[r * h + k];
+                dw[1].exact[r % t * h + k] += dx.exact[r * h + k];
+            }
+        same("dwte", floats(&dw[0]), dw[0].exact, dw[0].n, 1e-6);
+        same("dwpe", floats(&dw[1]), dw[1].exact, dw[1].n, 1e-6);
+        drop(dw, 2);
+    }
+    drop(in, 3), drop(&x, 1), drop(&dx, 1);
+    end_variant();
+}
+END_TEST
+
+START_TEST(cross_entropy_is_right)
+{
+    const uint64_t rows = 75, v = (const uint64_t[]){3, 61, 256}[_i % 3];
+    if (!use_variant(_i / 3))
+        return;
+    struct tensor in[] = {MAKE(KC_F32, 30, 1, rows, v), MAKE(KC_I32, 0, 1, rows)};
+    struct tensor out[] = {MAKE(KC_F32, 1, 1, rows), MAKE(KC_F64, 0, 2)}, dlogits = MAKE(KC_F32, 1, 1, rows, v);
+    int32_t *targets = in[1].view.data;
+    double *result = out[1].view.data, loss = 0, count = 0;
+    result[0] = 5, result[1] = 7; /* the result is added to */
+    for (uint64_t r = 0; r < rows; r++) {
+        targets[r] = r % 4 == 3 ? -1 : (int32_t)(r % v);
+        double sum = 0;
+        for (uint64_t j = 0; j < v; j++)
+            sum += exp(in[0].exact[r * v + j]);
+        for (uint64_t j = 0; j < v; j++)
+            dlogits.exact[r * v + j] = targets[r] < 0 ? 0
+                                       : exp(in[0].exact[r * v + j]) / sum - (j == (uint64_t)targets[r]);
+        if (targets[r] >= 0)
+            loss += log(sum) - in[0].exact[r * v + (uint64_t)targets[r]], count++;
+    }
+    ck_assert_int_eq(run(KC_OP_CROSS_ENTROPY_F, in, 2, out, 2, 1, NULL, NULL), 0);
+    ck_assert_double_eq_tol(result[0], 5 + loss, 1e-6 * loss);
+    ck_assert_double_eq(result[1], 7 + count);
+    ck_assert_int_eq(run(KC_OP_CROSS_ENTROPY_I, (struct tensor[]){in[0], in[1], out[0]}, 3, &dlogits, 1, 0, NULL, NULL), 0);
+    same("dlogits", floats(&dlogits), dlogits.exact, rows * v, 5e-6);
+    ck_assert_int_eq(run(KC_OP_CROSS_ENTROPY_F, in, 2, out, 2, 0, NULL, NULL), 0);
+    ck_assert_double_eq(result[1], count); /* and overwritten when the call says so */
+    drop(in, 2), drop(out, 2), drop(&dlogits, 1);
+    end_variant();
+}
+END_TEST
+
+START_TEST(adamw_is_torchs)
+{
+    if (!use_variant(_i / 2))
+        return;
+    const double decay = 0.1 * (_i % 2), attr[] = {0.9, 0.95, 1e-8, decay};
+    const uint64_t n = 1003;
+    struct tensor g = MAKE(KC_F32, 100, n), out[] = {MAKE(KC_F32, 1, n), MAKE(KC_F32, 0, n), MAKE(KC_F32, 0, n)};
+    for (int t = 1; t <= 5; t++) {
+        const double lr = 0.01 * t, scale = 1.0 / 64;
+        step_values = (struct kc_step_values){.step = (uint64_t)t - 1, .lr = lr, .scale = scale,
+                                              .beta1_power = pow(0.9, t), .beta2_power = pow(0.95, t)};
+        ck_assert_int_eq(run(KC_OP_ADAMW, &g, 1, out, 3, 0, attr, NULL), 0);
+        for (uint64_t i = 0; i < n; i++) { /* torch.optim.AdamW's documentation */
+            double grad = g.exact[i] * scale, *p = out[0].exact + i, *m = out[1].exact + i, *v = out[2].exact + i;
+            *p -= lr * decay * *p;
+            *m = 0.9 * *m + 0.1 * grad;
+            *v = 0.95 * *v + 0.05 * grad * grad;
+            *p -= lr * (*m / (1 - pow(0.9, t))) / (sqrt(*v / (1 - pow(0.95, t))) + 1e-8);
+        }
+    }
+    same("parameter", floats(&out[0]), out[0].exact, n, 2e-6);
+    same("moment1", floats(&out[1]), out[1].exact, n, 2e-6);
+    same("moment2", floats(&out[2]), out[2].exact, n, 2e-6);
+    drop(&g, 1), drop(out, 3);
+    end_variant();
+}
+END_TEST
+
+/* ZeRO cuts runs anywhere: the same element gets the same bits wherever its run begins and ends. */
+START_TEST(elementwise_bits_do_not_depend_on_the_cut)
+{
+    if (!use_variant(_i))
+        return;
+    const uint64_t n = 515;
+    const double attr[] = {0.9, 0.95, 1e-8, 0.1};
+    struct tensor g = MAKE(KC_F32, 1, n), whole[] = {MAKE(KC_F32, 1, n), MAKE(KC_F32, 1, n), MAKE(KC_F32, 1, n)}, parts[3];
+    for (int k = 0; k < 3; k++) {
+        for (uint64_t i = 0; i < n; i++)
+            floats(&whole[k])[i] = fabsf(floats(&whole[k])[i]);
+        parts[k] = MAKE(KC_F32, 1, n);
+        memcpy(parts[k].view.data, whole[k].view.data, n * sizeof(float));
+    }
+    step_values = (struct kc_step_values){.lr = 0.1, .scale = 0.37, .beta1_power = 0.9, .beta2_power = 0.95};
+    ck_assert_int_eq(run(KC_OP_ADAMW, &g, 1, whole, 3, 0, attr, NULL), 0);
+    static const uint64_t cut[] = {0, 1, 4, 9, 200, 203, 515};
+    for (int c = 0; c < 6; c++) {
+        struct tensor piece[3], grad = g;
+        const uint64_t first = cut[c], length = cut[c + 1] - cut[c];
+        for (int k = 0; k < 3; k++) {
+            piece[k] = parts[k];
+            piece[k].view.data = floats(&parts[k]) + first;
+            piece[k].view.size[0] = length;
+        }
+        grad.view.data = floats(&g) + first;
+        grad.view.size[0] = length;
+        ck_assert_int_eq(run(KC_OP_ADAMW, &grad, 1, piece, 3, 0, attr, NULL), 0);
+    }
+    for (int k = 0; k < 3; k++)
+        ck_assert_mem_eq(whole[k].view.data, parts[k].view.data, n * sizeof(float));
+    drop(&g, 1), drop(whole, 3), drop(parts, 3);
+    end_variant();
+}
+END_TEST
+
+START_TEST(norm_is_right_and_sees_what_is_not_finite) /* F47 */
+{
+    if (!use_variant(_i))
+        return;
+    const uint64_t n = 40003; /* three chunks */
+    struct tensor x = MAKE(KC_F32, 1, n), out = MAKE(KC_F64, 0, 1);
+    double *sum = out.view.data, want = 0;
+    for (uint64_t i = 0; i < n; i++)
+        want += x.exact[i] * x.exact[i];
+    *sum = 1000;
+    ck_assert_int_eq(run(KC_OP_NORM, &x, 1, &out, 1, 1, NULL, NULL), 0);
+    ck_assert_double_eq_tol(*sum, 1000 + want, 1e-9 * want);
+    ck_assert_int_eq(run(KC_OP_NORM, &x, 1, &out, 1, 0, NULL, NULL), 0);
+    ck_assert_double_eq_tol(*sum, want, 1e-9 * want);
+    floats(&x)[17] = 3e38f; /* its square is not a float */
+    ck_assert_int_eq(run(KC_OP_NORM, &x, 1, &out, 1, 0, NULL, NULL), 0);
+    ck_assert(isfinite(*sum) && *sum > 8e76);
+    floats(&x)[n - 1] = NAN;
+    ck_assert_int_eq(run(KC_OP_NORM, &x, 1, &out, 1, 0, NULL, NULL), 0);
+    ck_assert(!isfinite(*sum));
+    drop(&x, 1), drop(&out, 1);
+    end_variant();
+}
+END_TEST
+
+/* Not a number must come out at the end of every op that it goes into, else nobody would see it. */
+START_TEST(not_a_number_is_kept) /* F47 */
+{
+    if (!use_variant(_i))
+        return;
+    struct tensor x = MAKE(KC_F32, 1, 1, 8, 12), y = MAKE(KC_F32, 1, 1, 8, 12), lse = MAKE(KC_F32, 1, 1, 8);
+    struct tensor w = MAKE(KC_F32, 1, 12), targets = MAKE(KC_I32, 0, 1, 8), result = MAKE(KC_F64, 0, 2);
+    struct tensor mean = MAKE(KC_F32, 1, 1, 8), att = MAKE(KC_F32, 1, 1, 8, 4), rows = MAKE(KC_F32, 1, 1, 1, 8);
+    memset(targets.view.data, 0, 8 * sizeof(int32_t));
+    floats(&x)[12 * 5 + 3] = NAN;
+    ck_assert_int_eq(run(KC_OP_GELU_F, &x, 1, &y, 1, 0, NULL, NULL), 0);
+    ck_assert(isnan(floats(&y)[12 * 5 + 3]));
+    ck_assert_int_eq(run(KC_OP_LAYERNORM_F, (struct tensor[]){x, w, w}, 3, (struct tensor[]){y, mean, lse}, 3, 0,
+                         (const double[]){1e-5}, NULL), 0);
+    ck_assert(isnan(floats(&y)[12 * 5]));
+    ck_assert_int_eq(run(KC_OP_ATTENTION_F, &x, 1, (struct tensor[]){att, rows}, 2, 0, NULL, NULL), 0); /* in row 5's query */
+    ck_assert(isnan(floats(&att)[4 * 5]) && !isnan(floats(&att)[4 * 4]));
+    ck_assert_int_eq(run(KC_OP_CROSS_ENTROPY_F, (struct tensor[]){x, targets}, 2, (struct tensor[]){lse, result}, 2, 0,
+                         NULL, NULL), 0);
+    ck_assert(isnan(((double *)result.view.data)[0]));
+    drop(&x, 1), drop(&y, 1), drop(&lse, 1), drop(&w, 1), drop(&targets, 1), drop(&result, 1), drop(&mean, 1), drop(&att, 1);
+    drop(&rows, 1);
+    end_variant();
+}
+END_TEST
+
+/* What LOAD was asked for, and a source that can fail. */
+struct source {
+    uint64_t position;
+    uint32_t rows, context;
+    int calls, evaluate, result;
+};
+static int source_fill(void *self, int evaluate, uint64_t position, uint32_t rows, uint32_t context, int32_t *tokens,
+                       int32_t *targets, struct kc_error *e)
+{
+    struct source *s = self;
+    s->position = position, s->rows = rows, s->context = context, s->evaluate = evaluate, s->calls++;
+    if (s->result < 0)
+        return kc_fail(e, s->result, "data.train: train.bin shrank");
+    for (uint64_t i = 0; i < (uint64_t)rows * context; i++)
+        tokens[i] = (int32_t)(position * context + i), targets[i] = tokens[i] + 1;
+    return 0;
+}
+
+static void load_table(struct source *s, uint32_t ranks, uint32_t rank)
+{
+    spec = test_spec(1, 8, 2, 4, 16, 3);
+    struct kc_jobs_config config = {.spec = &spec, .batch_ranks = ranks, .batch_rank = rank, .load = source_fill,
+                                    .load_self = s};
+    test_lane_init(&lane, 1);
+    ck_assert_int_eq(kc_jobs_cpu_table(&config, &table, NULL), 0);
+}
+
+static int load_micro(struct tensor *out, uint32_t micro, struct kc_error *e)
+{
+    struct kc_view ov[] = {out[0].view, out[1].view};
+    struct kc_op_call call = {.opcode = KC_OP_LOAD, .outputs = 2, .out = ov, .micro = micro, .scratch = scratch,
+                              .scratch_bytes = sizeof scratch, .step = &step_values};
+    return table->ops[KC_OP_LOAD].enqueue(table->self, &call, &lane.lane, e);
+}
+
+START_TEST(load_asks_for_this_ranks_rows) /* F41 */
+{
+    struct source s = {0};
+    load_table(&s, 4, 2);
+    struct tensor out[] = {MAKE(KC_I32, 0, 3, 4), MAKE(KC_I32, 0, 3, 4)};
+    step_values = (struct kc_step_values){.sample_first = 1000};
+    ck_assert_int_eq(load_micro(out, 5, NULL), 0);
+    ck_assert_uint_eq(s.position, 1000 + 5 * 3 * 4 + 2 * 3);
+    ck_assert(s.rows == 3 && s.context == 4 && s.evaluate == 0);
+    ck_assert_int_eq(((int32_t *)out[0].view.data)[11], (int32_t)(s.position * 4 + 11));
+
+    /* evaluate, 7 of 12 rows are real: this rank has rows 6, 7, 8, of which one is */
+    step_values = (struct kc_step_values){.sample_first = 24, .rows = 7, .evaluate = 1};
+    ck_assert_int_eq(load_micro(out, 0, NULL), 0);
+    ck_assert(s.position == 30 && s.rows == 1 && s.evaluate == 1);
+    for (int i = 0; i < 12; i++)
+        ck_assert_int_eq(((int32_t *)out[1].view.data)[i], i < 4 ? 30 * 4 + i + 1 : -1);
+    step_values.rows = 6; /* none is: nobody is asked */
+    s.calls = 0;
+    ck_assert_int_eq(load_micro(out, 0, NULL), 0);
+    ck_assert_int_eq(s.calls, 0);
+    for (int i = 0; i < 12; i++)
+        ck_assert(((int32_t *)out[0].view.data)[i] == 0 && ((int32_t *)out[1].view.data)[i] == -1);
+    drop(out, 2);
+    end_variant();
+}
+END_TEST
+
+START_TEST(lost_data_is_told_by_the_next_op)
+{
+    struct source s = {.result = -EIO};
+    struct kc_error e = {{0}};
+    load_table(&s, 1, 0);
+    struct tensor out[] = {MAKE(KC_I32, 0, 3, 4), MAKE(KC_I32, 0, 3, 4)}, x = MAKE(KC_F32, 1, 4), y = MAKE(KC_F32, 1, 4);
+    step_values = (struct kc_step_values){0};
+    ck_assert_int_eq(kc_jobs_cpu_failed(table, &e), 0);
+    ck_assert_int_eq(load_micro(out, 0, &e), 0); /* it ran on the lane */
+    ck_assert_int_eq(((int32_t *)out[1].view.data)[0], -1);
+    ck_assert_int_eq(run(KC_OP_GELU_F, &x, 1, &y, 1, 0, NULL, &e), -EIO);
+    ck_assert_str_eq(e.text, "data.train: train.bin shrank");
+    ck_assert_int_eq(kc_jobs_cpu_failed(table, &e), -EIO);
+    drop(out, 2), drop(&x, 1), drop(&y, 1);
+    end_variant();
+}
+END_TEST
+
+START_TEST(wrong_shapes_are_refused_by_name)
+{
+    ck_assert(use_variant(0));
+    struct kc_error e = {{0}};
+    struct tensor in[] = {MAKE(KC_F32, 1, 2, 3), MAKE(KC_F32, 1, 3, 4), MAKE(KC_F32, 1, 5)}, y = MAKE(KC_F32, 1, 2, 4);
+    struct tensor rows[] = {MAKE(KC_I32, 0, 2, 8), MAKE(KC_I32, 0, 2, 8)}; /* the spec's micro is 3 */
+    ck_assert_int_eq(run(KC_OP_LINEAR_F, in, 3, &y, 1, 0, NULL, &e), -EINVAL);
+    ck_assert_str_eq(e.text, "op linear, operand 2: needs 4 elements of f32, has 5 of f32");
+    ck_assert_int_eq(run(KC_OP_LINEAR_F, in, 2, &y, 1, 0, NULL, &e), -EINVAL);
+    ck_assert_str_eq(e.text, "op linear has 3 inputs and 1 outputs, called with 2 and 1");
+    end_variant();
+    struct source source = {0};
+    load_table(&source, 1, 0);
+    ck_assert_int_eq(load_micro(rows, 0, &e), -EINVAL);
+    ck_assert_str_eq(e.text, "op load: the plan gives 2 rows, batch.micro is 3");
+    drop(in, 3), drop(&y, 1), drop(rows, 2);
+    end_variant();
+}
+END_TEST
+
+START_TEST(a_variant_can_be_asked_for_by_its_full_name)
+{
+    ck_assert(use_variant(0));
+    struct kc_jobs_config config = {.spec = &spec, .variant = table->variant, .batch_ranks = 1};
+    struct kc_op_table *again;
+    ck_assert_int_eq(kc_jobs_cpu_table(&config, &again, NULL), 0);
+    ck_assert_str_eq(again->variant, table->variant);
+    kc_jobs_cpu_table_free(again);
+    struct kc_error e = {{0}};
+    static const char *const foreign[] = {"avx2+onednn-0.0.1-isa0", "avx9", "avx2+", "portable+mkl"};
+    for (int i = 0; i < 4; i++) {
+        config.variant = foreign[i];
+        ck_assert_int_eq(kc_jobs_cpu_table(&config, &again, &e), -ENOTSUP);
+        ck_assert_ptr_nonnull(strstr(e.text, foreign[i]));
+        ck_assert_ptr_nonnull(strstr(e.text, "portable+blocked"));
+    }
+    config.variant = "portable";
+    ck_assert_int_eq(kc_jobs_cpu_table(&config, &again, NULL), 0);
+    ck_assert_str_eq(again->variant, "portable+blocked");
+    kc_jobs_cpu_table_free(again);
+    end_variant();
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("kernels");
+    TCase *t = tcase_create("ops");
+    tcase_set_timeout(t, 120);
+    tcase_add_test(t, exponential_is_within_two_units);
+    tcase_add_loop_test(t, linear_maps_are_right, 0, VARIANTS * 6);
+    tcase_add_loop_test(t, head_is_right, 0, VARIANTS * 6);
+    tcase_add_loop_test(t, layernorm_is_right, 0, VARIANTS * 5);
+    tcase_add_loop_test(t, attention_is_right, 0, VARIANTS * 5);
+    tcase_add_loop_test(t, attention_takes_large_scores, 0, VARIANTS);
+    tcase_add_loop_test(t, gelu_is_right, 0, VARIANTS);
+    tcase_add_loop_test(t, add_is_right, 0, VARIANTS);
+    tcase_add_loop_test(t, embedding_is_right, 0, VARIANTS);
+    tcase_add_loop_test(t, cross_entropy_is_right, 0, VARIANTS * 3);
+    tcase_add_loop_test(t, adamw_is_torchs, 0, VARIANTS * 2);
+    tcase_add_loop_test(t, elementwise_bits_do_not_depend_on_the_cut, 0, VARIANTS);
+    tcase_add_loop_test(t, norm_is_right_and_sees_what_is_not_finite, 0, VARIANTS);
+    tcase_add_loop_test(t, not_a_number_is_kept, 0, VARIANTS);
+    tcase_add_test(t, load_asks_for_this_ranks_rows);
+    tcase_add_test(t, lost_data_is_told_by_the_next_op);
+    tcase_add_test(t, wrong_shapes_are_refused_by_name);
+    tcase_add_test(t, a_variant_can_be_asked_for_by_its_full_name);
+    suite_add_tcase(s, t);
+    SRunner *sr = srunner_create(s);
+    srunner_run_all(sr, CK_NORMAL);
+    int failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    return failed != 0;
+}

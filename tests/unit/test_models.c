@@ -1,0 +1,581 @@
+/* test_models.c - the GPT-2 graph is well-formed, and, run op by op without any layer, gives the numbers that PyTorch gave
+ * (golden/gpt2), the same bits for any number of threads, and equal gradients however a batch is split. */
+#include "base/json.h"
+#include "contracts/job_spec.h"
+#include "jobs/jobs.h"
+#include "tests/unit/graph_runner.h"
+
+#include <check.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define GOLDEN "tests/golden/gpt2/"
+
+/* ---- golden files ---- */
+static unsigned char *read_file(const char *path, size_t *bytes)
+{
+    FILE *f = fopen(path, "rb");
+    ck_assert_msg(f, "%s is missing; tests run from the project's root", path);
+    fseek(f, 0, SEEK_END);
+    *bytes = (size_t)ftell(f);
+    rewind(f);
+    unsigned char *data = malloc(*bytes + 1);
+    ck_assert_uint_eq(fread(data, 1, *bytes, f), *bytes);
+    fclose(f);
+    return data;
+}
+
+struct safetensors {
+    unsigned char *data;
+    json_t *head;
+    const unsigned char *body;
+};
+
+static struct safetensors safetensors_open(const char *path)
+{
+    struct safetensors s;
+    size_t bytes;
+    uint64_t length;
+    s.data = read_file(path, &bytes);
+    memcpy(&length, s.data, 8);
+    s.head = json_loadb((char *)s.data + 8, length, 0, NULL);
+    ck_assert_ptr_nonnull(s.head);
+    s.body = s.data + 8 + length;
+    return s;
+}
+
+static void safetensors_close(struct safetensors *s)
+{
+    json_decref(s->head);
+    free(s->data);
+}
+
+static const float *safetensors_floats(const struct safetensors *s, const char *name, uint64_t *count)
+{
+    json_t *t = json_object_get(s->head, name);
+    ck_assert_msg(t, "%s is not in the file", name);
+    json_t *at = json_object_get(t, "data_offsets");
+    uint64_t from = (uint64_t)json_integer_value(json_array_get(at, 0)), to = (uint64_t)json_integer_value(json_array_get(at, 1));
+    *count = (to - from) / 4;
+    float *copy = malloc(to - from);
+    memcpy(copy, s->body + from, to - from);
+    return copy;
+}
+
+/* The golden data: sequential samples of train.bin. */
+struct golden {
+    const uint16_t *tokens;
+    unsigned char *data;
+    uint64_t samples;
+};
+
+static int golden_fill(void *self, int evaluate, uint64_t position, uint32_t rows, uint32_t context, int32_t *tokens,
+                       int32_t *targets, struct kc_error *e)
+{
+    (void)evaluate, (void)e;
+    const struct golden *g = self;
+    for (uint32_t r = 0; r < rows; r++)
+        for (uint32_t i = 0; i < context; i++) {
+            const uint16_t *at = g->tokens + (position + r) % g->samples * context + i;
+            tokens[r * context + i] = at[0];
+            targets[r * context + i] = at[1];
+        }
+    return 0;
+}
+
+static struct golden golden_open(uint32_t context)
+{
+    struct golden g;
+    size_t bytes;
+    int32_t head[3];
+    g.data = read_file(GOLDEN "train.bin", &bytes);
+    memcpy(head, g.data, sizeof head);
+    ck_assert(head[0] == 20240520 && head[1] == 1 && 1024 + 2 * (size_t)head[2] == bytes);
+    g.tokens = (const uint16_t *)(g.data + 1024);
+    g.samples = ((uint64_t)head[2] - 1) / context;
+    return g;
+}
+
+static double relative(double got, double want)
+{
+    return fabs(got - want) / fabs(want);
+}
+
+/* max |Δ| / max |want| over [first, last) */
+static double apart(const float *got, double scale, const float *want, uint64_t first, uint64_t last)
+{
+    double d = 0, largest = 0;
+    for (uint64_t i = first; i < last; i++) {
+        double delta = fabs((double)got[i] * scale - (double)want[i]);
+        d = delta <= d ? d : delta;
+        largest = fmax(largest, fabs((double)want[i]));
+    }
+    return d / largest;
+}
+
+/* Every tensor of `role` against the file; `scale` of ours; the key third of c_attn.bias apart (golden/README.md). */
+static void tensors_agree(struct runner *r, enum kc_role role, double scale, const char *path, double tolerance,
+                          double key_bias)
+{
+    struct safetensors s = safetensors_open(path);
+    int compared = 0;
+    for (uint32_t i = 0; i < r->graph->tensors.count; i++) {
+        const struct kc_graph_tensor *t = runner_tensor(r, (int32_t)i);
+        if (t->role != role)
+            continue;
+        const char *name = KC_TEXT(r->graph, (role == KC_GRADIENT ? runner_tensor(r, t->of) : t)->name);
+        uint64_t n, h = 0;
+        const float *want = safetensors_floats(&s, name, &n), *got = r->data[i];
+        ck_assert_uint_eq(n, runner_elements(r, (int32_t)i));
+        if (strstr(name, "c_attn.bias")) {
+            h = n / 3;
+            for (uint64_t k = h; k < 2 * h; k++)
+                ck_assert_msg(fabs((double)got[k] * scale - (role == KC_GRADIENT ? 0 : (double)want[k])) <= key_bias,
+                              "%s[%llu] is %.3g", name, (unsigned long long)k, (double)got[k] * scale);
+            ck_assert_msg(apart(got, scale, want, 0, h) <= tolerance, "%s, query third", name);
+        }
+        double d = apart(got, scale, want, h ? 2 * h : 0, n);
+        ck_assert_msg(d <= tolerance, "%s is off by %.3g of its largest value", name, d);
+        free((void *)want);
+        compared++;
+    }
+    ck_assert_int_eq(compared, 28); /* 2 + 2 · 12 + 2: all there are */
+    safetensors_close(&s);
+}
+
+static double rate(uint64_t step, uint64_t steps, uint64_t warmup, double lr, double floor_share) /* cosine */
+{
+    if (step < warmup)
+        return lr * (double)(step + 1) / (double)warmup;
+    double low = lr * floor_share, r = (double)(step - warmup) / (double)(steps - warmup);
+    return low + 0.5 * (1 + cos(M_PI * r)) * (lr - low);
+}
+
+/* Forward and backward of a step as `parts` micro-batches; returns the mean loss. */
+static double run_step(struct runner *r, struct kc_step_values *v, uint32_t parts, int forward_only)
+{
+    double *result = r->data[r->graph->result];
+    result[0] = result[1] = 0;
+    for (uint32_t k = 0; k < parts; k++)
+        ck_assert_int_eq(runner_run(r, 0, forward_only ? r->graph->forward_ops : r->graph->ops.count, k > 0, k, v, NULL), 0);
+    return result[0] / result[1];
+}
+
+static void parameters_load(struct runner *r, const char *path)
+{
+    struct safetensors s = safetensors_open(path);
+    for (uint32_t i = 0; i < r->graph->tensors.count; i++) {
+        const struct kc_graph_tensor *t = runner_tensor(r, (int32_t)i);
+        if (t->role != KC_PARAMETER)
+            continue;
+        uint64_t n;
+        const float *values = safetensors_floats(&s, KC_TEXT(r->graph, t->name), &n);
+        ck_assert_uint_eq(n, runner_elements(r, (int32_t)i));
+        memcpy(r->data[i], values, n * sizeof *values);
+        free((void *)values);
+    }
+    safetensors_close(&s);
+}
+
+static const struct {
+    const char *variant;
+    uint32_t parts;
+} golden_runs[] = {{"auto", 1}, {"auto", 2}, {"avx2+blocked", 1}, {"portable", 1}};
+
+START_TEST(training_gives_pytorchs_numbers)
+{
+    const uint32_t parts = golden_runs[_i].parts;
+    json_t *ref = json_load_file(GOLDEN "reference.json", 0, NULL);
+    ck_assert_ptr_nonnull(ref);
+    struct kc_job_spec spec = test_spec(2, 32, 4, 32, 256, 8 / parts);
+    struct golden data = golden_open(32);
+    struct runner r;
+    int bad = runner_new(&r, &spec, golden_runs[_i].variant, 1, 1, golden_fill, &data, NULL);
+    if (bad == -ENOTSUP) /* no AVX2 here */
+        return;
+    ck_assert_int_eq(bad, 0);
+    parameters_load(&r, GOLDEN "model/model.safetensors");
+
+    struct kc_step_values v = {0};
+    if (parts == 1) { /* the first two rows of the first batch */
+        run_step(&r, &v, 1, 1);
+        struct safetensors s = safetensors_open(GOLDEN "logits.safetensors");
+        uint64_t n;
+        const float *want = safetensors_floats(&s, "logits", &n), *got = r.data[r.graph->logits];
+        ck_assert_uint_eq(n, 2 * 32 * 256);
+        for (uint64_t i = 0; i < n; i++)
+            ck_assert_double_eq_tol((double)got[i], (double)want[i], 1e-4);
+        free((void *)want);
+        safetensors_close(&s);
+    }
+    json_t *steps = json_object_get(ref, "steps");
+    ck_assert_uint_eq(json_array_size(steps), 20);
+    for (uint64_t s = 0; s < 20; s++) {
+        json_t *want = json_array_get(steps, s);
+        v.step = s;
+        v.sample_first = s * 8;
+        double loss = run_step(&r, &v, parts, 0), norm = runner_gradient_norm(&r) / 256; /* 8 · 32 tokens */
+        ck_assert_msg(relative(loss, kc_json_real(want, "loss", 0)) <= 1e-5, "loss of step %d: %.9g", (int)s + 1, loss);
+        ck_assert_msg(relative(norm, kc_json_real(want, "grad_norm", 0)) <= 1e-4, "norm of step %d: %.9g", (int)s + 1, norm);
+        if (s == 0)
+            tensors_agree(&r, KC_GRADIENT, 1.0 / 256, GOLDEN "gradients.safetensors", 1e-4, 1e-7);
+        v.lr = rate(s, 20, 4, 1e-2, 0.1);
+        ck_assert_double_eq_tol(v.lr, kc_json_real(want, "lr", 0), 1e-12);
+        v.scale = fmin(1, 1.0 / (norm + 1e-6)) / 256;
+        v.beta1_power = pow(0.9, (double)s + 1);
+        v.beta2_power = pow(0.95, (double)s + 1);
+        ck_assert_int_eq(runner_update(&r, &v, NULL), 0);
+    }
+    tensors_agree(&r, KC_PARAMETER, 1, GOLDEN "final.safetensors", 1e-3, 2e-2);
+    json_t *after = json_object_get(ref, "loss_after_on_first_4_batches");
+    for (uint64_t k = 0; k < 4; k++) {
+        v.sample_first = k * 8;
+        ck_assert_double_eq_tol(run_step(&r, &v, parts, 1), json_real_value(json_array_get(after, k)), 1e-4);
+    }
+    runner_free(&r);
+    free(data.data);
+    json_decref(ref);
+}
+END_TEST
+
+/* ---- the graph ---- */
+static struct kc_arena arena;
+static const struct kc_model_graph *build(const struct kc_job_spec *spec)
+{
+    const struct kc_model_graph *g = NULL;
+    struct kc_error e = {{0}};
+    ck_assert_int_eq(kc_arena_new(&arena, 8 << 20), 0);
+    ck_assert_msg(kc_model_graph_build(spec, &arena, &g, &e) == 0, "%s", e.text);
+    return g;
+}
+
+static const struct kc_graph_tensor *tensor(const struct kc_model_graph *g, int32_t i)
+{
+    ck_assert(i >= 0 && (uint32_t)i < g->tensors.count);
+    return KC_AT(g, struct kc_graph_tensor, g->tensors) + i;
+}
+
+static uint64_t elements(const struct kc_graph_tensor *t)
+{
+    uint64_t n = 1;
+    for (int d = 0; d < t->rank; d++)
+        n *= t->size[d];
+    return n;
+}
+
+START_TEST(every_op_reads_what_was_written_before)
+{
+    struct kc_job_spec spec = test_spec(3, 24, 4, 16, 50, 2);
+    spec.axis[KC_DATA] = 2;
+    const struct kc_model_graph *g = build(&spec);
+    ck_assert_int_eq(kc_contract_check(g, g->head.bytes, KC_CONTRACT_MODEL_GRAPH, KC_MODEL_GRAPH_VERSION), 0);
+    const struct kc_graph_op *ops = KC_AT(g, struct kc_graph_op, g->ops);
+    const struct kc_graph_opcode *opcodes = KC_AT(g, struct kc_graph_opcode, g->opcodes);
+    int *written = calloc(g->tensors.count, sizeof *written), *read = calloc(g->tensors.count, sizeof *read);
+    for (uint32_t i = 0; i < g->ops.count; i++) {
+        const struct kc_graph_opcode *o = &opcodes[ops[i].opcode];
+        ck_assert(ops[i].in.count == o->inputs && ops[i].out.count == o->outputs && ops[i].klass == o->klass);
+        ck_assert(i < g->forward_ops ? o->klass == KC_LOAD || o->klass == KC_FORWARD
+                                     : o->klass == KC_INPUT_GRADIENT || o->klass == KC_WEIGHT_GRADIENT);
+        ck_assert(ops[i].scratch <= KC_SCRATCH_MIN);
+        ck_assert(o->klass == KC_LOAD || (ops[i].flops > 0 && ops[i].bytes > 0));
+        for (uint32_t k = 0; k < o->inputs; k++) {
+            int32_t t = KC_AT(g, int32_t, ops[i].in)[k];
+            if (t < 0)
+                continue;
+            ck_assert_msg(written[t] || tensor(g, t)->role == KC_PARAMETER, "op %u (%s) reads %s, which nobody wrote", i,
+                          KC_TEXT(g, o->name), KC_TEXT(g, tensor(g, t)->name));
+            read[t]++;
+        }
+        const int32_t *out = KC_AT(g, int32_t, ops[i].out);
+        for (uint32_t k = 0; k < o->outputs; k++) /* so that one flag of the call tells whether to add */
+            ck_assert(o->klass != KC_WEIGHT_GRADIENT || !written[out[k]] == !written[out[0]]);
+        for (uint32_t k = 0; k < o->outputs; k++) {
+            int32_t t = out[k];
+            int role = tensor(g, t)->role;
+            ck_assert(role != KC_PARAMETER);
+            ck_assert((role == KC_GRADIENT) == (o->klass == KC_WEIGHT_GRADIENT));
+            ck_assert_msg(role == KC_GRADIENT || !written[t], "%s is written twice", KC_TEXT(g, tensor(g, t)->name));
+            ck_assert(role != KC_RESULT || o->accumulates);
+            written[t]++;
+        }
+    }
+    for (uint32_t i = 0; i < g->tensors.count; i++) { /* nothing is made in vain, and nothing left out */
+        const struct kc_graph_tensor *t = tensor(g, (int32_t)i);
+        ck_assert_msg(t->role == KC_PARAMETER || written[i], "%s is never written", KC_TEXT(g, t->name));
+        ck_assert_msg(t->role == KC_GRADIENT || t->role == KC_RESULT || read[i], "%s is never read", KC_TEXT(g, t->name));
+    }
+    ck_assert(tensor(g, g->tokens)->role == KC_INPUT && tensor(g, g->targets)->role == KC_INPUT);
+    ck_assert_uint_eq(tensor(g, g->tokens)->size[0], 4); /* micro · data */
+    ck_assert(elements(tensor(g, g->logits)) == 4 * 16 * 50 && tensor(g, g->result)->type == KC_F64);
+    free(written);
+    free(read);
+    kc_arena_free(&arena);
+}
+END_TEST
+
+START_TEST(parameters_are_hugging_faces_and_have_one_gradient_each)
+{
+    struct kc_job_spec spec = test_spec(2, 32, 4, 32, 256, 8);
+    const struct kc_model_graph *g = build(&spec);
+    struct safetensors s = safetensors_open(GOLDEN "model/model.safetensors");
+    uint64_t sum = 0;
+    size_t parameters = 0;
+    for (uint32_t i = 0; i < g->tensors.count; i++) {
+        const struct kc_graph_tensor *t = tensor(g, (int32_t)i);
+        const char *name = KC_TEXT(g, t->name);
+        for (int d = 0; d < t->rank; d++)
+            for (int k = 0; k < d; k++)
+                ck_assert_msg(t->dim[d] != t->dim[k] || t->dim[d] == KC_NONE, "%s has a dimension twice", name);
+        if (t->role == KC_GRADIENT) {
+            const struct kc_graph_tensor *p = tensor(g, t->of);
+            ck_assert(p->role == KC_PARAMETER && memcmp(p->size, t->size, sizeof t->size) == 0);
+        }
+        if (t->role == KC_DERIVATIVE)
+            ck_assert(memcmp(tensor(g, t->of)->size, t->size, sizeof t->size) == 0);
+        if (t->role != KC_PARAMETER)
+            continue;
+        parameters++;
+        sum += elements(t);
+        json_t *shape = json_object_get(json_object_get(s.head, name), "shape");
+        ck_assert_msg(shape, "%s is no name of transformers", name);
+        ck_assert_uint_eq(json_array_size(shape), t->rank);
+        for (int d = 0; d < t->rank; d++)
+            ck_assert_uint_eq((uint64_t)json_integer_value(json_array_get(shape, (size_t)d)), t->size[d]);
+        ck_assert_int_eq(t->decay, t->rank >= 2);
+        int gradients = 0;
+        for (uint32_t k = 0; k < g->tensors.count; k++)
+            gradients += tensor(g, (int32_t)k)->role == KC_GRADIENT && tensor(g, (int32_t)k)->of == (int32_t)i;
+        ck_assert_int_eq(gradients, 1);
+    }
+    ck_assert_uint_eq(parameters, json_object_size(s.head) - (json_object_get(s.head, "__metadata__") != NULL));
+    ck_assert(sum == 34688 && g->parameters == sum && kc_model_parameters(&spec) == sum); /* reference.json */
+    safetensors_close(&s);
+    kc_arena_free(&arena);
+}
+END_TEST
+
+START_TEST(initial_values_are_gpt2s)
+{
+    struct kc_job_spec spec = test_spec(8, 16, 2, 8, 32, 1);
+    const struct kc_model_graph *g = build(&spec);
+    for (uint32_t i = 0; i < g->tensors.count; i++) {
+        const struct kc_graph_tensor *t = tensor(g, (int32_t)i);
+        const char *name = KC_TEXT(g, t->name);
+        if (t->role != KC_PARAMETER)
+            continue;
+        if (strstr(name, "bias"))
+            ck_assert_int_eq(t->init, KC_INIT_ZERO);
+        else if (strstr(name, "ln_"))
+            ck_assert_int_eq(t->init, KC_INIT_ONE);
+        else
+            ck_assert(t->init == KC_INIT_NORMAL && t->init_scale == (strstr(name, "c_proj") ? 0.005f : 0.02f)); /* 0.02/√16 */
+    }
+    kc_arena_free(&arena);
+}
+END_TEST
+
+START_TEST(rules_cover_every_operand_and_begin_replicated)
+{
+    struct kc_job_spec spec = test_spec(1, 16, 2, 8, 32, 1);
+    const struct kc_model_graph *g = build(&spec);
+    ck_assert_uint_eq(g->opcodes.count, KC_OPCODES);
+    for (uint32_t i = 0; i < KC_OPCODES; i++) {
+        const struct kc_graph_opcode *o = KC_AT(g, struct kc_graph_opcode, g->opcodes) + i;
+        const struct kc_graph_rule *rule = KC_AT(g, struct kc_graph_rule, o->rules);
+        const int operands = o->inputs + o->outputs;
+        ck_assert(o->id == i && operands <= KC_RULE_TENSORS && o->in_place <= o->inputs && o->rules.count >= 1);
+        for (int k = 0; k < operands; k++)
+            ck_assert_int_eq(rule[0].at[k].kind, KC_PLACE_REPLICATED);
+        int batch = 0;
+        for (uint32_t n = 0; n < o->rules.count; n++)
+            for (int k = 0; k < operands; k++) {
+                const struct kc_placement *p = &rule[n].at[k];
+                batch |= p->kind == KC_PLACE_SHARDED && p->dim == KC_BATCH;
+                ck_assert(p->kind != KC_PLACE_PARTIAL || (k >= o->inputs && p->reduce == KC_SUM));
+                /* what is owed a sum is what accumulates */
+                ck_assert(p->kind != KC_PLACE_PARTIAL || o->accumulates);
+            }
+        ck_assert_msg(batch || o->klass == KC_UPDATE, "%s cannot be cut by batch", KC_TEXT(g, o->name));
+    }
+    kc_arena_free(&arena);
+}
+END_TEST
+
+START_TEST(flops_are_those_of_the_ops)
+{
+    struct kc_job_spec spec = test_spec(12, 768, 12, 1024, 50257, 2);
+    const struct kc_model_graph *g = build(&spec);
+    ck_assert_uint_eq(kc_model_parameters(&spec), 124439808); /* the public gpt2 */
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < g->ops.count; i++) {
+        const struct kc_graph_op *op = KC_AT(g, struct kc_graph_op, g->ops) + i;
+        const char *name = KC_TEXT(g, KC_AT(g, struct kc_graph_opcode, g->opcodes)[op->opcode].name);
+        if (strncmp(name, "linear", 6) == 0 || strncmp(name, "head", 4) == 0 || strncmp(name, "attention", 9) == 0)
+            sum += op->flops;
+    }
+    ck_assert_uint_eq(sum, 2048 * kc_model_flops_per_token(&spec));
+    kc_arena_free(&arena);
+}
+END_TEST
+
+START_TEST(bad_sizes_and_small_arenas_are_refused) /* F48 */
+{
+    struct kc_job_spec spec = test_spec(2, 30, 4, 8, 32, 1);
+    const struct kc_model_graph *g = NULL;
+    struct kc_error e = {{0}};
+    ck_assert_int_eq(kc_arena_new(&arena, 4096), 0);
+    ck_assert_int_eq(kc_model_graph_build(&spec, &arena, &g, &e), -EINVAL);
+    ck_assert_ptr_nonnull(strstr(e.text, "model.heads (4) does not divide model.hidden (30)"));
+    spec.hidden = 32;
+    spec.layers = 0;
+    ck_assert_int_eq(kc_model_graph_build(&spec, &arena, &g, &e), -EINVAL);
+    ck_assert_ptr_nonnull(strstr(e.text, "model.layers is 0"));
+    spec.layers = 2;
+    for (int tries = 0;; tries++) { /* -ENOSPC tells what to ask for, until it fits */
+        int r = kc_model_graph_build(&spec, &arena, &g, &e);
+        if (r == 0)
+            break;
+        ck_assert(r == -ENOSPC && tries < 4 && g == NULL);
+        size_t need = arena.need;
+        kc_arena_free(&arena);
+        ck_assert_int_eq(kc_arena_new(&arena, need), 0);
+    }
+    ck_assert_ptr_nonnull(g);
+    kc_arena_free(&arena);
+}
+END_TEST
+
+/* ---- whole passes ---- */
+static int random_fill(void *self, int evaluate, uint64_t position, uint32_t rows, uint32_t context, int32_t *tokens,
+                       int32_t *targets, struct kc_error *e)
+{
+    (void)evaluate, (void)e;
+    const uint32_t vocab = *(const uint32_t *)self;
+    for (uint64_t i = 0; i < (uint64_t)rows * context; i++) {
+        uint64_t z = (position * context + i + 1) * UINT64_C(0x9e3779b97f4a7c15);
+        tokens[i] = (int32_t)((z >> 33) % vocab);
+        targets[i] = (int32_t)((z >> 13) % vocab);
+    }
+    return 0;
+}
+
+static struct runner passed(struct kc_job_spec *spec, const char *variant, uint32_t workers, int backwards, int in_place,
+                            uint32_t parts, int *bad)
+{
+    struct runner r;
+    *bad = runner_new(&r, spec, variant, workers, in_place, random_fill, &spec->vocab, NULL);
+    if (*bad < 0)
+        return r;
+    r.lane.lane.self = &r.lane; /* r moves */
+    r.lane.backwards = backwards;
+    runner_init_parameters(&r, 5);
+    struct kc_step_values v = {0};
+    run_step(&r, &v, parts, 0);
+    return r;
+}
+
+static void same_bits(struct runner *a, struct runner *b)
+{
+    for (uint32_t i = 0; i < a->graph->tensors.count; i++) {
+        const struct kc_graph_tensor *t = runner_tensor(a, (int32_t)i);
+        if (t->role == KC_GRADIENT || t->role == KC_RESULT)
+            ck_assert_msg(memcmp(a->data[i], b->data[i], elements(t) * kc_type_bytes[t->type]) == 0, "%s differs",
+                          KC_TEXT(a->graph, t->name));
+    }
+}
+
+/* Sizes that end in the middle of every tile. */
+START_TEST(threads_and_memory_plan_change_no_bit)
+{
+    struct kc_job_spec spec = test_spec(2, 72, 3, 150, 301, 3);
+    static const struct {
+        uint32_t workers;
+        int backwards, in_place;
+    } ways[] = {{1, 1, 1}, {2, 0, 1}, {3, 0, 0}};
+    const char *variant = (const char *const[]){"auto", "portable"}[_i];
+    int bad;
+    struct runner one = passed(&spec, variant, 1, 0, 0, 1, &bad);
+    ck_assert_int_eq(bad, 0);
+    for (int w = 0; w < 3; w++) {
+        struct runner other = passed(&spec, variant, ways[w].workers, ways[w].backwards, ways[w].in_place, 1, &bad);
+        ck_assert_int_eq(bad, 0);
+        same_bits(&one, &other);
+        ck_assert_double_eq(runner_gradient_norm(&one), runner_gradient_norm(&other));
+        runner_free(&other);
+    }
+    runner_free(&one);
+}
+END_TEST
+
+static void gradients_near(struct runner *a, struct runner *b, double tolerance)
+{
+    for (uint32_t i = 0; i < a->graph->tensors.count; i++) {
+        const struct kc_graph_tensor *t = runner_tensor(a, (int32_t)i);
+        if (t->role != KC_GRADIENT || strstr(KC_TEXT(a->graph, t->name), "c_attn.bias"))
+            continue; /* its key third is rounding alone */
+        int32_t k = runner_find(b, KC_GRADIENT, KC_TEXT(a->graph, t->name));
+        double d = apart(a->data[i], 1, b->data[k], 0, elements(t));
+        ck_assert_msg(d <= tolerance, "%s: %.3g apart", KC_TEXT(a->graph, t->name), d);
+    }
+}
+
+START_TEST(variants_agree)
+{
+    struct kc_job_spec spec = test_spec(2, 72, 3, 150, 301, 2);
+    int bad;
+    struct runner portable = passed(&spec, "portable", 1, 0, 1, 1, &bad);
+    ck_assert_int_eq(bad, 0);
+    static const char *const others[] = {"auto", "avx2", "avx2+blocked"};
+    for (int i = 0; i < 3; i++) {
+        struct runner other = passed(&spec, others[i], 1, 0, 1, 1, &bad);
+        if (bad == -ENOTSUP)
+            continue;
+        ck_assert_int_eq(bad, 0);
+        gradients_near(&portable, &other, 1e-5);
+        runner_free(&other);
+    }
+    runner_free(&portable);
+}
+END_TEST
+
+START_TEST(accumulation_equals_one_large_batch) /* F43 */
+{
+    struct kc_job_spec large = test_spec(2, 32, 4, 40, 64, 8), small = large;
+    small.micro = 2;
+    int bad;
+    struct runner whole = passed(&large, "auto", 1, 0, 1, 1, &bad), parts = passed(&small, "auto", 1, 0, 1, 4, &bad);
+    ck_assert_int_eq(bad, 0);
+    const double *a = whole.data[whole.graph->result], *b = parts.data[parts.graph->result];
+    ck_assert(a[1] == 320 && b[1] == 320 && relative(a[0], b[0]) < 1e-6);
+    gradients_near(&whole, &parts, 1e-5);
+    runner_free(&whole);
+    runner_free(&parts);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("models");
+    TCase *t = tcase_create("graph");
+    tcase_set_timeout(t, 120);
+    tcase_add_test(t, every_op_reads_what_was_written_before);
+    tcase_add_test(t, parameters_are_hugging_faces_and_have_one_gradient_each);
+    tcase_add_test(t, initial_values_are_gpt2s);
+    tcase_add_test(t, rules_cover_every_operand_and_begin_replicated);
+    tcase_add_test(t, flops_are_those_of_the_ops);
+    tcase_add_test(t, bad_sizes_and_small_arenas_are_refused);
+    tcase_add_loop_test(t, training_gives_pytorchs_numbers, 0, 4);
+    tcase_add_loop_test(t, threads_and_memory_plan_change_no_bit, 0, 2);
+    tcase_add_test(t, variants_agree);
+    tcase_add_test(t, accumulation_equals_one_large_batch);
+    suite_add_tcase(s, t);
+    SRunner *sr = srunner_create(s);
+    srunner_run_all(sr, CK_NORMAL);
+    int failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    return failed != 0;
+}
