@@ -1,0 +1,142 @@
+/* failure.c */
+#include "failure.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+static bool said(const struct kc_rank_end *end)
+{
+    return end->words.time != 0 && end->words.reason < KC_REASONS;
+}
+
+static enum kc_reason_kind kind_of(const struct kc_rank_end *end)
+{
+    return said(end) ? (enum kc_reason_kind)kc_reason_row[end->words.reason].kind : KC_REASON_KIND_DONE;
+}
+
+bool kc_rank_ended_well(const struct kc_rank_end *end)
+{
+    if (!end->gone || end->aborted)
+        return false;
+    if (end->known && (end->signal != 0 || end->exit_code != 0))
+        return false;
+    return said(end) && kind_of(end) == KC_REASON_KIND_DONE && end->words.reason != KC_REASON_NONE;
+}
+
+/* Something is wrong with it: it is gone or going, and not as it should. */
+static bool failed(const struct kc_rank_end *end)
+{
+    return end->aborted || (end->gone && !kc_rank_ended_well(end));
+}
+
+/* It failed of itself. What it says counts more than how its process ended, except a kill: the dead can't know of it. */
+static bool is_cause(const struct kc_rank_end *end)
+{
+    if (!failed(end))
+        return false;
+    if (said(end) && kind_of(end) == KC_REASON_KIND_OWN)
+        return true;
+    if (said(end) && kind_of(end) == KC_REASON_KIND_FOLLOWS)
+        return false;
+    return !end->ended_by_us;
+}
+
+static uint64_t when(const struct kc_rank_end *end)
+{
+    return said(end) && end->words.time < end->seen ? end->words.time : end->seen;
+}
+
+/* "SIGKILL" without its number; glibc's table has the names. */
+static const char *signal_name(int signal)
+{
+    const char *name = sigabbrev_np(signal);
+    return name ? name : "?";
+}
+
+static void describe(const struct kc_rank_end *end, char *out, size_t room)
+{
+    const struct kc_last_words *w = &end->words;
+    if (said(end) && w->reason != KC_REASON_NONE && w->text[0])
+        snprintf(out, room, "%s: %s", kc_reason_name[w->reason], w->text);
+    else if (said(end) && w->reason == KC_REASON_SIGNAL)
+        snprintf(out, room, "died of signal %d, SIG%s, at address 0x%llx", w->signal, signal_name(w->signal),
+                 (unsigned long long)w->fault);
+    else if (said(end) && w->reason != KC_REASON_NONE)
+        snprintf(out, room, "%s: %s", kc_reason_name[w->reason], kc_reason_row[w->reason].help);
+    else if (end->known && end->signal == SIGKILL && end->oom)
+        snprintf(out, room, "killed (signal 9, SIGKILL) while oom_kill in memory.events of its cgroup rose: out of memory");
+    else if (end->known && end->signal == SIGKILL)
+        snprintf(out, room, "killed by someone (signal 9, SIGKILL)");
+    else if (end->known && end->signal)
+        snprintf(out, room, "died of signal %d, SIG%s", end->signal, signal_name(end->signal));
+    else if (end->known && end->exit_code == 0)
+        snprintf(out, room, "left with exit code 0 before the job was done, without a word");
+    else if (end->known)
+        snprintf(out, room, "left with exit code %d without a word", end->exit_code);
+    else
+        snprintf(out, room, "is gone without a word");
+}
+
+static enum kc_reason reason_of(const struct kc_rank_end *end)
+{
+    if (said(end) && end->words.reason != KC_REASON_NONE)
+        return (enum kc_reason)end->words.reason;
+    return end->known && end->signal ? KC_REASON_SIGNAL : KC_REASON_ERROR;
+}
+
+void kc_failure_name(const struct kc_rank_end *ends, size_t count, struct kc_verdict *out)
+{
+    struct kc_verdict v = {.rank = -1};
+    bool cause = false;
+    uint32_t losses = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (!failed(&ends[i]))
+            continue;
+        losses++;
+        bool c = is_cause(&ends[i]);
+        if (v.rank < 0 || (c && !cause) || (c == cause && when(&ends[i]) < v.time)) {
+            v.rank = (int)i;
+            v.time = when(&ends[i]);
+            cause = c;
+        }
+    }
+    if (v.rank >= 0) {
+        const struct kc_rank_end *first = &ends[v.rank];
+        v.followers = losses - 1;
+        v.cause = cause;
+        v.outside = !said(first) && first->known && (first->signal == SIGKILL || first->signal == SIGTERM);
+        v.step = said(first) ? first->words.step : first->step;
+        v.phase = said(first) && first->words.phase < KC_PHASES ? (enum kc_phase)first->words.phase : first->phase;
+        v.reason = reason_of(first);
+        describe(first, v.detail, sizeof v.detail);
+        int n = snprintf(v.text, sizeof v.text, "rank %d at step %llu in phase %s: %s", v.rank,
+                         (unsigned long long)v.step, kc_phase_name[v.phase], v.detail);
+        if (v.followers && n > 0 && (size_t)n < sizeof v.text)
+            snprintf(v.text + n, sizeof v.text - (size_t)n, "; and %u other%s followed", v.followers,
+                     v.followers == 1 ? "" : "s");
+    }
+    *out = v;
+}
+
+enum kc_fault kc_failure_fault(const struct kc_verdict *verdict, bool trained)
+{
+    switch (verdict->reason) {
+    case KC_REASON_KEEPER:
+        return KC_FAULT_KEEPER;
+    case KC_REASON_SPEC:
+    case KC_REASON_PLAN:
+    case KC_REASON_SIGNATURE:
+    case KC_REASON_BOUNDARY:
+    case KC_REASON_ROOT:
+        return KC_FAULT_SPEC;
+    case KC_REASON_DATA:
+        return KC_FAULT_DATA;
+    case KC_REASON_NONFINITE:
+        return KC_FAULT_NONFINITE;
+    case KC_REASON_SNAPSHOT:
+        return KC_FAULT_SNAPSHOT;
+    default:
+        return trained ? KC_FAULT_CRASH : KC_FAULT_START;
+    }
+}

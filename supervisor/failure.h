@@ -1,0 +1,47 @@
+/* failure.h - which rank failed first, and what to call it. Pure: from what the keeper saw of each rank's end and what the ranks
+ * said, to one verdict. A rank that left because of a peer, or that we ended, is never first; the rest are folded into "and
+ * N others followed". */
+#ifndef KC_SUPERVISOR_FAILURE_H
+#define KC_SUPERVISOR_FAILURE_H
+
+#include "govern/policy.h"
+#include "shm/records.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* How one rank ended. */
+struct kc_rank_end {
+    bool gone;                   /* its process was reaped, or is known to be gone */
+    bool known;                  /* exit_code and signal mean something (false: it was not our child) */
+    int exit_code, signal;       /* signal 0: it exited */
+    bool ended_by_us;            /* we had told it to end when it did */
+    bool aborted;                /* it set the abort word, and may still run */
+    bool oom;                    /* the memory controller's kill counter rose between its start and its end */
+    uint64_t seen;               /* kc_now() when the keeper saw the end or the abort */
+    uint64_t step;               /* that it was in, from its slot */
+    enum kc_phase phase;
+    struct kc_last_words words;  /* time 0: none */
+};
+
+struct kc_verdict {
+    int rank;                    /* -1: nobody failed */
+    bool cause;                  /* it failed of itself; false: all that is known followed something, or was ended by us */
+    bool outside;                /* it was killed without a word: says nothing about what the rank did */
+    uint64_t step, time;
+    enum kc_phase phase;
+    enum kc_reason reason;
+    uint32_t followers;          /* other ranks that did not end well */
+    char detail[320];            /* what happened to it: "killed by someone (signal 9, SIGKILL)" */
+    char text[512];              /* one line for a person */
+};
+
+/* Did it end as a rank of a finished or stopped job does? */
+bool kc_rank_ended_well(const struct kc_rank_end *end);
+/* The first failure among `count` ranks; rank -1 if all ended well (or have not ended). */
+void kc_failure_name(const struct kc_rank_end *ends, size_t count, struct kc_verdict *out);
+/* The fault that policy is asked about. `trained`: the incarnation had finished a step. */
+enum kc_fault kc_failure_fault(const struct kc_verdict *verdict, bool trained);
+
+#endif

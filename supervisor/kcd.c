@@ -1,0 +1,249 @@
+/* kcd.c - beginning, loop and end. Knows nothing of a job that is not in its files, so that being killed costs nothing. */
+#include "kcd_impl.h"
+
+#include "protocol.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "shm/reader.h"
+#include "shm/segment.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/file.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define PUBLISH (2 * KC_SECOND) /* devices: health and leases of others change by themselves */
+
+void kc_kcd_log(const char *format, ...)
+{
+    char line[1400], time[32];
+    va_list list;
+    kc_wall_text(kc_wall(), time);
+    int n = snprintf(line, sizeof line, "%s kcd: ", time);
+    va_start(list, format);
+    n += vsnprintf(line + n, sizeof line - (size_t)n - 1, format, list);
+    va_end(list);
+    size_t length = (size_t)n < sizeof line - 1 ? (size_t)n : sizeof line - 2;
+    line[length] = '\n';
+    kc_write_all(STDERR_FILENO, line, length + 1);
+}
+
+void kc_kcd_wake(struct kc_kcd *d, uint64_t when)
+{
+    kc_loop_wake_at(&d->loop, when);
+}
+
+/* Who we are, for the directory. */
+static struct kc_directory_facts facts_of(const struct kc_kcd *d)
+{
+    struct kc_directory_facts f = {.draining = d->draining, .started_wall = d->started};
+    snprintf(f.instance, sizeof f.instance, "%s", d->home->instance);
+    if (strlen(d->home->home) < sizeof f.home)
+        memcpy(f.home, d->home->home, strlen(d->home->home) + 1);
+    if (strlen(d->socket) < sizeof f.socket)
+        memcpy(f.socket, d->socket, strlen(d->socket) + 1);
+    return f;
+}
+
+void kc_kcd_show_facts(struct kc_kcd *d)
+{
+    struct kc_directory_facts facts = facts_of(d);
+    kc_directory_facts(d->directory, &facts);
+}
+
+void kc_kcd_publish(struct kc_kcd *d)
+{
+    struct kc_device_shown s;
+    uint32_t i = 0;
+    for (; i < KC_DIRECTORY_DEVICES && kc_devices_show(d->devices, i, &s); i++) {
+        struct kc_directory_device out = {.rank = s.rank, .memory = s.memory,
+                                          .state = s.state == 2 ? KC_DEVICE_STATE_FAULTY
+                                                   : s.state == 1 ? KC_DEVICE_STATE_LEASED : KC_DEVICE_STATE_IDLE};
+        memcpy(out.name, s.name, sizeof out.name);
+        memcpy(out.kind, s.kind, sizeof out.kind);
+        memcpy(out.cores, s.cores, sizeof out.cores);
+        memcpy(out.health, s.health, sizeof out.health);
+        memcpy(out.job, s.job, sizeof out.job);
+        kc_directory_device(d->directory, i, &out);
+    }
+    for (uint32_t j = i; j < d->devices_shown; j++)
+        kc_directory_device(d->directory, j, NULL);
+    d->devices_shown = i;
+}
+
+/* ---- loop ---- */
+
+static void tick(void *owner)
+{
+    struct kc_kcd *d = owner;
+    kc_kcd_jobs_tick(d);
+    if (d->next_schedule && kc_now() >= d->next_schedule)
+        kc_kcd_schedule(d);
+    else
+        kc_kcd_wake(d, d->next_schedule);
+    if (d->detached || (d->draining && !d->jobs))
+        d->loop.stop = true;
+    if (d->jobs && !d->loop.due) {
+        kc_kcd_publish(d);
+        kc_kcd_wake(d, kc_now() + PUBLISH);
+    }
+}
+
+static void signals_ready(struct kc_source *source, uint32_t events)
+{
+    struct kc_kcd *d = source->owner;
+    struct signalfd_siginfo info;
+    (void)events;
+    while (read(source->fd, &info, sizeof info) == (ssize_t)sizeof info) {
+        if (info.ssi_signo == SIGCHLD) {
+            while (waitpid(-1, NULL, WNOHANG) > 0)
+                ; /* keepers are watched by pidfd, ranks of lost keepers by their records */
+        } else if ((info.ssi_signo == SIGTERM || info.ssi_signo == SIGINT) && !d->draining) {
+            kc_kcd_log("signal %u: stopping every job", info.ssi_signo);
+            kc_kcd_stop_all(d);
+        }
+    }
+}
+
+/* ---- beginning and end ---- */
+
+/* The lock file holds the pid for people; what counts is the lock. */
+static int take_lock(struct kc_kcd *d, struct kc_error *e)
+{
+    char path[PATH_MAX], text[32] = "";
+    snprintf(path, sizeof path, "%s/kcd.lock", d->home->run);
+    d->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (d->lock < 0)
+        return kc_fail(e, -errno, "%s can't be written: %s; set KC_HOME to a directory that is yours", path, strerror(errno));
+    if (flock(d->lock, LOCK_EX | LOCK_NB) != 0) {
+        int r = -errno;
+        ssize_t n = pread(d->lock, text, sizeof text - 1, 0);
+        text[n > 0 ? n : 0] = 0;
+        text[strcspn(text, "\n")] = 0;
+        if (r == -EWOULDBLOCK)
+            return kc_fail(e, -EBUSY, "already running (pid %s)", text);
+        return kc_fail(e, r, "%s can't be locked: %s", path, strerror(-r));
+    }
+    int n = snprintf(text, sizeof text, "%d\n", (int)getpid());
+    if (ftruncate(d->lock, 0) != 0 || pwrite(d->lock, text, (size_t)n, 0) != n)
+        return kc_fail(e, -errno, "%s can't be written: %s", path, strerror(errno));
+    return 0;
+}
+
+static int make_homes(const struct kc_home *home, struct kc_error *e)
+{
+    char jobs[PATH_MAX];
+    snprintf(jobs, sizeof jobs, "%s/jobs", home->home);
+    int r = kc_make_dirs(jobs);
+    if (r == 0)
+        r = kc_make_dirs(home->run);
+    if (r == 0 && access(jobs, W_OK) != 0)
+        r = -errno;
+    if (r < 0)
+        return kc_fail(e, r, "KC_HOME %s is not writable: %s; set KC_HOME to a directory that is yours", home->home,
+                       strerror(-r));
+    return 0;
+}
+
+/* A board that nobody uses, but whose job has not ended: its next keeper reads from it what was not written yet. */
+static bool awaited(const struct kc_kcd *d, const char *instance, const char *id)
+{
+    struct kc_reader *reader;
+    struct kc_job_facts facts;
+    struct kc_record record;
+    bool is = false;
+    if (!id || kc_reader_attach(instance, id, &reader, NULL) < 0)
+        return false;
+    if (kc_reader_facts(reader, &facts) == 0 && kc_record_read(facts.directory, &record, NULL) == 0)
+        is = !kc_record_ended(&record) && strcmp(record.boot, d->boot) == 0 && strcmp(record.id, id) == 0;
+    kc_reader_free(reader);
+    return is;
+}
+
+/* What dead supervisors of this user left in /dev/shm goes, before we need room there. What is in use is locked. */
+static int sweep_one(void *self, const char *instance, const char *id)
+{
+    if (!awaited(self, instance, id))
+        kc_segment_remove(instance, id, NULL);
+    return 0;
+}
+
+static int prepare(struct kc_kcd *d, struct kc_error *e)
+{
+    d->lock = d->listener.fd = d->signals.fd = d->loop.epoll = d->loop.timer = -1;
+    int r = make_homes(d->home, e);
+    if (r < 0 || (r = take_lock(d, e)) < 0)
+        return r;
+    if ((r = kc_boot_id(d->boot)) < 0 || (r = kc_loop_signals()) < 0)
+        return kc_fail(e, r, "kcd could not begin: %s", strerror(-r));
+    d->signals = (struct kc_source){.fd = r, .ready = signals_ready, .owner = d};
+    if ((r = kc_loop_open(&d->loop, tick, d)) < 0 || (r = kc_loop_add(&d->loop, &d->signals, EPOLLIN)) < 0)
+        return kc_fail(e, r, "kcd could not begin: %s", strerror(-r));
+    prctl(PR_SET_CHILD_SUBREAPER, 1); /* ranks of a keeper that is lost come to us */
+    if ((r = kc_devices_open(d->home, &d->devices, e)) < 0)
+        return r;
+    kc_reader_list(NULL, sweep_one, d);
+    struct kc_directory_facts facts = facts_of(d);
+    if ((r = kc_directory_create(d->home->instance, &facts, &d->directory, e)) < 0)
+        return r;
+    if ((r = kc_kcd_listen(d, e)) < 0)
+        return r;
+    kc_kcd_show_facts(d); /* with the socket */
+    return 0;
+}
+
+static void finish(struct kc_kcd *d)
+{
+    kc_kcd_jobs_leave(d);
+    if (d->listener.fd >= 0)
+        kc_kcd_unlisten(d);
+    if (d->directory)
+        kc_directory_free(d->directory, 1);
+    kc_devices_close(d->devices);
+    if (d->lock >= 0)
+        close(d->lock);
+    if (d->shutdown_client) { /* the very last: nothing is left but this process */
+        kc_link_send(&d->shutdown_client->link, json_pack("{s:b}", "ok", 1));
+        kc_link_flush(&d->shutdown_client->link, KC_SECOND);
+    }
+    for (struct kc_kcd_client *c = d->clients, *next; c; c = next) {
+        next = c->next;
+        kc_link_free(&c->link);
+        free(c);
+    }
+    kc_loop_close(&d->loop);
+    if (d->signals.fd >= 0)
+        close(d->signals.fd);
+}
+
+int kc_kcd_main(const struct kc_home *home, int ready)
+{
+    struct kc_error e = {""};
+    struct kc_kcd d = {.home = home, .started = kc_wall()};
+    int r = prepare(&d, &e);
+    if (r == 0) {
+        kc_kcd_log("instance '%s' serves %s", home->instance, home->home);
+        kc_kcd_scan(&d);
+    }
+    const char *word = r == 0 ? "ok" : e.text;
+    if (ready >= 0) {
+        kc_write_all(ready, word, strlen(word));
+        close(ready);
+    } else if (r < 0) {
+        fprintf(stderr, "kcd: %s\n", e.text);
+    }
+    if (r == 0)
+        r = kc_loop_run(&d.loop);
+    finish(&d);
+    return r == 0 ? KC_EXIT_OK : r == -EBUSY ? KC_EXIT_REFUSED : KC_EXIT_SYSTEM;
+}

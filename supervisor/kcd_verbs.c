@@ -1,0 +1,447 @@
+/* kcd_verbs.c - what clients ask for. Each connection has one request at a time under way; replies come in order. */
+#include "kcd_impl.h"
+
+#include "ids.h"
+#include "journal.h"
+#include "outcome.h"
+#include "protocol.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/socket.h"
+#include "base/version.h"
+#include "govern/spec.h"
+#include "shm/segment.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+void kc_kcd_reply(struct kc_kcd_client *client, json_t *reply)
+{
+    if (!client) {
+        json_decref(reply);
+        return;
+    }
+    kc_link_send(&client->link, reply);
+    kc_link_hold(&client->link, false);
+}
+
+static json_t *no(int code, const char *text)
+{
+    return json_pack("{s:b, s:s, s:i}", "ok", 0, "error", text, "code", code);
+}
+
+static json_t *about(const struct kc_record *r, bool ok, const char *note)
+{
+    char text[200];
+    snprintf(text, sizeof text, "job '%s' %s", r->id, note ? note : "can't do that now");
+    if (!ok)
+        return no(KC_EXIT_REFUSED, text);
+    json_t *reply = json_pack("{s:b, s:I, s:s}", "ok", 1, "step", (json_int_t)r->step, "state", kc_job_state_name[r->state]);
+    if (note)
+        json_object_set_new(reply, "note", json_string(text));
+    return reply;
+}
+
+static int code_of(int error)
+{
+    switch (error) {
+    case -EINVAL:
+        return KC_EXIT_INVALID;
+    case -ERANGE:
+    case -EBUSY:
+        return KC_EXIT_REFUSED;
+    case -ENOENT:
+        return KC_EXIT_NO_OBJECT;
+    default:
+        return KC_EXIT_SYSTEM;
+    }
+}
+
+/* ---- start ---- */
+
+/* A board must fit before anything is made of the job. */
+static int check_room(const struct kc_job_spec *spec, struct kc_error *e)
+{
+    struct statvfs v;
+    unsigned long long need = kc_segment_bytes(spec->ranks), have;
+    if (statvfs("/dev/shm", &v) != 0)
+        return 0; /* told when the board is made */
+    have = (unsigned long long)v.f_bavail * v.f_frsize;
+    if (have >= need)
+        return 0;
+    return kc_fail(e, -ENOSPC,
+                   "the board of job '%s' needs %.1f MiB in /dev/shm, %.1f MiB free; give it more "
+                   "(mount -o remount,size=64m /dev/shm) or lower \"ranks\"",
+                   KC_TEXT(spec, spec->name), (double)need / 1048576.0, (double)have / 1048576.0);
+}
+
+static int write_spec(const struct kc_record *r, const struct kc_job_spec *spec, struct kc_error *e)
+{
+    char path[PATH_MAX + 16];
+    json_t *o = kc_spec_json(spec);
+    char *text = o ? json_dumps(o, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) : NULL;
+    json_decref(o);
+    snprintf(path, sizeof path, "%s/spec.json", r->directory);
+    int code = text ? kc_file_replace(path, text, strlen(text)) : -ENOMEM;
+    free(text);
+    return code < 0 ? kc_fail(e, code, "%s can't be written: %s", path, strerror(-code)) : 0;
+}
+
+static int claim(struct kc_kcd *d, const struct kc_job_spec *spec, struct kc_record *r, struct kc_error *e)
+{
+    *r = (struct kc_record){.state = KC_JOB_QUEUED, .ranks = spec->ranks, .steps = spec->steps, .created = kc_wall(),
+                            .failure = {.rank = -1}};
+    r->queued = r->since = r->created;
+    snprintf(r->name, sizeof r->name, "%s", KC_TEXT(spec, spec->name));
+    snprintf(r->host, sizeof r->host, "%s", d->home->host);
+    snprintf(r->instance, sizeof r->instance, "%s", d->home->instance);
+    snprintf(r->boot, sizeof r->boot, "%s", d->boot);
+    int code = kc_id_claim(d->home->home, r->name, r->id, sizeof r->id, e);
+    if (code < 0)
+        return code;
+    snprintf(r->directory, sizeof r->directory, "%s/jobs/%s", d->home->home, r->id);
+    if ((code = write_spec(r, spec, e)) == 0)
+        code = kc_record_write(r, e);
+    if (code < 0)
+        kc_id_remove(d->home->home, r->id, NULL);
+    return code;
+}
+
+static json_t *start(struct kc_kcd *d, const json_t *request)
+{
+    struct kc_arena arena = {0};
+    const struct kc_job_spec *spec;
+    struct kc_record record;
+    struct kc_error e = {""};
+    const json_t *given = json_object_get(request, "spec");
+    char *text = json_is_object(given) ? json_dumps(given, JSON_REAL_PRECISION(17)) : NULL;
+    if (!text)
+        return no(KC_EXIT_USAGE, "start needs the object \"spec\"");
+    int r = kc_arena_new(&arena, KC_SPEC_ARENA);
+    if (r == 0)
+        r = kc_spec_parse(text, kc_json_text(request, "dir", "/"), &arena, &spec, &e);
+    free(text);
+    if (r == 0)
+        r = kc_devices_possible(d->devices, spec, &e);
+    if (r == 0)
+        r = check_room(spec, &e);
+    if (r == 0)
+        r = claim(d, spec, &record, &e);
+    kc_arena_free(&arena);
+    if (r < 0)
+        return no(code_of(r), e.text);
+    struct kc_kcd_job *job = kc_kcd_enqueue(d, &record);
+    if (!job)
+        return no(KC_EXIT_SYSTEM, "no memory in kcd");
+    kc_journal(record.directory, "queued", NULL);
+    kc_kcd_record(job);
+    kc_kcd_log("job '%s' is queued", record.id);
+    d->next_schedule = kc_now(); /* after the reply */
+    kc_kcd_wake(d, d->next_schedule);
+    return json_pack("{s:b, s:s}", "ok", 1, "job", record.id);
+}
+
+/* ---- jobs ---- */
+
+static json_t *list(struct kc_kcd *d)
+{
+    char path[PATH_MAX];
+    json_t *jobs = json_array();
+    snprintf(path, sizeof path, "%s/jobs", d->home->home);
+    DIR *dir = opendir(path);
+    for (struct dirent *entry; dir && (entry = readdir(dir));) {
+        struct kc_record r;
+        char one[PATH_MAX];
+        if (!kc_id_valid(entry->d_name) ||
+            (size_t)snprintf(one, sizeof one, "%s/jobs/%s", d->home->home, entry->d_name) >= sizeof one ||
+            kc_record_read(one, &r, NULL) < 0)
+            continue;
+        json_array_append_new(jobs, json_pack("{s:s, s:s}", "id", r.id, "state", kc_job_state_name[r.state]));
+    }
+    if (dir)
+        closedir(dir);
+    return json_pack("{s:b, s:o}", "ok", 1, "jobs", jobs);
+}
+
+static json_t *requeue(struct kc_kcd *d, struct kc_record *r)
+{
+    struct kc_arena arena = {0};
+    const struct kc_job_spec *spec;
+    struct kc_error e = {""};
+    int code = kc_record_spec(r->directory, &arena, &spec, &e);
+    if (code == 0)
+        code = kc_devices_possible(d->devices, spec, &e);
+    kc_arena_free(&arena);
+    if (code < 0)
+        return no(code_of(code), e.text);
+    if (d->draining)
+        return no(KC_EXIT_REFUSED, "kcd is shutting down");
+    snprintf(r->host, sizeof r->host, "%s", d->home->host);
+    snprintf(r->instance, sizeof r->instance, "%s", d->home->instance);
+    snprintf(r->boot, sizeof r->boot, "%s", d->boot);
+    r->state = KC_JOB_QUEUED;
+    r->queued = r->since = kc_wall();
+    r->fruitless = r->same = 0;
+    r->hold = r->stop = false;
+    r->exit_code = 0;
+    r->failure = (struct kc_verdict){.rank = -1};
+    struct kc_kcd_job *job = kc_kcd_enqueue(d, r);
+    if (!job)
+        return no(KC_EXIT_SYSTEM, "no memory in kcd");
+    kc_outcome_clear(r->directory);
+    kc_journal(r->directory, "resumed", NULL);
+    if (kc_kcd_record(job) < 0) {
+        kc_kcd_log("job '%s' is queued, but its record could not be written", r->id);
+    }
+    char id[KC_ID_ROOM];
+    snprintf(id, sizeof id, "%s", r->id);
+    kc_kcd_schedule(d);
+    job = kc_kcd_find(d, id); /* it may have ended already */
+    return about(job ? &job->record : r, true, job && job->hold == KC_HOLD_QUEUE ? "is queued until its devices are free" : NULL);
+}
+
+/* A job that has ended, or is not ours. */
+static json_t *ask_ended(struct kc_kcd *d, const char *id, enum kc_life_event event)
+{
+    char path[PATH_MAX], text[320];
+    struct kc_record r;
+    struct kc_error e = {""};
+    if (!kc_id_valid(id) || (size_t)snprintf(path, sizeof path, "%s/jobs/%s", d->home->home, id) >= sizeof path ||
+        kc_record_read(path, &r, &e) < 0) {
+        snprintf(text, sizeof text, "there is no job '%.60s'; kc ps lists them", id);
+        return no(KC_EXIT_NO_OBJECT, text);
+    }
+    const struct kc_life_cell *cell = kc_life_cell(r.state, event);
+    if (!kc_record_ended(&r)) {
+        snprintf(text, sizeof text, "job '%s' belongs to instance '%s' on host '%s'; ask there", r.id, r.instance, r.host);
+        return no(KC_EXIT_REFUSED, text);
+    }
+    if (cell->action == KC_DO_REQUEUE)
+        return requeue(d, &r);
+    if (cell->action == KC_DO_DELETE) {
+        int code = kc_id_remove(d->home->home, r.id, &e);
+        return code < 0 ? no(code_of(code), e.text) : json_pack("{s:b}", "ok", 1);
+    }
+    return about(&r, cell->action == KC_DO_ALREADY, cell->note);
+}
+
+static void wait_for(struct kc_kcd_job *job, struct kc_kcd_client *client, enum kc_life_event event)
+{
+    struct kc_kcd_waiter *w = calloc(1, sizeof *w), **at = &job->waiters;
+    if (!w) {
+        kc_kcd_reply(client, no(KC_EXIT_SYSTEM, "no memory in kcd"));
+        return;
+    }
+    *w = (struct kc_kcd_waiter){.client = client, .verb = event};
+    while (*at)
+        at = &(*at)->next; /* in order, should they have to be said again */
+    *at = w;
+    kc_kcd_forward(job, w);
+}
+
+/* A job that no keeper keeps now: it is queued, or its keeper was lost. */
+static void ask_unkept(struct kc_kcd_job *job, struct kc_kcd_client *client, enum kc_life_event event)
+{
+    const struct kc_life_cell *cell = kc_life_cell(job->record.state, event);
+    struct kc_record *r = &job->record;
+    switch (cell->action) {
+    case KC_DO_ALREADY:
+    case KC_DO_REFUSE:
+        kc_kcd_reply(client, about(r, cell->action == KC_DO_ALREADY, cell->note));
+        return;
+    case KC_DO_MARK_HOLD:
+    case KC_DO_CLEAR_HOLD:
+        r->hold = cell->action == KC_DO_MARK_HOLD;
+        kc_kcd_record(job);
+        kc_kcd_reply(client, about(r, true, cell->note));
+        return;
+    case KC_DO_END_QUEUED:
+        wait_for(job, client, event);
+        kc_kcd_end(job, cell->next, NULL);
+        return;
+    case KC_DO_HOLD:
+        r->hold = true;
+        break;
+    case KC_DO_AGREE_STOP:
+    case KC_DO_JOIN_STOP:
+        r->stop = true;
+        break;
+    default: /* the next keeper does it */
+        break;
+    }
+    if (job->hold != KC_HOLD_FIND) /* else the record is its keeper's */
+        kc_kcd_record(job);
+    wait_for(job, client, event);
+}
+
+static void ask_job(struct kc_kcd *d, struct kc_kcd_client *client, const char *id, enum kc_life_event event)
+{
+    struct kc_kcd_job *job = kc_kcd_find(d, id);
+    if (!job) {
+        kc_kcd_reply(client, ask_ended(d, id, event));
+        return;
+    }
+    const struct kc_life_cell *cell = kc_life_cell(job->record.state, event);
+    if (event == KC_LIFE_REMOVE && !kc_record_ended(&job->record))
+        kc_kcd_reply(client, about(&job->record, false, cell->note));
+    else if (job->hold == KC_HOLD_LINKED || event == KC_LIFE_REMOVE)
+        wait_for(job, client, event);
+    else
+        ask_unkept(job, client, event);
+}
+
+void kc_kcd_answer_ended(struct kc_kcd_job *job)
+{
+    struct kc_kcd_waiter *w = job->waiters, *next;
+    job->waiters = NULL;
+    for (; w; w = next) {
+        next = w->next;
+        const struct kc_life_cell *cell = kc_life_cell(job->record.state, w->verb);
+        json_t *reply;
+        if (w->verb == KC_LIFE_STOP)
+            reply = about(&job->record, true, NULL);
+        else if (w->verb == KC_LIFE_REMOVE)
+            reply = ask_ended(job->kcd, job->record.id, w->verb);
+        else
+            reply = about(&job->record, cell->action == KC_DO_ALREADY, cell->note ? cell->note : "has ended");
+        if (w->verb == KC_LIFE_STOP && job->record.failure.rank >= 0)
+            json_object_set_new(reply, "failure", json_string(job->record.failure.text));
+        kc_kcd_reply(w->client, reply);
+        free(w);
+    }
+}
+
+void kc_kcd_stop_all(struct kc_kcd *d)
+{
+    d->draining = true;
+    for (struct kc_kcd_job *job = d->jobs, *next; job; job = next) {
+        next = job->next;
+        if (job->hold == KC_HOLD_LINKED)
+            wait_for(job, NULL, KC_LIFE_STOP);
+        else
+            ask_unkept(job, NULL, KC_LIFE_STOP);
+    }
+    kc_kcd_show_facts(d);
+    kc_kcd_wake(d, kc_now());
+}
+
+/* ---- connections ---- */
+
+static void shut_down(struct kc_kcd *d, struct kc_kcd_client *client, const json_t *request)
+{
+    kc_kcd_log("asked to shut down%s", json_is_true(json_object_get(request, "detach")) ? ", leaving the jobs" : "");
+    d->shutdown_client = client; /* answered last of all */
+    if (json_is_true(json_object_get(request, "detach"))) {
+        d->detached = true;
+        kc_kcd_wake(d, kc_now());
+    } else {
+        kc_kcd_stop_all(d);
+    }
+}
+
+static json_t *hello(const struct kc_kcd *d)
+{
+    return json_pack("{s:b, s:i, s:s, s:s, s:s, s:b}", "ok", 1, "pid", (int)getpid(), "instance", d->home->instance, "home",
+                     d->home->home, "version", KC_VERSION, "draining", d->draining);
+}
+
+static void client_line(struct kc_link *link, json_t *request)
+{
+    struct kc_kcd_client *client = link->owner;
+    struct kc_kcd *d = client->kcd;
+    const char *verb = kc_json_text(request, "verb", "");
+    char text[160];
+    kc_link_hold(link, true);
+    if (strcmp(verb, "hello") == 0) {
+        kc_kcd_reply(client, hello(d));
+    } else if (strcmp(verb, "list") == 0) {
+        kc_kcd_reply(client, list(d));
+    } else if (strcmp(verb, "start") == 0) {
+        kc_kcd_reply(client, d->draining ? no(KC_EXIT_REFUSED, "kcd is shutting down") : start(d, request));
+    } else if (strcmp(verb, "shutdown") == 0) {
+        shut_down(d, client, request);
+    } else {
+        for (unsigned e = KC_LIFE_PAUSE; e <= KC_LIFE_REMOVE; e++) {
+            if (strcmp(verb, kc_life_event_name[e]) == 0) {
+                ask_job(d, client, kc_json_text(request, "job", ""), (enum kc_life_event)e);
+                return;
+            }
+        }
+        snprintf(text, sizeof text, "kcd does not know the verb '%.60s'; is kc of another version?", verb);
+        kc_kcd_reply(client, no(KC_EXIT_VERSION, text));
+    }
+}
+
+static void client_close(struct kc_link *link)
+{
+    struct kc_kcd_client *client = link->owner;
+    struct kc_kcd *d = client->kcd;
+    for (struct kc_kcd_job *j = d->jobs; j; j = j->next)
+        for (struct kc_kcd_waiter *w = j->waiters; w; w = w->next)
+            if (w->client == client)
+                w->client = NULL; /* cancels nothing */
+    if (d->shutdown_client == client)
+        d->shutdown_client = NULL;
+    for (struct kc_kcd_client **at = &d->clients; *at; at = &(*at)->next) {
+        if (*at == client) {
+            *at = client->next;
+            break;
+        }
+    }
+    kc_link_free(link);
+    free(client);
+}
+
+static void listener_ready(struct kc_source *source, uint32_t events)
+{
+    struct kc_kcd *d = source->owner;
+    (void)events;
+    int fd = accept4(source->fd, NULL, NULL, SOCK_CLOEXEC);
+    if (fd < 0)
+        return;
+    struct kc_kcd_client *client = kc_link_peer_allowed(fd) ? calloc(1, sizeof *client) : NULL;
+    if (!client) {
+        close(fd);
+        return;
+    }
+    *client = (struct kc_kcd_client){.kcd = d};
+    client->link.owner = client;
+    client->link.on_line = client_line;
+    client->link.on_close = client_close;
+    if (kc_link_open(&client->link, &d->loop, fd) < 0) {
+        free(client);
+        return;
+    }
+    client->next = d->clients;
+    d->clients = client;
+}
+
+int kc_kcd_listen(struct kc_kcd *d, struct kc_error *e)
+{
+    if ((size_t)snprintf(d->socket, sizeof d->socket, "%s/kcd.sock", d->home->run) >= sizeof d->socket)
+        return kc_fail(e, -ENAMETOOLONG, "KC_HOME is too long; choose a shorter path");
+    unlink(d->socket); /* of a kcd that was killed: the lock is ours */
+    int fd = kc_socket_listen(d->socket);
+    if (fd < 0)
+        return kc_fail(e, fd, "%s can't be made: %s", d->socket, strerror(-fd));
+    d->listener = (struct kc_source){.fd = fd, .ready = listener_ready, .owner = d};
+    return kc_loop_add(&d->loop, &d->listener, EPOLLIN);
+}
+
+void kc_kcd_unlisten(struct kc_kcd *d)
+{
+    if (d->listener.fd >= 0) {
+        unlink(d->socket);
+        close(d->listener.fd);
+        d->listener.fd = -1;
+    }
+}

@@ -1,0 +1,475 @@
+/* keeper.c - the life of one job: looks up what an event means (life.h) and does exactly that. */
+#include "keeper_impl.h"
+
+#include "journal.h"
+#include "protocol.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "govern/policy.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#define TICK (10 * KC_MILLISECOND)   /* while something can happen: a step's line is in its file within 20 ms */
+#define IDLE_TICK (500 * KC_MILLISECOND) /* while held with nobody waiting: a held job uses no CPU */
+#define SLOW (KC_SECOND)             /* logs are looked at this often */
+
+static void publish(struct kc_keeper *k)
+{
+    const struct kc_record *r = &k->record;
+    if (!k->board)
+        return;
+    struct kc_job_status s = {.state = r->state, .incarnation = r->incarnation, .restarts = r->restarts,
+                              .max_restarts = k->spec->max_restarts, .since = kc_now(), .started_wall = r->created,
+                              .exit_code = r->exit_code, .failed_rank = r->failure.rank, .failed_step = r->failure.step,
+                              .failed_time = r->failure.time, .failed_phase = r->failure.phase,
+                              .failed_reason = r->failure.reason, .followers = r->failure.followers};
+    snprintf(s.text, sizeof s.text, "%.*s", (int)sizeof s.text - 1, r->failure.text);
+    kc_board_status(k->board, &s);
+    kc_board_set(k->board, KC_METRIC_RESTARTS, r->restarts);
+}
+
+void kc_keeper_save(struct kc_keeper *k)
+{
+    struct kc_error e;
+    if (kc_record_write(&k->record, &e) < 0)
+        kc_journal(k->record.directory, "record-failed", json_pack("{s:s}", "text", e.text));
+}
+
+void kc_keeper_hurry(struct kc_keeper *k)
+{
+    kc_loop_wake_at(&k->loop, kc_now() + TICK);
+}
+
+void kc_keeper_state(struct kc_keeper *k, enum kc_job_state state)
+{
+    bool changed = k->record.state != state;
+    k->record.state = state;
+    if (changed) {
+        k->record.since = kc_wall();
+        kc_journal(k->record.directory, "state", json_pack("{s:s, s:I}", "state", kc_job_state_name[state], "step",
+                                                           (json_int_t)k->record.step));
+    }
+    kc_keeper_save(k);
+    publish(k);
+    kc_keeper_tell(k);
+    kc_keeper_hurry(k);
+}
+
+/* ---- the end ---- */
+
+/* Whoever still waits is told how it came. */
+static void answer_everybody(struct kc_keeper *k)
+{
+    const struct kc_record *r = &k->record;
+    char text[700];
+    json_t *end = json_pack("{s:b, s:I, s:s}", "ok", 1, "step", (json_int_t)r->step, "state", kc_job_state_name[r->state]);
+    kc_keeper_answer(k, KC_LIFE_STOP, 0, json_incref(end));
+    if (r->state == KC_JOB_FINISHED) {
+        snprintf(text, sizeof text, "job '%s' finished its last step instead", r->id);
+        json_object_set_new(end, "note", json_string(text));
+        kc_keeper_answer(k, KC_LIFE_PAUSE, 0, json_incref(end));
+        kc_keeper_answer(k, KC_LIFE_RESUME, 0, json_incref(end));
+    }
+    json_decref(end);
+    snprintf(text, sizeof text, "job '%s' has ended (%s)%s%s", r->id, kc_job_state_name[r->state],
+             r->failure.rank >= 0 ? ": " : "", r->failure.text);
+    json_t *no = json_pack("{s:b, s:s, s:i}", "ok", 0, "error", text, "code", KC_EXIT_REFUSED);
+    kc_keeper_answer(k, KC_LIFE_PAUSE, 0, json_incref(no));
+    kc_keeper_answer(k, KC_LIFE_RESUME, 0, json_incref(no));
+    struct kc_snapshot_entry list[KC_SNAPSHOTS];
+    if (k->reader && kc_reader_snapshots(k->reader, list, NULL) > 0 && list[0].step == r->step && !list[0].broken) {
+        json_decref(no); /* the end itself saved what was asked for */
+        no = json_pack("{s:b, s:I, s:I, s:s++}", "ok", 1, "step", (json_int_t)list[0].step, "version",
+                       (json_int_t)list[0].version, "path", r->directory, "/", list[0].path);
+    }
+    for (struct kc_keeper_waiter *w = k->waiters; w; w = w->next)
+        w->checkpoint = 0;
+    kc_keeper_answer(k, KC_LIFE_CHECKPOINT, 0, no);
+}
+
+/* Files first, whole; then whoever watches may see it; then nothing of the job is left. */
+static void conclude(struct kc_keeper *k, enum kc_job_state state)
+{
+    struct kc_outcome outcome;
+    struct kc_error e;
+    kc_keeper_sweep(k);
+    if (k->reader)
+        kc_keeper_outcome(k, &outcome);
+    else
+        outcome = kc_outcome_unknown;
+    k->record.hold = k->record.stop = false;
+    k->record.exit_code = state == KC_JOB_FAILED ? KC_EXIT_FALSE : KC_EXIT_OK;
+    enum kc_job_state before = k->record.state;
+    k->record.state = state;
+    if (kc_outcome_write(&k->record, &outcome, &e) < 0)
+        kc_journal(k->record.directory, "record-failed", json_pack("{s:s}", "text", e.text));
+    k->record.state = before;
+    k->record.keeper = (struct kc_process){0};
+    memset(k->record.rank, 0, sizeof k->record.rank);
+    kc_keeper_state(k, state);
+    answer_everybody(k);
+    k->loop.stop = true;
+}
+
+/* Everybody ended well, or was told to. */
+static enum kc_job_state end_state(struct kc_keeper *k, const struct kc_verdict *v)
+{
+    if (v->rank >= 0 && v->cause && !k->stop_before_end)
+        return KC_JOB_FAILED;
+    if (v->rank >= 0 || k->record.stop)
+        return k->rank[0].end.words.reason == KC_REASON_FINISHED && v->rank < 0 ? KC_JOB_FINISHED : KC_JOB_STOPPED;
+    return k->rank[0].end.words.reason == KC_REASON_FINISHED ? KC_JOB_FINISHED : KC_JOB_STOPPED;
+}
+
+static struct kc_verdict verdict_of(struct kc_keeper *k)
+{
+    struct kc_rank_end ends[KC_RANKS_MAX];
+    struct kc_verdict v;
+    for (uint32_t i = 0; i < k->record.ranks; i++)
+        ends[i] = k->rank[i].end;
+    kc_failure_name(ends, k->record.ranks, &v);
+    return v;
+}
+
+/* A stop or a last step has come to its end. */
+static void conclude_well(struct kc_keeper *k)
+{
+    kc_keeper_drain(k);
+    struct kc_verdict v = verdict_of(k);
+    if (v.rank >= 0 && v.cause)
+        k->record.failure = v;
+    else if (v.rank >= 0)
+        kc_journal(k->record.directory, "grace-over", json_pack("{s:s}", "text", v.text));
+    conclude(k, end_state(k, &v));
+}
+
+static void fail(struct kc_keeper *k, const char *text)
+{
+    if (k->record.failure.rank < 0 || text) {
+        k->record.failure = (struct kc_verdict){.rank = 0, .step = k->record.step, .reason = KC_REASON_ERROR,
+                                                .phase = KC_PHASE_STARTING, .time = kc_now()};
+        snprintf(k->record.failure.text, sizeof k->record.failure.text, "%s", text ? text : "unknown");
+    }
+    conclude(k, KC_JOB_FAILED);
+}
+
+/* ---- after a failure ---- */
+
+static void launch(struct kc_keeper *k)
+{
+    struct kc_error e;
+    if (kc_keeper_launch(k, &e) == 0)
+        return;
+    /* Some ranks may run already: they wait at the gate, with nothing to lose. */
+    k->ending = KC_ENDING_KILLED;
+    for (uint32_t i = 0; i < k->record.ranks; i++)
+        if (k->rank[i].alive)
+            kill((pid_t)k->rank[i].shown.pid, SIGKILL);
+    while (kc_keeper_alive(k) > 0) {
+        kc_keeper_reap(k);
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    fail(k, e.text);
+}
+
+static bool repeats(const struct kc_verdict *a, const struct kc_verdict *b)
+{
+    return a->rank >= 0 && a->step == b->step && a->reason == b->reason;
+}
+
+/* Nothing of the incarnation is left. */
+static void decide(struct kc_keeper *k, const struct kc_verdict *v, enum kc_fault fault)
+{
+    struct kc_record *r = &k->record;
+    /* Killed from outside says nothing about what the rank did: only faults of its own are deterministic. */
+    r->same = v->outside ? 0 : repeats(&r->failure, v) ? r->same + 1 : 1;
+    r->failure = *v;
+    if (r->stop) {
+        conclude(k, KC_JOB_STOPPED);
+        return;
+    }
+    struct kc_policy_history history = {.restarts = r->fruitless, .same_step_faults = r->same};
+    enum kc_action action = kc_policy_decide(fault, k->spec, &history);
+    kc_journal(r->directory, "fault",
+               json_pack("{s:s, s:s, s:i, s:I, s:s}", "fault", kc_fault_name[fault], "action", kc_action_name[action],
+                         "rank", v->rank, "step", (json_int_t)v->step, "text", v->text));
+    if (action != KC_ACTION_RESTART) {
+        conclude(k, KC_JOB_FAILED);
+        return;
+    }
+    r->restarts++;
+    r->fruitless++;
+    launch(k);
+}
+
+static void decide_from_group(struct kc_keeper *k)
+{
+    kc_keeper_drain(k);
+    kc_keeper_sweep(k);
+    struct kc_verdict v = verdict_of(k);
+    decide(k, &v, kc_failure_fault(&v, k->trained));
+}
+
+/* Tell the peers, by the abort word, then end all of them. */
+static void end_group(struct kc_keeper *k)
+{
+    struct kc_verdict v = verdict_of(k);
+    if (v.rank >= 0)
+        kc_board_abort_for(k->board, (uint32_t)v.rank, v.reason);
+    kc_journal(k->record.directory, "rank-lost", json_pack("{s:i, s:s}", "rank", v.rank, "text", v.text));
+    if (v.rank >= 0 && k->rank[v.rank].shown.pid) {
+        k->rank[v.rank].shown.first = 1;
+        kc_board_process(k->board, (uint32_t)v.rank, &k->rank[v.rank].shown);
+    }
+    kc_keeper_end_group(k);
+}
+
+void kc_keeper_event(struct kc_keeper *k, enum kc_life_event event)
+{
+    enum kc_job_state before = k->record.state;
+    const struct kc_life_cell *cell = kc_life_cell(before, event);
+    if (k->loop.stop)
+        return;
+    switch (cell->action) {
+    case KC_DO_NOTHING:
+    case KC_DO_RUN:
+    case KC_DO_FOLD:
+        break;
+    case KC_DO_NOTE_HELD:
+        kc_keeper_drain(k);
+        kc_keeper_state(k, cell->next); /* written before anybody is told */
+        kc_keeper_answer(k, KC_LIFE_PAUSE, 0, json_pack("{s:b, s:I}", "ok", 1, "step", (json_int_t)k->record.step));
+        return;
+    case KC_DO_END_GROUP:
+        end_group(k);
+        break;
+    case KC_DO_DECIDE:
+        decide_from_group(k);
+        return;
+    case KC_DO_CONCLUDE:
+        conclude_well(k);
+        return;
+    default:
+        kc_journal(k->record.directory, "bug", json_pack("{s:s, s:s}", "state", kc_job_state_name[before], "event",
+                                                         kc_life_event_name[event]));
+        return;
+    }
+    if (cell->next != before && cell->next != KC_JOB_STATES)
+        kc_keeper_state(k, cell->next);
+}
+
+/* ---- the loop ---- */
+
+static void after_exits(struct kc_keeper *k)
+{
+    bool lost = false;
+    for (uint32_t i = 0; i < k->record.ranks; i++)
+        lost |= k->rank[i].end.gone && !kc_rank_ended_well(&k->rank[i].end);
+    if (lost)
+        kc_keeper_event(k, KC_LIFE_RANK_LOST);
+    if (kc_keeper_alive(k) > 0 || k->loop.stop)
+        return;
+    for (uint32_t i = 0; i < k->record.ranks; i++)
+        lost |= k->rank[i].end.aborted;
+    kc_keeper_event(k, lost ? KC_LIFE_GROUP_GONE : KC_LIFE_ALL_LEFT);
+}
+
+static void count_time(struct kc_keeper *k, uint64_t passed)
+{
+    if (k->record.state == KC_JOB_PAUSED)
+        kc_board_add(k->board, KC_METRIC_PAUSED_SECONDS, (double)passed / (double)KC_SECOND);
+    else if (k->record.state == KC_JOB_RUNNING || k->record.state == KC_JOB_STOPPING)
+        k->record.seconds += (double)passed / (double)KC_SECOND;
+}
+
+static void tick(void *owner)
+{
+    struct kc_keeper *k = owner;
+    uint64_t now = kc_now(), passed = now - k->last_tick;
+    bool soon = false;
+    k->last_tick = now;
+    count_time(k, passed);
+    kc_keeper_drain(k);
+    kc_keeper_watch(k);
+    kc_keeper_end_tick(k, passed);
+    if (now - k->last_slow >= SLOW || k->rank[0].log.old >= 0) {
+        k->last_slow = now;
+        for (uint32_t i = 0; i < k->record.ranks; i++)
+            soon |= kc_rank_log_turn(&k->rank[i].log, (uint64_t)k->spec->log_max_mib << 20, k->spec->log_keep);
+        if (soon)
+            k->last_slow = now - SLOW;
+    }
+    bool idle = k->record.state == KC_JOB_PAUSED && !k->waiters && !k->releasing && !soon;
+    kc_loop_wake_at(&k->loop, now + (idle ? IDLE_TICK : TICK));
+}
+
+static void signals_ready(struct kc_source *source, uint32_t events)
+{
+    struct kc_keeper *k = source->owner;
+    struct signalfd_siginfo info;
+    (void)events;
+    while (read(source->fd, &info, sizeof info) == (ssize_t)sizeof info) {
+        if (info.ssi_signo == SIGCHLD && kc_keeper_reap(k))
+            after_exits(k);
+        if (info.ssi_signo == SIGTERM) { /* the machine goes down: as if somebody had asked to stop */
+            const struct kc_life_cell *cell = kc_life_cell(k->record.state, KC_LIFE_STOP);
+            kc_keeper_do_request(k, cell->action, cell->note, NULL, 0, KC_LIFE_STOP);
+            if (cell->next != k->record.state && cell->next != KC_JOB_STATES)
+                kc_keeper_state(k, cell->next);
+        }
+        if (k->loop.stop)
+            return;
+    }
+}
+
+/* ---- beginning ---- */
+
+/* Beside our own program, unless a test names another. */
+static void find_binary(struct kc_keeper *k)
+{
+    const char *given = getenv("KC_RANK_BINARY");
+    if (given && *given) {
+        snprintf(k->rank_binary, sizeof k->rank_binary, "%s", given);
+        return;
+    }
+    ssize_t n = readlink("/proc/self/exe", k->rank_binary, sizeof k->rank_binary - 16);
+    char *slash = NULL;
+    if (n > 0) {
+        k->rank_binary[n] = 0;
+        slash = strrchr(k->rank_binary, '/');
+    }
+    if (slash)
+        memcpy(slash + 1, "kc-rank", sizeof "kc-rank");
+    else
+        snprintf(k->rank_binary, sizeof k->rank_binary, "kc-rank");
+}
+
+static struct kc_job_facts facts_of(const struct kc_keeper *k)
+{
+    const struct kc_job_spec *s = k->spec;
+    struct kc_job_facts f = {.ranks = s->ranks, .zero = s->zero, .steps = s->steps, .seed = s->seed};
+    snprintf(f.id, sizeof f.id, "%s", k->record.id);
+    snprintf(f.name, sizeof f.name, "%s", k->record.name);
+    if (strlen(k->record.directory) < sizeof f.directory)
+        memcpy(f.directory, k->record.directory, strlen(k->record.directory) + 1);
+    snprintf(f.model, sizeof f.model, "%s, %u layers, %u wide, %u heads, context %u", kc_family_name[s->family],
+             s->layers, s->hidden, s->heads, s->context);
+    snprintf(f.device, sizeof f.device, "%s", kc_device_kind_name[s->device]);
+    memcpy(f.axis, s->axis, sizeof f.axis);
+    return f;
+}
+
+static int open_board(struct kc_keeper *k, struct kc_error *e)
+{
+    struct kc_job_facts facts = facts_of(k);
+    int r = kc_board_create(k->home->instance, &facts, &k->board, e);
+    if (r == 0)
+        k->reader = kc_board_reader(k->board);
+    return r;
+}
+
+/* The keeper before us was lost, and its ranks are gone: what they said decides. */
+static void recover(struct kc_keeper *k)
+{
+    struct kc_error e;
+    struct kc_verdict v = {.rank = -1};
+    bool well = kc_keeper_inherit_board(k) == 0;
+    for (uint32_t i = 0; i < k->record.ranks; i++)
+        well = well && kc_rank_ended_well(&k->rank[i].end);
+    if (k->reader)
+        v = verdict_of(k);
+    if (v.rank < 0) {
+        v = (struct kc_verdict){.rank = 0, .step = k->record.step, .reason = KC_REASON_KEEPER, .time = kc_now()};
+        snprintf(v.text, sizeof v.text, "the job's keeper is gone");
+    }
+    kc_journal(k->record.directory, "recovered", json_pack("{s:s}", "text", well ? "its ranks had ended well" : v.text));
+    if (well) {
+        conclude(k, end_state(k, &(struct kc_verdict){.rank = -1}));
+        return;
+    }
+    kc_reader_free(k->reader);
+    k->reader = NULL;
+    k->steps_cursor = k->evaluations_cursor = 0;
+    if (open_board(k, &e) < 0) {
+        fail(k, e.text);
+        return;
+    }
+    decide(k, &v, v.cause ? kc_failure_fault(&v, true) : KC_FAULT_KEEPER);
+}
+
+static int prepare(struct kc_keeper *k, const struct kc_keeper_arguments *a, struct kc_error *e)
+{
+    k->home = a->home;
+    k->alive_pipe[0] = k->alive_pipe[1] = k->listener.fd = k->metrics.fd = -1;
+    for (uint32_t i = 0; i < KC_RANKS_MAX; i++) {
+        k->rank[i].window = k->rank[i].log.fd = k->rank[i].log.old = -1;
+        k->rank[i].end = (struct kc_rank_end){0};
+    }
+    int r = kc_record_read(a->directory, &k->record, e);
+    if (r < 0)
+        return r;
+    if (kc_process_identify(getpid(), &k->record.keeper) < 0 || kc_token_make(k->record.token) < 0 ||
+        kc_boot_id(k->record.boot) < 0 || pipe2(k->alive_pipe, O_CLOEXEC) != 0)
+        return kc_fail(e, -errno, "the keeper could not begin: %s", strerror(errno));
+    find_binary(k);
+    int signals = kc_loop_signals();
+    if (signals < 0 || (r = kc_loop_open(&k->loop, tick, k)) < 0)
+        return kc_fail(e, r < 0 ? r : signals, "the keeper's event loop: %s", strerror(r < 0 ? -r : -signals));
+    k->signals = (struct kc_source){.fd = signals, .ready = signals_ready, .owner = k};
+    kc_loop_add(&k->loop, &k->signals, EPOLLIN);
+    prctl(PR_SET_CHILD_SUBREAPER, 1); /* orphans of our ranks come to us, not to kcd */
+    k->last_tick = k->last_slow = kc_now();
+    if ((r = kc_keeper_listen(k, a->link, e)) < 0 || (r = kc_record_spec(k->record.directory, &k->arena, &k->spec, e)) < 0)
+        return r;
+    if ((r = kc_metrics_open(&k->metrics, k->record.directory, e)) < 0)
+        return r;
+    for (uint32_t i = 0; i < k->record.ranks; i++)
+        if ((r = kc_rank_log_open(&k->rank[i].log, k->record.directory, i)) < 0)
+            return kc_fail(e, r, "the log of rank %u in %s: %s", i, k->record.directory, strerror(-r));
+    if (a->leases && *a->leases) {
+        if ((r = kc_job_leases_parse(a->leases, k->record.ranks, &k->leases, e)) < 0)
+            return r;
+        if (kc_job_leases_format(k->leases, false, k->leases_text, sizeof k->leases_text) < 0)
+            return kc_fail(e, -ENOSPC, "the leases of job '%s' are too many to name", k->record.id);
+    }
+    return 0;
+}
+
+int kc_keeper_main(const struct kc_keeper_arguments *arguments)
+{
+    struct kc_error e = {""};
+    struct kc_keeper *k = calloc(1, sizeof *k);
+    if (!k)
+        return KC_EXIT_SYSTEM;
+    int r = prepare(k, arguments, &e);
+    if (r == 0) {
+        kc_keeper_save(k);
+        kc_outcome_clear(k->record.directory);
+        if (arguments->recover && k->record.incarnation > 0)
+            recover(k);
+        else if ((r = open_board(k, &e)) == 0)
+            launch(k);
+    }
+    if (r < 0 && k->record.directory[0] && k->loop.epoll > 0)
+        fail(k, e.text);
+    if (r == 0)
+        kc_loop_run(&k->loop);
+    kc_keeper_unlisten(k);
+    kc_metrics_close(&k->metrics);
+    if (k->board)
+        kc_board_free(k->board, 1);
+    kc_job_leases_free(k->leases);
+    kc_arena_free(&k->arena);
+    free(k);
+    return r < 0 ? KC_EXIT_SYSTEM : KC_EXIT_OK;
+}

@@ -1,0 +1,222 @@
+/* keeper_board.c - what ranks publish becomes lines in files and events of the life cycle. Reads only through reader.h, which
+ * bounds and checks everything; a rank that scribbles over the board can make figures wrong, nothing else. */
+#include "keeper_impl.h"
+
+#include "journal.h"
+#include "protocol.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define BATCH 64
+#define EVENTS_A_TICK 64 /* of one rank: a rank gone mad fills no disk */
+
+/* The older of the two streams first, so that an evaluation stands behind its step. */
+static bool drain_some(struct kc_keeper *k)
+{
+    struct kc_step_record steps[BATCH];
+    struct kc_evaluation evaluations[BATCH];
+    uint64_t lost = 0;
+    int n = kc_reader_steps(k->reader, &k->steps_cursor, steps, BATCH, &lost);
+    int m = kc_reader_evaluations(k->reader, &k->evaluations_cursor, evaluations, BATCH, &lost);
+    if (lost) {
+        k->lost += lost;
+        kc_board_set(k->board, KC_METRIC_RECORDS_LOST, (double)k->lost);
+    }
+    for (int i = 0, j = 0; i < n || j < m;) {
+        if (j >= m || (i < n && steps[i].step <= evaluations[j].step)) {
+            k->last_step = steps[i++];
+            k->trained |= k->last_step.incarnation == k->record.incarnation;
+            kc_metrics_step(&k->metrics, &k->last_step);
+        } else {
+            k->last_evaluation = evaluations[j++];
+            kc_metrics_evaluation(&k->metrics, &k->last_evaluation);
+        }
+    }
+    k->record.step = k->metrics.step;
+    return n == BATCH || m == BATCH;
+}
+
+static void take_event(struct kc_keeper *k, uint32_t rank, const struct kc_event_seen *ev)
+{
+    if (ev->what >= KC_EVENTS || ev->incarnation != k->record.incarnation)
+        return;
+    json_t *details = json_pack("{s:i, s:I, s:I, s:I}", "rank", (int)rank, "step", (json_int_t)ev->step, "a",
+                                (json_int_t)ev->a, "b", (json_int_t)ev->b);
+    if (ev->text[0])
+        json_object_set_new(details, "text", json_string(ev->text)); /* not UTF-8: left out */
+    kc_journal(k->record.directory, kc_event_name[ev->what], details);
+    if (rank != 0)
+        return;
+    if (ev->what == KC_EVENT_STARTED && !k->began) {
+        /* Steps that the lost incarnation did beyond its snapshot are done again: their lines go now. */
+        k->began = true;
+        k->restored = ev->a;
+        kc_metrics_cut(&k->metrics, ev->a);
+        k->record.step = k->metrics.step;
+        k->record.snapshot_step = ev->a;
+    }
+    if (ev->what == KC_EVENT_SNAPSHOT && ev->a > k->record.snapshot_step) {
+        k->record.snapshot_step = ev->a;
+        k->record.fruitless = 0; /* what was reached is durable: earlier restarts are paid for */
+        kc_keeper_save(k);
+    }
+}
+
+void kc_keeper_drain(struct kc_keeper *k)
+{
+    /* events first: STARTED cuts the file back before the first step of the new incarnation is written */
+    for (uint32_t i = 0; i < k->record.ranks; i++) {
+        struct kc_event_seen events[EVENTS_A_TICK];
+        int n = kc_reader_events(k->reader, i, &k->rank[i].event_cursor, events, EVENTS_A_TICK, NULL);
+        for (int j = 0; j < n; j++)
+            take_event(k, i, &events[j]);
+    }
+    while (drain_some(k))
+        ;
+}
+
+void kc_keeper_read_rank(const struct kc_reader *reader, uint32_t rank, struct kc_rank_end *end)
+{
+    struct kc_rank_view view;
+    if (kc_reader_rank(reader, rank, &view) != 0)
+        return;
+    end->step = view.step;
+    end->phase = view.phase;
+    if (view.words.time)
+        end->words = view.words;
+}
+
+/* The group's abort word: a rank that failed tells so before it leaves, or instead. */
+static void watch_abort(struct kc_keeper *k)
+{
+    uint64_t word = kc_reader_abort(k->reader);
+    int32_t rank = KC_ABORT_RANK(word);
+    if (word == 0 || rank < 0 || (uint32_t)rank >= k->record.ranks || k->rank[rank].end.aborted)
+        return;
+    struct kc_rank_end *end = &k->rank[rank].end;
+    if (end->gone)
+        return; /* we set the word for it */
+    end->aborted = true;
+    end->seen = kc_now();
+    kc_keeper_read_rank(k->reader, (uint32_t)rank, end);
+    if (!end->words.time) {
+        end->words.time = end->seen;
+        end->words.reason = KC_ABORT_REASON(word) < KC_REASONS ? KC_ABORT_REASON(word) : KC_REASON_ERROR;
+        end->words.step = end->step;
+        end->words.phase = end->phase;
+        end->words.peer = -1;
+    }
+    kc_journal(k->record.directory, "aborted",
+               json_pack("{s:i, s:s}", "rank", (int)rank, "reason", kc_reason_name[end->words.reason]));
+    kc_keeper_event(k, KC_LIFE_RANK_LOST);
+}
+
+static bool all_trains(struct kc_keeper *k)
+{
+    for (uint32_t i = 0; i < k->record.ranks; i++) {
+        struct kc_rank_view view;
+        if (kc_reader_rank(k->reader, i, &view) != 0 || view.identity.incarnation != k->record.incarnation ||
+            (view.state != KC_RANK_RUNNING && view.state != KC_RANK_PAUSED))
+            return false;
+    }
+    return true;
+}
+
+/* Checkpoints up to ack->checkpoints were served; the counts wrap. */
+static void answer_checkpoints(struct kc_keeper *k, const struct kc_ack *ack)
+{
+    json_t *reply;
+    if (ack->checkpoint_result == 0)
+        reply = json_pack("{s:b, s:I, s:I, s:s+}", "ok", 1, "step", (json_int_t)ack->checkpoint_step, "version",
+                          (json_int_t)ack->checkpoint_version, "path", k->record.directory, "/snapshots");
+    else
+        reply = json_pack("{s:b, s:i, s:s}", "ok", 0, "code", KC_EXIT_SYSTEM, "error",
+                          ack->text[0] ? ack->text : strerror(-ack->checkpoint_result));
+    struct kc_snapshot_entry list[KC_SNAPSHOTS];
+    int n = ack->checkpoint_result == 0 ? kc_reader_snapshots(k->reader, list, NULL) : 0;
+    for (int i = 0; i < n; i++) {
+        char path[PATH_MAX + 260];
+        if (list[i].version != ack->checkpoint_version || !list[i].path[0])
+            continue;
+        snprintf(path, sizeof path, "%s/%s", k->record.directory, list[i].path);
+        json_object_set_new(reply, "path", json_string(path));
+    }
+    kc_keeper_answer(k, KC_LIFE_CHECKPOINT, ack->checkpoints, reply);
+}
+
+void kc_keeper_watch(struct kc_keeper *k)
+{
+    struct kc_ack ack;
+    watch_abort(k);
+    if (k->record.state == KC_JOB_STARTING && all_trains(k))
+        kc_keeper_event(k, KC_LIFE_READY);
+    if (kc_reader_ack(k->reader, &ack) != 0)
+        return;
+    ack.text[sizeof ack.text - 1] = 0;
+    answer_checkpoints(k, &ack);
+    if (k->releasing && !ack.held) {
+        k->releasing = false;
+        kc_keeper_answer(k, KC_LIFE_RESUME, 0, json_pack("{s:b, s:I}", "ok", 1, "step", (json_int_t)ack.step));
+        if (k->record.hold) /* asked to pause again meanwhile */
+            kc_keeper_set_control(k, k->control | KC_CONTROL_PAUSE);
+    }
+    if (ack.held && (ack.control & KC_CONTROL_PAUSE) && (k->control & KC_CONTROL_PAUSE) && !k->releasing &&
+        k->record.state != KC_JOB_PAUSED)
+        kc_keeper_event(k, KC_LIFE_HELD);
+}
+
+/* Skip what the lost keeper had written: everything up to the last record of the step that its file ends with. */
+static void skip_written(struct kc_keeper *k)
+{
+    struct kc_step_record r;
+    uint64_t cursor = 0, behind = 0;
+    while (kc_reader_steps(k->reader, &cursor, &r, 1, NULL) == 1)
+        if (r.step == k->metrics.step)
+            behind = cursor;
+    k->steps_cursor = behind;
+}
+
+int kc_keeper_inherit_board(struct kc_keeper *k)
+{
+    struct kc_error e;
+    int r = kc_reader_attach(k->home->instance, k->record.id, &k->reader, &e);
+    if (r < 0)
+        return r;
+    struct kc_job_status status;
+    if (kc_reader_ranks(k->reader) != k->record.ranks || kc_reader_status(k->reader, &status) != 0 ||
+        status.incarnation != k->record.incarnation) {
+        kc_reader_free(k->reader);
+        k->reader = NULL;
+        return -ENOENT;
+    }
+    skip_written(k);
+    while (drain_some(k))
+        ;
+    for (uint32_t i = 0; i < k->record.ranks; i++) {
+        k->rank[i].end = (struct kc_rank_end){.gone = true, .seen = kc_now()};
+        kc_keeper_read_rank(k->reader, i, &k->rank[i].end);
+    }
+    return 0;
+}
+
+void kc_keeper_outcome(struct kc_keeper *k, struct kc_outcome *out)
+{
+    struct kc_snapshot_entry list[KC_SNAPSHOTS];
+    *out = kc_outcome_unknown;
+    if (k->last_step.step && k->last_step.step == k->record.step)
+        out->loss = k->last_step.loss;
+    if (k->last_evaluation.step)
+        out->validation_loss = k->last_evaluation.loss;
+    int n = k->reader ? kc_reader_snapshots(k->reader, list, NULL) : 0;
+    for (int i = 0; i < n; i++) {
+        if (list[i].broken || list[i].step != k->record.step)
+            continue;
+        kc_digest_text(list[i].root, out->state_root);
+        break;
+    }
+}

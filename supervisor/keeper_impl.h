@@ -1,0 +1,114 @@
+/* keeper_impl.h - the keeper's state, for its own files: keeper.c (life), keeper_ranks.c (processes), keeper_board.c (what ranks
+ * publish becomes files), keeper_control.c (requests). */
+#ifndef KC_SUPERVISOR_KEEPER_IMPL_H
+#define KC_SUPERVISOR_KEEPER_IMPL_H
+
+#include "devices.h"
+#include "keeper.h"
+#include "life.h"
+#include "link.h"
+#include "loop.h"
+#include "metrics_file.h"
+#include "outcome.h"
+#include "rank_log.h"
+#include "record.h"
+
+#include "base/arena.h"
+#include "contracts/job_spec.h"
+#include "shm/keeper.h"
+#include "shm/reader.h"
+
+/* A rank as its parent has it. */
+struct kc_kept_rank {
+    bool alive;                   /* forked and not reaped yet */
+    struct kc_rank_end end;       /* of this incarnation */
+    struct kc_rank_process shown; /* on the board */
+    struct kc_rank_log log;
+    int window;                   /* memfd; -1 */
+    uint64_t event_cursor;
+};
+
+/* A connection: kcd's, usually one. */
+struct kc_keeper_peer {
+    struct kc_keeper_peer *next;
+    struct kc_link link;
+};
+
+/* A request that is answered later. */
+struct kc_keeper_waiter {
+    struct kc_keeper_waiter *next;
+    struct kc_keeper_peer *peer; /* NULL: it hung up */
+    json_int_t tag;
+    enum kc_life_event verb;
+    uint32_t checkpoint;         /* count to wait for */
+};
+
+/* How far the end of the group has come. */
+enum kc_ending { KC_ENDING_NOT, KC_ENDING_ASKED, KC_ENDING_KILLED };
+
+struct kc_keeper {
+    struct kc_loop loop;
+    const struct kc_home *home;
+    struct kc_record record;
+    struct kc_arena arena;
+    const struct kc_job_spec *spec;
+    struct kc_board *board;
+    struct kc_reader *reader;      /* of the board */
+    struct kc_job_leases *leases;
+    char leases_text[4096];        /* KC_LEASES */
+    char rank_binary[PATH_MAX];
+    struct kc_source signals, listener;
+    char socket[PATH_MAX];
+    struct kc_keeper_peer *peers;
+    struct kc_keeper_waiter *waiters;
+    int alive_pipe[2];             /* ranks hold [0]; its end of file says that we are gone */
+    struct kc_kept_rank rank[KC_RANKS_MAX];
+
+    struct kc_metrics_file metrics;
+    uint64_t steps_cursor, evaluations_cursor, lost;
+    struct kc_step_record last_step;
+    struct kc_evaluation last_evaluation; /* step 0: none yet */
+    uint64_t restored;             /* step that this incarnation began from */
+    bool began, trained;           /* it said so; it has finished a step */
+
+    uint64_t control;              /* the control word */
+    bool releasing;                /* the pause level was lowered and the ranks have not said that they go on */
+    enum kc_ending ending;
+    uint64_t grace;                /* nanoseconds left until KILL */
+    uint64_t last_tick, last_slow; /* kc_now() */
+    bool stop_before_end;          /* a stop was asked for after the group had begun to end */
+    bool oom_known;
+    uint64_t oom_kills;            /* when the incarnation began */
+};
+
+/* keeper.c */
+void kc_keeper_event(struct kc_keeper *k, enum kc_life_event event);
+void kc_keeper_state(struct kc_keeper *k, enum kc_job_state state); /* everywhere: file, board, kcd */
+void kc_keeper_save(struct kc_keeper *k);                           /* state.json as it stands */
+void kc_keeper_hurry(struct kc_keeper *k);                          /* tick soon */
+
+/* keeper_ranks.c */
+int kc_keeper_launch(struct kc_keeper *k, struct kc_error *e); /* the next incarnation: all ranks, or none */
+bool kc_keeper_reap(struct kc_keeper *k);                      /* every child that ended; true: a rank did */
+void kc_keeper_end_group(struct kc_keeper *k);                 /* TERM and CONT, the grace begins */
+void kc_keeper_end_tick(struct kc_keeper *k, uint64_t passed); /* KILL when the grace is over */
+uint32_t kc_keeper_alive(const struct kc_keeper *k);
+void kc_keeper_sweep(struct kc_keeper *k);                     /* nothing with our token survives */
+
+/* keeper_board.c */
+void kc_keeper_drain(struct kc_keeper *k);                     /* steps, evaluations and events to files */
+void kc_keeper_watch(struct kc_keeper *k);                     /* ready, held, checkpoints, aborts become events and answers */
+void kc_keeper_read_rank(const struct kc_reader *reader, uint32_t rank, struct kc_rank_end *end);
+int kc_keeper_inherit_board(struct kc_keeper *k);              /* what a lost keeper's board still holds; -ENOENT: nothing */
+void kc_keeper_outcome(struct kc_keeper *k, struct kc_outcome *out);
+
+/* keeper_control.c */
+int kc_keeper_listen(struct kc_keeper *k, int link, struct kc_error *e);
+void kc_keeper_unlisten(struct kc_keeper *k);
+void kc_keeper_tell(struct kc_keeper *k);                      /* kcd, of the state */
+void kc_keeper_set_control(struct kc_keeper *k, uint64_t word);
+void kc_keeper_answer(struct kc_keeper *k, enum kc_life_event verb, uint32_t upto, json_t *reply); /* takes reply */
+void kc_keeper_do_request(struct kc_keeper *k, enum kc_life_action action, const char *note, struct kc_keeper_peer *peer,
+                          json_int_t tag, enum kc_life_event verb);
+
+#endif

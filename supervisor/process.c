@@ -1,0 +1,237 @@
+/* process.c - reads /proc; every read is bounded, a process that vanishes meanwhile is simply not there. */
+#include "process.h"
+
+#include "base/file.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define ENVIRON_MAX (1u << 20) /* of an environment; the token is put at its front */
+
+/* Up to room - 1 bytes of a file of /proc, NUL-terminated. Length, or -errno. */
+static ssize_t read_some(const char *path, char *out, size_t room)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    size_t have = 0;
+    while (have < room - 1) {
+        ssize_t n = read(fd, out + have, room - 1 - have);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && have == 0) {
+            ssize_t r = -errno;
+            close(fd);
+            return r;
+        }
+        if (n <= 0)
+            break;
+        have += (size_t)n;
+    }
+    close(fd);
+    out[have] = 0;
+    return (ssize_t)have;
+}
+
+struct stat_fields {
+    char state;
+    pid_t session;
+    uint64_t start;
+};
+
+/* Fields 3, 6 and 22. The name (field 2) may hold anything, so counting begins at the last ')'. */
+static int read_stat(pid_t pid, struct stat_fields *out)
+{
+    char path[64], text[1024];
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    ssize_t n = read_some(path, text, sizeof text);
+    if (n < 0)
+        return n == -ENOENT ? -ESRCH : (int)n;
+    const char *p = strrchr(text, ')');
+    if (!p || p[1] != ' ')
+        return -ESRCH;
+    p += 2;
+    struct stat_fields f = {.state = *p};
+    for (int field = 3; field <= 22; field++) {
+        if (field == 6)
+            f.session = (pid_t)strtol(p, NULL, 10);
+        if (field == 22)
+            f.start = strtoull(p, NULL, 10);
+        p = strchr(p, ' ');
+        if (!p)
+            return -ESRCH;
+        p++;
+    }
+    *out = f;
+    return 0;
+}
+
+int kc_process_identify(pid_t pid, struct kc_process *out)
+{
+    struct stat_fields f;
+    int r = read_stat(pid, &f);
+    if (r == 0)
+        *out = (struct kc_process){.pid = pid, .start = f.start};
+    return r;
+}
+
+static int open_pidfd(pid_t pid)
+{
+    int fd = (int)syscall(SYS_pidfd_open, pid, 0); /* always close-on-exec */
+    return fd < 0 ? -errno : fd;
+}
+
+int kc_process_open(struct kc_process p)
+{
+    struct kc_process now;
+    if (p.pid <= 0)
+        return -ESRCH;
+    int fd = open_pidfd(p.pid);
+    if (fd < 0)
+        return fd;
+    /* The descriptor holds whoever had the pid at that moment; was it the one we mean? */
+    if (kc_process_identify(p.pid, &now) != 0 || now.start != p.start) {
+        close(fd);
+        return -ESRCH;
+    }
+    return fd;
+}
+
+bool kc_process_ended(int pidfd)
+{
+    struct pollfd p = {.fd = pidfd, .events = POLLIN};
+    return poll(&p, 1, 0) == 1;
+}
+
+int kc_boot_id(char out[40])
+{
+    char text[64];
+    ssize_t n = read_some("/proc/sys/kernel/random/boot_id", text, sizeof text);
+    if (n < 0)
+        return (int)n;
+    size_t length = strcspn(text, "\n");
+    if (length >= 40)
+        return -EINVAL;
+    memcpy(out, text, length);
+    out[length] = 0;
+    return 0;
+}
+
+int kc_token_make(char out[KC_TOKEN_ROOM])
+{
+    uint64_t half[2];
+    if (getrandom(half, sizeof half, 0) != (ssize_t)sizeof half)
+        return -errno;
+    snprintf(out, KC_TOKEN_ROOM, "%016llx%016llx", (unsigned long long)half[0], (unsigned long long)half[1]);
+    return 0;
+}
+
+static bool carries_token(pid_t pid, const char *token, char *scratch)
+{
+    char path[64], wanted[KC_TOKEN_ROOM + 16];
+    snprintf(path, sizeof path, "/proc/%d/environ", (int)pid);
+    ssize_t n = read_some(path, scratch, ENVIRON_MAX);
+    size_t length = (size_t)snprintf(wanted, sizeof wanted, "KC_TOKEN=%s", token) + 1; /* its NUL belongs to it */
+    if (n < (ssize_t)length)
+        return false;
+    for (const char *p = scratch, *end = scratch + n; p < end; p += strnlen(p, (size_t)(end - p)) + 1)
+        if ((size_t)(end - p) >= length && memcmp(p, wanted, length) == 0)
+            return true;
+    return false;
+}
+
+static bool in_sessions(pid_t session, const pid_t *sessions, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (sessions[i] > 0 && sessions[i] == session)
+            return true;
+    return false;
+}
+
+/* Is it one of those? A descriptor for it then, else -1. */
+static int match(pid_t pid, const char *token, const pid_t *sessions, size_t count, char *scratch)
+{
+    struct stat_fields f;
+    int fd = open_pidfd(pid); /* first, so that what we then read is about the process that the descriptor means */
+    if (fd < 0)
+        return -1;
+    if (read_stat(pid, &f) == 0 && f.state != 'Z' && f.state != 'X' &&
+        (in_sessions(f.session, sessions, count) || (token && *token && carries_token(pid, token, scratch))))
+        return fd;
+    close(fd);
+    return -1;
+}
+
+int kc_process_signal_all(const char *token, const pid_t *sessions, size_t count, int signal)
+{
+    DIR *proc = opendir("/proc");
+    if (!proc)
+        return -errno;
+    char *scratch = malloc(ENVIRON_MAX);
+    if (!scratch) {
+        closedir(proc);
+        return -ENOMEM;
+    }
+    int found = 0;
+    for (struct dirent *d; (d = readdir(proc));) {
+        struct stat st;
+        if (!isdigit((unsigned char)d->d_name[0]) || fstatat(dirfd(proc), d->d_name, &st, 0) != 0 ||
+            (geteuid() != 0 && st.st_uid != geteuid()))
+            continue;
+        pid_t pid = (pid_t)strtol(d->d_name, NULL, 10);
+        if (pid == getpid())
+            continue;
+        int fd = match(pid, token, sessions, count, scratch);
+        if (fd < 0)
+            continue;
+        found++;
+        if (signal)
+            syscall(SYS_pidfd_send_signal, fd, signal, NULL, 0);
+        close(fd);
+    }
+    free(scratch);
+    closedir(proc);
+    return found;
+}
+
+bool kc_oom_kills(uint64_t *out)
+{
+    char text[4096], path[PATH_MAX];
+    if (read_some("/proc/self/cgroup", text, sizeof text) < 0)
+        return false;
+    char *line = strstr(text, "0::/");
+    if (!line)
+        return false;
+    line += 3;
+    line[strcspn(line, "\n")] = 0;
+    int n = snprintf(path, sizeof path, "/sys/fs/cgroup%s/memory.events", strcmp(line, "/") == 0 ? "" : line);
+    if (n < 0 || (size_t)n >= sizeof path || read_some(path, text, sizeof text) < 0)
+        return false;
+    const char *row = strstr(text, "oom_kill ");
+    if (!row || (row != text && row[-1] != '\n'))
+        return false;
+    *out = strtoull(row + strlen("oom_kill "), NULL, 10);
+    return true;
+}
+
+void kc_signals_restore(void)
+{
+    struct sigaction plain = {.sa_handler = SIG_DFL};
+    sigset_t none;
+    for (int s = 1; s < NSIG; s++)
+        sigaction(s, &plain, NULL);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+}

@@ -1,0 +1,40 @@
+/* protocol.h - what kc says to kcd, and kcd to a keeper: one JSON object a line over a UNIX stream socket, one reply a
+ * request, in order. Requests: {"verb":"…", "job":"id", …}. Replies: {"ok":true, …} or {"ok":false,"error":"one line",
+ * "code":N} with N from exit_codes below. A reply may be late (pause, checkpoint, stop answer when done); the peer may
+ * hang up any time, which cancels nothing.
+ *
+ * verb        to       fields                         reply                        answers
+ * hello       kcd      -                              pid, instance, home, version at once
+ * start       kcd      spec (object, complete), dir   job (id)                     when the job is recorded
+ * list        kcd      -                              jobs [{id,state}]            at once
+ * pause       kcd,kp   job                            step                         when held at the step
+ * resume      kcd,kp   job                            -                            when running (or queued) again
+ * checkpoint  kcd,kp   job                            step, version, path          when committed
+ * stop        kcd,kp   job                            step, state                  when ended and nothing is left
+ * remove      kcd      job                            -                            when its directory is gone
+ * shutdown    kcd      detach (bool)                  -                            when every job has ended (or was left)
+ * status      kp       -                              id, state, step, pid         at once */
+#ifndef KC_SUPERVISOR_PROTOCOL_H
+#define KC_SUPERVISOR_PROTOCOL_H
+
+/* Exit codes of kc, kcd and kc-rank, and "code" of replies: one table (kc(1) prints it). */
+#define KC_EXIT_TABLE(X)                                                                                               \
+    X(EXIT_OK, 0, "done; also when it was done already, with a note")                                                  \
+    X(EXIT_FALSE, 1, "the condition is false, or the job that was waited for failed")                                  \
+    X(EXIT_USAGE, 2, "wrong use: unknown verb, flag or argument")                                                      \
+    X(EXIT_ABSENT, 3, "no supervisor answers")                                                                         \
+    X(EXIT_NO_OBJECT, 4, "no such job, snapshot, file or device")                                                      \
+    X(EXIT_REFUSED, 5, "refused: state, policy or permission forbids it")                                              \
+    X(EXIT_INCOMPLETE, 6, "answered, but incomplete")                                                                  \
+    X(EXIT_TIMEOUT, 7, "the time-out passed first")                                                                    \
+    X(EXIT_VERSION, 8, "a board, snapshot or socket of another version")                                               \
+    X(EXIT_INVALID, 9, "bad input: spec, data, snapshot")                                                              \
+    X(EXIT_SYSTEM, 10, "the system refused: memory, disk, permission of a file")                                       \
+    X(EXIT_INTERRUPTED, 130, "ended by Ctrl-C; jobs go on")
+#define KC_EXIT_ROW(id, code, help) KC_##id = code,
+enum kc_exit { KC_EXIT_TABLE(KC_EXIT_ROW) };
+
+/* A message's longest line; a spec fits. */
+#define KC_MESSAGE_MAX (2u << 20)
+
+#endif

@@ -1,0 +1,27 @@
+/* rank_log.h - jobs/<id>/rank-<n>.log: what a rank prints. The rank appends to it by itself, so its output survives any
+ * supervisor; the keeper only turns the file over when it has grown: the old text moves to rank-<n>.log.1 (.2 …), a piece
+ * at a time, and is then taken off the front, under the feet of the writer, who goes on appending. */
+#ifndef KC_SUPERVISOR_RANK_LOG_H
+#define KC_SUPERVISOR_RANK_LOG_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct kc_rank_log {
+    int fd;             /* append; the rank inherits it */
+    int old;            /* being written while it is turned over, else -1 */
+    off_t moved;
+    char path[PATH_MAX];
+};
+
+/* Open for appending, made if missing. -errno. */
+int kc_rank_log_open(struct kc_rank_log *log, const char *job_directory, uint32_t rank);
+void kc_rank_log_close(struct kc_rank_log *log);
+/* Turn it over if it is larger than `limit` bytes, keeping `keep` old ones (0: the text is dropped). Copies at most 1 MiB a
+ * call; true: call again soon. A failure leaves the log as it is. */
+bool kc_rank_log_turn(struct kc_rank_log *log, uint64_t limit, uint32_t keep);
+
+#endif

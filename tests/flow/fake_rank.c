@@ -1,0 +1,310 @@
+/* fake_rank.c - a rank without an engine, for tests of the supervisor: it does what the supervisor relies on (gate, agreed control
+ * word, acks, step records, last words, exit codes, leaving when the keeper is gone), and misbehaves on request.
+ *
+ * Environment (from the spec's "env"):
+ *   FAKE_MS            milliseconds of a step (10)        FAKE_SNAPSHOT_EVERY  steps (0: only on request and at a stop)
+ *   FAKE_SNAPSHOT_MS   milliseconds of a snapshot (0)     FAKE_ONLY_RANK       the one that misbehaves (-1: all)
+ *   FAKE_UNTIL         misbehave up to this incarnation (1)   FAKE_START_MS    milliseconds of its set-up (0)
+ * How it misbehaves, each at a step (0: before it is ready):
+ *   FAKE_EXIT_AT, FAKE_EXIT_CODE (1)   leaves without a word
+ *   FAKE_ERROR_AT      says an error, then leaves with code 1     FAKE_DATA_AT   the same, of a kind that is not restarted
+ *   FAKE_KILL_AT       SIGKILLs itself                            FAKE_SEGV_AT   SIGSEGVs itself
+ *   FAKE_HANG_AT       sleeps for ever, deaf to everything but signals
+ *   FAKE_IGNORE_TERM   1: TERM is ignored
+ *   FAKE_HELPER        1: forks a helper that sleeps; 2: one in a session of its own; 3: one that ignores TERM, too
+ *   FAKE_PRINT         bytes that rank 0 prints each step, in numbered lines */
+#include "base/clock.h"
+#include "shm/probe.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define KEEPER_GONE (UINT64_C(1) << 40) /* a level of our own in the agreed word */
+
+/* What ranks share instead of a communication layer: the first window. */
+struct shared {
+    _Atomic uint32_t ready, turn, arrived, stop;
+    _Atomic uint64_t word;
+};
+
+static struct kc_probe *probe;
+static struct shared *shared;
+static uint32_t rank, ranks, incarnation;
+static uint64_t steps, step, version;
+static uint32_t answered;
+static int keeper_fd;
+static volatile sig_atomic_t terminated;
+
+static long number(const char *name, long otherwise)
+{
+    const char *s = getenv(name);
+    return s && *s ? strtol(s, NULL, 10) : otherwise;
+}
+
+static void on_term(int s)
+{
+    (void)s;
+    terminated = 1;
+}
+
+static void pass(long ms)
+{
+    uint64_t end = kc_now() + (uint64_t)ms * KC_MILLISECOND;
+    for (uint64_t now; ms > 0 && (now = kc_now()) < end;) {
+        uint64_t left = end - now;
+        nanosleep(&(struct timespec){.tv_sec = (time_t)(left / KC_SECOND), .tv_nsec = (long)(left % KC_SECOND)}, NULL);
+    }
+}
+
+static bool keeper_gone(void)
+{
+    struct pollfd p = {.fd = keeper_fd, .events = POLLIN};
+    return poll(&p, 1, 0) == 1 || !kc_probe_keeper_alive(probe);
+}
+
+static _Noreturn void leave(enum kc_reason reason, int code, int peer, const char *text)
+{
+    if (code)
+        kc_probe_abort(probe, reason);
+    kc_probe_leave(probe, reason, code ? -EIO : 0, peer, text);
+    kc_probe_free(probe);
+    exit(code);
+}
+
+static bool misbehaves(void)
+{
+    long only = number("FAKE_ONLY_RANK", -1);
+    return (only < 0 || only == (long)rank) && incarnation <= (uint32_t)number("FAKE_UNTIL", 1);
+}
+
+static void misbehave(void)
+{
+    if (!misbehaves())
+        return;
+    if (number("FAKE_EXIT_AT", -1) == (long)step)
+        _exit((int)number("FAKE_EXIT_CODE", 1));
+    if (number("FAKE_KILL_AT", -1) == (long)step)
+        kill(getpid(), SIGKILL);
+    if (number("FAKE_SEGV_AT", -1) == (long)step)
+        kill(getpid(), SIGSEGV);
+    if (number("FAKE_ERROR_AT", -1) == (long)step)
+        leave(KC_REASON_ERROR, 1, -1, "a made-up error");
+    if (number("FAKE_DATA_AT", -1) == (long)step)
+        leave(KC_REASON_DATA, 1, -1, "train.bin shrank");
+    if (number("FAKE_HANG_AT", -1) == (long)step)
+        for (;;)
+            pause();
+}
+
+static void helper(void)
+{
+    long kind = number("FAKE_HELPER", 0);
+    if (!kind || fork() != 0)
+        return;
+    if (kind == 2)
+        setsid();
+    if (kind == 3)
+        signal(SIGTERM, SIG_IGN);
+    for (;;)
+        pause();
+}
+
+/* All arrive, then all go on; rank 0 says with what word. Wakes on abort. */
+static uint64_t agree(void)
+{
+    if (rank == 0) {
+        uint64_t word = kc_probe_control(probe) | (keeper_gone() ? KEEPER_GONE : 0);
+        if (terminated || atomic_load(&shared->stop))
+            word |= KC_CONTROL_STOP;
+        atomic_store(&shared->word, word);
+    } else if (terminated) {
+        atomic_store(&shared->stop, 1);
+    }
+    uint32_t turn = atomic_load(&shared->turn);
+    int token = kc_probe_wait_begin(probe, KC_WAIT_ALL_REDUCE, 0, step);
+    if (atomic_fetch_add(&shared->arrived, 1) + 1 == ranks) {
+        atomic_store(&shared->arrived, 0);
+        atomic_fetch_add(&shared->turn, 1);
+        kc_probe_bell_ring_all(probe);
+    }
+    uint64_t patience = kc_now() + 3 * KC_SECOND;
+    while (atomic_load(&shared->turn) == turn) {
+        uint32_t seen = kc_probe_bell(probe);
+        uint64_t word = kc_probe_aborted(probe);
+        if (word)
+            leave(KC_REASON_PEER, 1, KC_ABORT_RANK(word), "a peer left");
+        if (kc_now() > patience && keeper_gone()) /* rank 0 tells all at the end of a step, if it can */
+            leave(KC_REASON_KEEPER, 1, -1, "the keeper is gone");
+        if (atomic_load(&shared->turn) == turn)
+            kc_probe_bell_sleep(probe, seen, 50 * KC_MILLISECOND);
+    }
+    kc_probe_wait_end(probe, token);
+    return atomic_load(&shared->word);
+}
+
+static void snapshot(void)
+{
+    char path[64];
+    enum kc_phase before = kc_probe_phase(probe, KC_PHASE_SNAPSHOT);
+    pass(number("FAKE_SNAPSHOT_MS", 0));
+    if (rank == 0) {
+        mkdir("snapshots", 0700);
+        snprintf(path, sizeof path, "snapshots/step-%llu", (unsigned long long)step);
+        close(open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+        struct kc_snapshot_entry e = {.version = ++version, .step = step, .root = {step, ~step}, .verified = 1,
+                                      .time = kc_wall()};
+        memcpy(e.path, path, sizeof path);
+        kc_probe_snapshot(probe, &e);
+        kc_probe_event(probe, KC_EVENT_SNAPSHOT, step, version, NULL);
+    }
+    kc_probe_phase(probe, before);
+}
+
+static uint64_t newest_snapshot(void)
+{
+    uint64_t best = 0;
+    DIR *d = opendir("snapshots");
+    for (struct dirent *e; d && (e = readdir(d));)
+        if (strncmp(e->d_name, "step-", 5) == 0 && strtoull(e->d_name + 5, NULL, 10) > best)
+            best = strtoull(e->d_name + 5, NULL, 10);
+    if (d)
+        closedir(d);
+    return best;
+}
+
+static void ack(uint64_t word, bool held, bool stopping)
+{
+    struct kc_ack a = {.control = word, .step = step, .held = held, .stopping = stopping, .checkpoints = answered,
+                       .checkpoint_version = version, .checkpoint_step = step};
+    kc_probe_ack(probe, &a);
+}
+
+/* What was agreed at the end of a step. */
+static void act(uint64_t word)
+{
+    bool held = false;
+    for (;;) {
+        if (word & (KC_CONTROL_STOP | KEEPER_GONE)) {
+            ack(word, false, true);
+            snapshot();
+            if (word & KC_CONTROL_STOP)
+                leave(KC_REASON_STOPPED, 0, -1, NULL);
+            leave(KC_REASON_KEEPER, 1, -1, "the keeper is gone");
+        }
+        if (KC_CONTROL_CHECKPOINTS(word) != answered) {
+            snapshot();
+            answered = KC_CONTROL_CHECKPOINTS(word);
+            ack(word, held, false);
+        }
+        if (!(word & KC_CONTROL_PAUSE) || step >= steps)
+            break;
+        if (!held) {
+            held = true;
+            kc_probe_state(probe, KC_RANK_PAUSED);
+            kc_probe_phase(probe, KC_PHASE_PAUSED);
+            ack(word, true, false);
+        }
+        uint64_t now;
+        while (kc_probe_control_wait(probe, word, kc_now() + 200 * KC_MILLISECOND, &now) == -ETIMEDOUT && !terminated)
+            ;
+        if (kc_probe_aborted(probe))
+            leave(KC_REASON_PEER, 1, KC_ABORT_RANK(kc_probe_aborted(probe)), "a peer left");
+        word = agree();
+    }
+    if (held) {
+        kc_probe_state(probe, KC_RANK_RUNNING);
+        kc_probe_phase(probe, KC_PHASE_NONE);
+        ack(word, false, false);
+    }
+}
+
+static void train(void)
+{
+    long every = number("FAKE_SNAPSHOT_EVERY", 0), print = number("FAKE_PRINT", 0), line = 0;
+    while (step < steps) {
+        kc_probe_phase(probe, KC_PHASE_FORWARD);
+        pass(number("FAKE_MS", 10));
+        step++;
+        kc_probe_step(probe, step);
+        misbehave();
+        uint64_t word = agree();
+        struct kc_step_record r = {.step = step, .loss = 5.0 / (double)step, .grad_norm = 1, .lr = 0.001, .tokens = 64,
+                                   .seconds = 0.01};
+        kc_probe_step_record(probe, &r);
+        if (rank == 0 && step == steps) {
+            struct kc_evaluation e = {.step = step, .loss = 2.5, .tokens = 64};
+            kc_probe_evaluation(probe, &e);
+        }
+        for (long i = 0; rank == 0 && i < print; i += 64)
+            printf("%062ld.\n", line++);
+        fflush(stdout);
+        if (every && step % (uint64_t)every == 0)
+            snapshot();
+        act(word);
+    }
+}
+
+static int attach(void)
+{
+    struct kc_error e = {""};
+    const char *windows = getenv("KC_WINDOW_FDS");
+    int window = windows ? (int)strtol(windows, NULL, 10) : -1;
+    rank = (uint32_t)number("KC_RANK", 0);
+    ranks = (uint32_t)number("KC_RANKS", 1);
+    incarnation = (uint32_t)number("KC_INCARNATION", 1);
+    keeper_fd = (int)number("KC_KEEPER_FD", -1);
+    if (kc_probe_attach((int)number("KC_BOARD_FD", -1), rank, incarnation, &probe, &e) < 0) {
+        fprintf(stderr, "fake rank: %s\n", e.text);
+        return -1;
+    }
+    struct stat st = {0};
+    if (rank == 0 && ftruncate(window, 4096) != 0)
+        return -1;
+    while (fstat(window, &st) == 0 && st.st_size < 4096)
+        pass(1);
+    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED, window, 0);
+    return shared == MAP_FAILED ? -1 : 0;
+}
+
+int main(void)
+{
+    signal(SIGTERM, number("FAKE_IGNORE_TERM", 0) ? SIG_IGN : on_term);
+    steps = (uint64_t)number("FAKE_STEPS", 50);
+    if (attach() < 0)
+        return 1;
+    helper();
+    kc_probe_state(probe, KC_RANK_STARTING);
+    kc_probe_phase(probe, KC_PHASE_STARTING);
+    misbehave();
+    pass(number("FAKE_START_MS", 0));
+    kc_probe_state(probe, KC_RANK_READY);
+    if (kc_probe_gate_wait(probe, 0) < 0) {
+        uint64_t word = kc_probe_aborted(probe);
+        if (word)
+            leave(KC_REASON_PEER, 1, KC_ABORT_RANK(word), "a peer left");
+        if (keeper_gone())
+            leave(KC_REASON_KEEPER, 1, -1, NULL);
+        leave(KC_REASON_STOPPED, 0, -1, NULL);
+    }
+    step = newest_snapshot();
+    version = step;
+    kc_probe_step(probe, step);
+    kc_probe_begin_at(probe, step);
+    kc_probe_event(probe, KC_EVENT_STARTED, step, 0, NULL);
+    kc_probe_state(probe, KC_RANK_RUNNING);
+    act(agree());
+    train();
+    snapshot();
+    leave(KC_REASON_FINISHED, 0, -1, NULL);
+}
