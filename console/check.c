@@ -1,0 +1,172 @@
+/* check.c - the same road that ranks take before step 1 (govern/startup.h), with devices that are described, not leased. */
+#include "check.h"
+
+#include "session.h"
+
+#include "govern/spec.h"
+#include "jobs/data/check.h"
+#include "jobs/jobs.h"
+#include "resource/resource.h"
+#include "supervisor/protocol.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FIRST_ARENA (256u << 10)
+#define LARGEST_ARENA (1u << 30)
+
+/* Fill a fresh arena with `build`, a larger one while it says -ENOSPC. */
+typedef int build_fn(void *self, struct kc_arena *a, struct kc_error *e);
+static int build(struct kc_arena *a, build_fn *with, void *self, struct kc_error *e)
+{
+    for (size_t size = FIRST_ARENA; size <= LARGEST_ARENA; size = a->need > size * 4 ? a->need * 2 : size * 4) {
+        kc_arena_free(a);
+        int rc = kc_arena_new(a, size);
+        if (!rc)
+            rc = with(self, a, e);
+        if (rc != -ENOSPC)
+            return rc;
+    }
+    return kc_fail(e, -ENOMEM, "the plan of this job does not fit into %u MiB", LARGEST_ARENA >> 20);
+}
+
+static int build_graph(void *self, struct kc_arena *a, struct kc_error *e)
+{
+    struct check *c = self;
+    return kc_model_graph_build(c->spec, a, &c->graph, e);
+}
+
+/* ---- devices ------------------------------------------------------------------------------------------------------------ */
+
+struct devices {
+    struct check *check;
+    struct kc_pool *pool;
+    struct kc_lease *lease[KC_RANKS_MAX];
+    const struct kc_comm_costs *costs;
+};
+
+static int build_view(void *self, struct kc_arena *a, struct kc_error *e)
+{
+    struct devices *d = self;
+    return kc_resource_view(d->pool, d->lease, d->check->spec->ranks, a, &d->check->devices, e);
+}
+
+static int build_costs(void *self, struct kc_arena *a, struct kc_error *e)
+{
+    (void)e;
+    struct devices *d = self;
+    return kc_resource_costs(a, &d->costs);
+}
+
+/* Leases that hold nothing: every rank the next `threads` units of the pool, from the first again where ranks share. */
+static int imagine_leases(struct devices *d, struct kc_error *e)
+{
+    const struct kc_job_spec *spec = d->check->spec;
+    const char *kind = kc_device_kind_name[spec->device];
+    uint32_t number[KC_UNITS_MAX];
+    size_t units = 0, room = (size_t)spec->ranks * (spec->threads + 1) * 8 + 64, at = 0;
+    char *text = calloc(1, room);
+    if (!text)
+        return kc_fail(e, -ENOMEM, "no memory for %u leases", spec->ranks);
+    for (size_t i = 0; i < kc_pool_count(d->pool) && units < KC_UNITS_MAX; i++)
+        if (!strcmp(kc_pool_device(d->pool, i)->kind, kind))
+            number[units++] = kc_pool_device(d->pool, i)->number;
+    uint32_t each = spec->threads < units ? spec->threads : (uint32_t)units;
+    for (uint32_t r = 0; r < spec->ranks; r++) {
+        uint32_t mine[KC_UNITS_MAX];
+        char list[4096];
+        for (uint32_t k = 0; k < each; k++)
+            mine[k] = number[((size_t)r * each + k) % units];
+        for (uint32_t k = 1; k < each; k++) /* ascending */
+            for (uint32_t m = k; m > 0 && mine[m] < mine[m - 1]; m--) {
+                uint32_t swap = mine[m];
+                mine[m] = mine[m - 1];
+                mine[m - 1] = swap;
+            }
+        if (kc_cpus_format(mine, each, list, sizeof list))
+            break;
+        at += (size_t)snprintf(text + at, at < room ? room - at : 0, "%s%s:%s", r ? ";" : "", kind, list);
+    }
+    int rc = kc_leases_parse(text, spec->ranks, d->lease, e);
+    free(text);
+    return rc;
+}
+
+static int look_at_devices(struct check *c, const struct kc_home *home, struct devices *d, struct kc_error *e)
+{
+    struct kc_pool_config config = {.home = home->home};
+    const struct kc_job_spec *spec = c->spec;
+    struct kc_lease_request request = {.kind = kc_device_kind_name[spec->device], .ranks = spec->ranks,
+                                       .units_per_rank = spec->threads, .oversubscribe = spec->oversubscribe != 0,
+                                       .job = KC_TEXT(spec, spec->name), .who = "console"};
+    if (!access(home->run, W_OK)) /* else nothing was ever started here, and a check makes no folders */
+        config.run_dir = home->run;
+    int rc = kc_pool_open(&config, &d->pool, e);
+    if (!rc)
+        rc = kc_lease_possible(d->pool, &request, e);
+    if (!rc)
+        rc = imagine_leases(d, e);
+    if (!rc)
+        rc = build(&c->view_arena, build_view, d, e);
+    if (!rc)
+        rc = build(&c->costs_arena, build_costs, d, e);
+    return rc;
+}
+
+/* ---- all ------------------------------------------------------------------------------------------------------------------ */
+
+static int plan(struct check *c, const struct kc_home *home, struct kc_error *e)
+{
+    static const struct kc_strategy_opcodes opcodes = {.update = KC_OP_ADAMW, .norm = KC_OP_NORM};
+    struct devices d = {.check = c};
+    struct kc_memory memory;
+    int rc = look_at_devices(c, home, &d, e);
+    if (!rc)
+        rc = kc_startup_plan(c->spec, c->graph, c->devices, d.costs, opcodes, &c->plans, e);
+    for (uint32_t r = 0; r < KC_RANKS_MAX; r++)
+        kc_lease_release(NULL, d.lease[r]);
+    kc_pool_close(d.pool);
+    if (rc)
+        return rc;
+    kc_startup_memory(c->spec, &c->plans, &c->need);
+    if (!kc_resource_memory(NULL, &memory))
+        c->room = kc_memory_room(&memory);
+    return kc_startup_memory_check(&c->need, c->room, e);
+}
+
+int check_spec(const struct kc_home *home, const char *path, struct check *out, struct kc_error *e)
+{
+    struct check c;
+    memset(&c, 0, sizeof c);
+    int rc = kc_arena_new(&c.spec_arena, 2 * KC_SPEC_BYTES_MAX), code;
+    if (!rc)
+        rc = kc_spec_load(path, &c.spec_arena, &c.spec, e);
+    code = session_code(rc); /* the spec itself may be missing: 4 */
+    if (!rc) {
+        rc = kc_data_check(c.spec, e);
+        if (!rc)
+            rc = build(&c.graph_arena, build_graph, &c, e);
+        if (!rc)
+            rc = plan(&c, home, e);
+        code = rc == -ENOENT || rc == -EPROTO ? KC_EXIT_INVALID : session_code(rc); /* what it names is bad input */
+    }
+    if (rc) {
+        if (!*e->text)
+            kc_fail(e, rc, "%s: %s", path, strerror(-rc));
+        check_free(&c);
+        return code ? code : KC_EXIT_INVALID;
+    }
+    *out = c;
+    return KC_EXIT_OK;
+}
+
+void check_free(struct check *c)
+{
+    kc_plans_free(&c->plans);
+    kc_arena_free(&c->spec_arena);
+    kc_arena_free(&c->graph_arena);
+    kc_arena_free(&c->view_arena);
+    kc_arena_free(&c->costs_arena);
+    memset(c, 0, sizeof *c);
+}

@@ -1,0 +1,28 @@
+/* check.h - everything that can be known about a spec before anything starts: its form, its data, how it would be cut, that
+ * the programs cannot deadlock, and memory. What `kc check` shows and `kc start` does first. */
+#ifndef KC_CONSOLE_CHECK_H
+#define KC_CONSOLE_CHECK_H
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "base/home.h"
+#include "contracts/device_view.h"
+#include "contracts/job_spec.h"
+#include "contracts/model_graph.h"
+#include "govern/startup.h"
+
+struct check {
+    const struct kc_job_spec *spec;
+    const struct kc_model_graph *graph;
+    const struct kc_device_view *devices;
+    struct kc_plans plans;
+    struct kc_memory_need need;
+    uint64_t room; /* bytes free for it; 0 unknown */
+    struct kc_arena spec_arena, graph_arena, view_arena, costs_arena;
+};
+
+/* Returns an exit code; on KC_EXIT_OK *out is owned (check_free). Else e has the one line and *out is empty. */
+int check_spec(const struct kc_home *home, const char *path, struct check *out, struct kc_error *e);
+void check_free(struct check *c);
+
+#endif

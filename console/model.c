@@ -1,0 +1,209 @@
+/* model.c - jobs: which there are, and their parts put together. */
+#include "model.h"
+
+#include "base/suggest.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define SPLIT_ROW(id, name, letter) [SPLIT_##id] = name,
+const char *const split_name[SPLITS] = {SPLIT_TABLE(SPLIT_ROW)};
+#undef SPLIT_ROW
+#define SPLIT_ROW(id, name, letter) [SPLIT_##id] = letter,
+const char split_letter[SPLITS] = {SPLIT_TABLE(SPLIT_ROW)};
+#undef SPLIT_ROW
+
+void job_clear(struct job *j, const char *id, const char *directory)
+{
+    memset(j, 0, sizeof *j);
+    snprintf(j->id, sizeof j->id, "%s", id);
+    snprintf(j->directory, sizeof j->directory, "%s", directory);
+    j->state = -1;
+    j->step = j->steps = j->ranks = j->zero = j->restarts = j->incarnation = j->exit_code = j->keeper = -1;
+    j->loss = j->validation_loss = j->grad_norm = j->lr = j->tokens_per_second = j->step_seconds = j->seconds = NAN;
+    j->validation_step = -1;
+    for (int i = 0; i < SPLITS; i++)
+        j->split[i] = NAN;
+    for (int i = 0; i < KC_METRICS; i++)
+        j->metric[i] = NAN;
+    j->failure.rank = j->failure.step = j->failure.followers = -1;
+    j->snapshot.version = j->snapshot.step = -1;
+    j->snapshot.bytes = NAN;
+}
+
+void job_rank_clear(struct job_rank *r, int rank)
+{
+    memset(r, 0, sizeof *r);
+    r->rank = rank;
+    r->pid = r->step = r->incarnation = -1;
+    r->state = r->phase = r->wait.what = -1;
+    r->wait.sequence = -1;
+    r->age = r->wait.seconds = NAN;
+    r->letter = '?';
+    for (int i = 0; i < KC_METRICS; i++)
+        r->metric[i] = NAN;
+}
+
+void job_free(struct job *j)
+{
+    free(j->rank);
+    j->rank = NULL;
+    j->ranks_known = 0;
+}
+
+void model_free(struct model *m)
+{
+    for (size_t i = 0; i < m->count; i++)
+        job_free(&m->job[i]);
+    free(m->job);
+    memset(m, 0, sizeof *m);
+}
+
+static int read_one(const struct kc_home *home, const char *id, struct job *out)
+{
+    char directory[JOB_PATH_ROOM];
+    struct stat st;
+    snprintf(directory, sizeof directory, "%s/jobs/%s", home->home, id);
+    if (stat(directory, &st))
+        return -errno;
+    if (!S_ISDIR(st.st_mode))
+        return -ENOTDIR;
+    job_clear(out, id, directory);
+    if (job_read_files(out))
+        return -ENOENT;
+    /* An ended job has no board; one of another node has it there. */
+    if (!job_ended(out) && (!*out->host || !strcmp(out->host, home->host)))
+        job_read_board(out, home);
+    return 0;
+}
+
+/* The number behind the last hyphen: ids are claimed with rising numbers only within a name, so it orders just those. */
+static long number_of(const char *id)
+{
+    const char *hyphen = strrchr(id, '-');
+    return hyphen ? strtol(hyphen + 1, NULL, 10) : 0;
+}
+
+static int newest_first(const void *a, const void *b)
+{
+    const struct job *x = a, *y = b;
+    int by_time = strcmp(y->created, x->created);
+    if (by_time)
+        return by_time;
+    long n = number_of(x->id), m = number_of(y->id);
+    return n != m ? (n < m) - (n > m) : strcmp(x->id, y->id);
+}
+
+/* The ids of all jobs, in no order. *ids is owned: one block. */
+static int list_ids(const struct kc_home *home, char (**ids)[JOB_ID_ROOM], size_t *count, struct kc_error *e)
+{
+    char path[JOB_PATH_ROOM];
+    size_t room = 0, n = 0;
+    char(*list)[JOB_ID_ROOM] = NULL;
+    snprintf(path, sizeof path, "%s/jobs", home->home);
+    DIR *d = opendir(path);
+    if (!d && errno == ENOENT) {
+        *ids = NULL;
+        *count = 0;
+        return 0;
+    }
+    if (!d)
+        return kc_fail(e, -errno, "%s: %s", path, strerror(errno));
+    for (struct dirent *entry; (entry = readdir(d));) {
+        if (!kc_id_valid(entry->d_name) || !strchr(entry->d_name, '-'))
+            continue;
+        if (n == room) {
+            room = room ? room * 2 : 64;
+            void *more = realloc(list, room * sizeof *list);
+            if (!more) {
+                free(list);
+                closedir(d);
+                return kc_fail(e, -ENOMEM, "no memory for a list of %zu jobs", room);
+            }
+            list = more;
+        }
+        snprintf(list[n++], JOB_ID_ROOM, "%.63s", entry->d_name); /* a valid id fits */
+    }
+    closedir(d);
+    *ids = list;
+    *count = n;
+    return 0;
+}
+
+int model_read(const struct kc_home *home, struct model *out, struct kc_error *e)
+{
+    char(*ids)[JOB_ID_ROOM] = NULL;
+    struct model m = {0};
+    size_t count = 0;
+    int rc = list_ids(home, &ids, &count, e);
+    if (rc)
+        return rc;
+    m.job = calloc(count ? count : 1, sizeof *m.job);
+    if (!m.job) {
+        free(ids);
+        return kc_fail(e, -ENOMEM, "no memory for %zu jobs", count);
+    }
+    for (size_t i = 0; i < count; i++)
+        if (!read_one(home, ids[i], &m.job[m.count])) /* one that was removed meanwhile is left out */
+            m.count++;
+    free(ids);
+    qsort(m.job, m.count, sizeof *m.job, newest_first);
+    *out = m;
+    return 0;
+}
+
+static int no_such_job(const struct kc_home *home, const char *id, struct kc_error *e)
+{
+    char(*ids)[JOB_ID_ROOM] = NULL;
+    size_t count = 0;
+    const char *near = NULL;
+    if (!list_ids(home, &ids, &count, NULL)) {
+        const char **names = calloc(count ? count : 1, sizeof *names);
+        for (size_t i = 0; names && i < count; i++)
+            names[i] = ids[i];
+        if (names)
+            near = kc_suggest(id, names, count);
+        free(names);
+    }
+    if (near)
+        kc_fail(e, -ENOENT, "no job %.80s in %s. Did you mean %s? `kc ps` lists them", id, home->home, near);
+    else
+        kc_fail(e, -ENOENT, "no job %.80s in %s. `kc ps` lists them", id, home->home);
+    free(ids);
+    return -ENOENT;
+}
+
+int job_read(const struct kc_home *home, const char *id, struct job *out, struct kc_error *e)
+{
+    struct job j;
+    if (!kc_id_valid(id))
+        return kc_fail(e, -ENOENT, "\"%.80s\" is not a job's id: ids look like quickstart-1. `kc ps` lists them", id);
+    int rc = read_one(home, id, &j);
+    if (rc == -ENOENT || rc == -ENOTDIR)
+        return no_such_job(home, id, e);
+    if (rc)
+        return kc_fail(e, rc, "%s/jobs/%s: %s", home->home, id, strerror(-rc));
+    *out = j;
+    return 0;
+}
+
+bool job_ended(const struct job *j)
+{
+    return j->state >= 0 && kc_job_state_row[j->state].ended;
+}
+
+const char *job_state_text(const struct job *j)
+{
+    return j->state >= 0 ? kc_job_state_name[j->state] : "?";
+}
+
+double job_eta(const struct job *j)
+{
+    if (job_ended(j) || j->step < 0 || j->steps < j->step || isnan(j->step_seconds))
+        return NAN;
+    return (double)(j->steps - j->step) * j->step_seconds;
+}

@@ -1,0 +1,115 @@
+/* model.h - what is known about jobs, from their files under $KC_HOME/jobs and, while a job runs, from its board. The one
+ * source of figures: the screen, ps, show, wait and metrics all read it here, so they say the same.
+ *
+ * Unknown is not zero: NaN for reals, -1 for whole numbers and states, "" for texts. */
+#ifndef KC_CONSOLE_MODEL_H
+#define KC_CONSOLE_MODEL_H
+
+#include "base/error.h"
+#include "base/home.h"
+#include "contracts/types.h"
+#include "shm/names.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define JOB_ID_ROOM 64
+#define JOB_PATH_ROOM 4096
+
+/* What a rank hangs on right now. what KC_WAIT_NONE: nothing; -1: unknown. */
+struct job_wait {
+    int what;        /* enum kc_wait */
+    char group[33];  /* name of the group; "" none */
+    int64_t sequence;/* of the operation in its group; -1 none */
+    double seconds;  /* so long already */
+};
+
+struct job_rank {
+    int rank;
+    int64_t pid;     /* -1 */
+    int state, phase;/* enums kc_rank_state, kc_phase; -1 */
+    int64_t step, incarnation;
+    double age;      /* seconds since its state, phase or step changed */
+    struct job_wait wait;
+    char letter;     /* for grids; '?' unknown */
+    char cores[64];
+    char words[320]; /* last words as one line; "" none */
+    double metric[KC_METRICS];
+};
+
+/* The first failure, as the keeper named it. */
+struct job_failure {
+    int64_t rank, step; /* -1 */
+    char phase[24], reason[512];
+    int64_t followers;
+};
+
+struct job_snapshot {
+    int64_t version, step; /* -1: there is none */
+    double bytes;
+    bool verified;
+    char root[33];
+};
+
+/* Where the time of the last step went, seconds. Order of the split bar. */
+#define SPLIT_TABLE(X)                                                                                                 \
+    X(DATA, "data", 'd') X(FORWARD, "forward", 'f') X(BACKWARD, "backward", 'b') X(COMM_EXPOSED, "communication", 'c') \
+    X(OPTIMIZER, "optimizer", 'o')
+enum job_split {
+#define SPLIT_ROW(id, name, letter) SPLIT_##id,
+    SPLIT_TABLE(SPLIT_ROW)
+#undef SPLIT_ROW
+    SPLITS
+};
+extern const char *const split_name[SPLITS];
+extern const char split_letter[SPLITS];
+
+struct job {
+    char id[JOB_ID_ROOM], name[JOB_ID_ROOM];
+    char directory[JOB_PATH_ROOM];
+    char host[72], instance[56]; /* where it runs */
+    char model[128];             /* "gpt2, 4 layers, 128 wide" */
+    int state;                   /* enum kc_job_state */
+    int64_t step, steps, ranks, zero, restarts, incarnation, exit_code, keeper;
+    double loss, validation_loss, grad_norm, lr, tokens_per_second, step_seconds, seconds;
+    int64_t validation_step;
+    double split[SPLITS];        /* the largest of all ranks each: what the step waits for */
+    char state_root[33];         /* of the state at `step` */
+    char text[512];              /* a line about its state, "" none */
+    char created[40];            /* RFC 3339 */
+    struct job_failure failure;
+    struct job_snapshot snapshot;/* the newest */
+    bool board;                  /* its board was read */
+    bool keeper_alive;           /* means something with a board */
+    int board_error;             /* -errno why not, 0 */
+    char board_text[256];
+    double metric[KC_METRICS];   /* those of the keeper */
+    struct job_rank *rank;       /* [0, ranks_known) */
+    size_t ranks_known;
+};
+
+struct model {
+    struct job *job; /* newest first */
+    size_t count;
+};
+
+/* All jobs; none is 0 with count 0. -errno if the folder of jobs is there and can't be read. */
+int model_read(const struct kc_home *home, struct model *out, struct kc_error *e);
+void model_free(struct model *m);
+/* One job. -ENOENT: no such job, e with the nearest id. -EINVAL: not an id. */
+int job_read(const struct kc_home *home, const char *id, struct job *out, struct kc_error *e);
+void job_free(struct job *j);
+
+bool job_ended(const struct job *j);
+const char *job_state_text(const struct job *j); /* "running", "?" */
+/* Seconds the rest would take at the speed of the last step; NaN. */
+double job_eta(const struct job *j);
+
+/* Parts of job_read(), each filling what it knows. */
+void job_clear(struct job *j, const char *id, const char *directory);
+void job_rank_clear(struct job_rank *r, int rank);
+int job_read_files(struct job *j); /* -ENOENT: not a job */
+void job_read_board(struct job *j, const struct kc_home *home);
+
+#endif

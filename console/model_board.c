@@ -1,0 +1,191 @@
+/* model_board.c - a job as its board shows it: read-only, also when its keeper and kcd are dead. What is torn stays
+ * unknown. */
+#include "model.h"
+
+#include "base/clock.h"
+#include "shm/reader.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static double age(uint64_t now, uint64_t since)
+{
+    return since == 0 ? NAN : since > now ? 0 : (double)(now - since) * 1e-9;
+}
+
+static void metrics_of(const struct kc_metrics *m, double out[KC_METRICS])
+{
+    for (int i = 0; i < KC_METRICS; i++)
+        if (!kc_metric_get(m, (enum kc_metric)i, &out[i]))
+            out[i] = NAN;
+}
+
+static void read_wait(const struct kc_reader *r, const struct kc_rank_view *v, uint64_t now, struct job_wait *w)
+{
+    struct kc_group_entry group;
+    memset(w, 0, sizeof *w);
+    w->what = v->torn & KC_TORN_WAIT || v->wait.what >= KC_WAITS ? -1 : (int)v->wait.what;
+    w->sequence = -1;
+    w->seconds = NAN;
+    if (w->what <= KC_WAIT_NONE)
+        return;
+    w->seconds = age(now, v->wait.since);
+    if (v->wait.group == KC_NO_GROUP)
+        return;
+    w->sequence = (int64_t)v->wait.sequence;
+    if (!kc_reader_group(r, v->wait.group, &group))
+        snprintf(w->group, sizeof w->group, "%s", group.name);
+    else
+        snprintf(w->group, sizeof w->group, "%u", v->wait.group);
+}
+
+static void read_rank(const struct kc_reader *r, uint32_t rank, struct job_rank *out)
+{
+    struct kc_rank_view v;
+    uint64_t now = kc_reader_now(r);
+    job_rank_clear(out, (int)rank);
+    if (kc_reader_rank(r, rank, &v))
+        return;
+    out->state = (int)v.state;
+    out->letter = v.letter;
+    if (!(v.torn & KC_TORN_PROCESS) && v.process.pid) {
+        out->pid = v.process.pid;
+        out->incarnation = v.process.incarnation;
+        snprintf(out->cores, sizeof out->cores, "%s", v.process.cores);
+    }
+    if (!(v.torn & KC_TORN_WORDS) && v.words.time)
+        snprintf(out->words, sizeof out->words, "%s: %s", kc_name_of(kc_reason_name, KC_REASONS, v.words.reason),
+                 v.words.text);
+    if (!v.identity.pid)
+        return; /* nobody has taken the slot: what lies there is of a former incarnation */
+    if (out->pid < 0)
+        out->pid = v.identity.pid;
+    out->incarnation = v.identity.incarnation;
+    out->phase = (int)v.phase;
+    out->step = (int64_t)v.step;
+    out->age = age(now, v.since);
+    read_wait(r, &v, now, &out->wait);
+    metrics_of(&v.metrics, out->metric);
+}
+
+static void read_facts(struct job *j, const struct kc_reader *r)
+{
+    struct kc_job_facts f;
+    if (kc_reader_facts(r, &f))
+        return;
+    j->steps = (int64_t)f.steps;
+    j->ranks = f.ranks;
+    j->zero = f.zero;
+    j->keeper = f.keeper;
+    snprintf(j->model, sizeof j->model, "%s", f.model);
+}
+
+static void read_status(struct job *j, const struct kc_reader *r)
+{
+    struct kc_job_status s;
+    if (kc_reader_status(r, &s))
+        return;
+    /* That a job has ended is told by its files, which then are whole; a dead keeper's word is old. */
+    if (s.state < KC_JOB_STATES && !kc_job_state_row[s.state].ended && j->keeper_alive)
+        j->state = (int)s.state;
+    j->restarts = s.restarts;
+    j->incarnation = s.incarnation;
+    snprintf(j->text, sizeof j->text, "%s", s.text);
+    if (s.failed_rank >= 0) {
+        j->failure.rank = s.failed_rank;
+        j->failure.step = (int64_t)s.failed_step;
+        j->failure.followers = s.followers;
+        snprintf(j->failure.phase, sizeof j->failure.phase, "%s", kc_name_of(kc_phase_name, KC_PHASES, s.failed_phase));
+        snprintf(j->failure.reason, sizeof j->failure.reason, "%s",
+                 kc_name_of(kc_reason_name, KC_REASONS, s.failed_reason));
+    }
+}
+
+/* The newest step that all agree on, and its figures. Records of steps that a restart took back are passed over: the
+ * files, which are cut, have the right ones. */
+static void read_steps(struct job *j, const struct kc_reader *r)
+{
+    struct kc_step_record s;
+    struct kc_evaluation v;
+    if (j->ranks_known && j->rank[0].step >= 0 && j->rank[0].phase != KC_PHASE_STARTING &&
+        j->rank[0].phase != KC_PHASE_RESTORE)
+        j->step = j->rank[0].step;
+    if (!kc_reader_last_step(r, &s) && s.incarnation == j->incarnation && (int64_t)s.step <= j->step) {
+        j->loss = s.loss;
+        j->grad_norm = s.grad_norm;
+        j->lr = s.lr;
+        j->step_seconds = s.seconds;
+        j->tokens_per_second = s.seconds > 0 ? (double)s.tokens / s.seconds : NAN;
+    }
+    if (!kc_reader_last_evaluation(r, &v) && v.incarnation == j->incarnation && (int64_t)v.step <= j->step) {
+        j->validation_loss = v.loss;
+        j->validation_step = (int64_t)v.step;
+    }
+}
+
+static void read_split(struct job *j)
+{
+    static const enum kc_metric from[SPLITS] = {
+        [SPLIT_DATA] = KC_METRIC_DATA_SECONDS,           [SPLIT_FORWARD] = KC_METRIC_FORWARD_SECONDS,
+        [SPLIT_BACKWARD] = KC_METRIC_BACKWARD_SECONDS,   [SPLIT_COMM_EXPOSED] = KC_METRIC_COMM_EXPOSED_SECONDS,
+        [SPLIT_OPTIMIZER] = KC_METRIC_OPTIMIZER_SECONDS,
+    };
+    for (int i = 0; i < SPLITS; i++)
+        for (size_t k = 0; k < j->ranks_known; k++)
+            j->split[i] = fmax(j->split[i], j->rank[k].metric[from[i]]); /* fmax: NaN gives way */
+}
+
+static void read_snapshot(struct job *j, const struct kc_reader *r)
+{
+    static struct kc_snapshot_entry entry[KC_SNAPSHOTS];
+    uint32_t torn = 0;
+    int n = kc_reader_snapshots(r, entry, &torn);
+    for (int i = 0; i < n; i++) {
+        if (entry[i].broken)
+            continue;
+        j->snapshot.version = (int64_t)entry[i].version;
+        j->snapshot.step = (int64_t)entry[i].step;
+        j->snapshot.bytes = (double)entry[i].bytes;
+        j->snapshot.verified = entry[i].verified != 0;
+        kc_digest_text(entry[i].root, j->snapshot.root);
+        break;
+    }
+    if (j->snapshot.step >= 0 && j->snapshot.step == j->step)
+        snprintf(j->state_root, sizeof j->state_root, "%s", j->snapshot.root);
+}
+
+void job_read_board(struct job *j, const struct kc_home *home)
+{
+    struct kc_reader *r = NULL;
+    struct kc_error e = {""};
+    struct kc_segment_info info;
+    struct kc_metrics m;
+    const char *instance = *j->instance ? j->instance : home->instance;
+    int rc = kc_reader_attach(instance, j->id, &r, &e);
+    if (rc) {
+        if (rc != -ENOENT) { /* none: not started yet, or ended this moment */
+            j->board_error = rc;
+            snprintf(j->board_text, sizeof j->board_text, "%.255s", e.text);
+        }
+        return;
+    }
+    kc_reader_info(r, &info);
+    j->board = true;
+    j->keeper_alive = info.creator_alive != 0;
+    read_facts(j, r);
+    read_status(j, r);
+    kc_reader_job_metrics(r, &m);
+    metrics_of(&m, j->metric);
+    uint32_t ranks = kc_reader_ranks(r);
+    free(j->rank);
+    j->rank = calloc(ranks ? ranks : 1, sizeof *j->rank);
+    for (uint32_t i = 0; j->rank && i < ranks; i++)
+        read_rank(r, i, &j->rank[i]);
+    j->ranks_known = j->rank ? ranks : 0;
+    read_steps(j, r);
+    read_split(j);
+    read_snapshot(j, r);
+    kc_reader_free(r);
+}

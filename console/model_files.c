@@ -1,0 +1,184 @@
+/* model_files.c - a job as its files tell it: spec.json, state.json, result.json and the end of metrics.jsonl (kc-job(5)).
+ * A file that is missing or half-written leaves unknown what it would have said. */
+#include "model.h"
+
+#include "base/file.h"
+#include "base/json.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FILE_LIMIT (4u << 20)
+#define TAIL_BYTES 65536 /* a line is about 200 bytes: an evaluation within the last few hundred steps is found */
+
+static json_t *load(const struct job *j, const char *name)
+{
+    char path[JOB_PATH_ROOM + 64], *text = NULL;
+    size_t bytes = 0;
+    snprintf(path, sizeof path, "%s/%s", j->directory, name);
+    if (kc_file_read(path, FILE_LIMIT, &text, &bytes))
+        return NULL;
+    json_t *o = json_loadb(text, bytes, 0, NULL);
+    free(text);
+    if (json_is_object(o))
+        return o;
+    json_decref(o);
+    return NULL;
+}
+
+static double real_of(const json_t *o, const char *key)
+{
+    return kc_json_real(o, key, NAN);
+}
+
+static void read_spec(struct job *j, const json_t *spec)
+{
+    const json_t *model = json_object_get(spec, "model"), *parallel = json_object_get(spec, "parallel");
+    snprintf(j->name, sizeof j->name, "%s", kc_json_text(spec, "name", ""));
+    j->steps = kc_json_integer(spec, "steps", -1);
+    j->ranks = kc_json_integer(spec, "ranks", -1);
+    j->zero = kc_json_integer(parallel, "zero", -1);
+    if (json_is_object(model))
+        snprintf(j->model, sizeof j->model, "%.24s, %lld layers, %lld wide, context %lld",
+                 kc_json_text(model, "family", "?"), kc_json_integer(model, "layers", 0),
+                 kc_json_integer(model, "hidden", 0), kc_json_integer(model, "context", 0));
+}
+
+static void read_failure(struct job *j, const json_t *failure)
+{
+    if (!json_is_object(failure))
+        return;
+    j->failure.rank = kc_json_integer(failure, "rank", -1);
+    j->failure.step = kc_json_integer(failure, "step", -1);
+    j->failure.followers = kc_json_integer(failure, "followers", -1);
+    snprintf(j->failure.phase, sizeof j->failure.phase, "%s", kc_json_text(failure, "phase", ""));
+    snprintf(j->failure.reason, sizeof j->failure.reason, "%s", kc_json_text(failure, "reason", ""));
+    snprintf(j->text, sizeof j->text, "%s", kc_json_text(failure, "text", ""));
+}
+
+/* Processes as they were recorded: all that is known of ranks while there is no board. */
+static void read_processes(struct job *j, const json_t *list)
+{
+    size_t n = json_array_size(list) < KC_RANKS_MAX ? json_array_size(list) : KC_RANKS_MAX;
+    j->rank = n ? calloc(n, sizeof *j->rank) : NULL;
+    j->ranks_known = j->rank ? n : 0;
+    for (size_t i = 0; i < j->ranks_known; i++) {
+        job_rank_clear(&j->rank[i], (int)i);
+        j->rank[i].pid = kc_json_integer(json_array_get(list, i), "pid", -1);
+    }
+}
+
+static void read_state(struct job *j, const json_t *state)
+{
+    int found = kc_name_find(kc_job_state_name, KC_JOB_STATES, kc_json_text(state, "state", ""));
+    j->state = found < 0 ? -1 : found;
+    snprintf(j->host, sizeof j->host, "%s", kc_json_text(state, "host", ""));
+    snprintf(j->instance, sizeof j->instance, "%s", kc_json_text(state, "instance", ""));
+    snprintf(j->created, sizeof j->created, "%s", kc_json_text(state, "created", ""));
+    j->keeper = kc_json_integer(json_object_get(state, "keeper"), "pid", -1);
+    j->restarts = kc_json_integer(state, "restarts", -1);
+    j->incarnation = kc_json_integer(state, "incarnation", -1);
+    read_failure(j, json_object_get(state, "first_failure"));
+    if (!job_ended(j))
+        read_processes(j, json_object_get(state, "processes"));
+}
+
+static void read_result(struct job *j, const json_t *result)
+{
+    int found = kc_name_find(kc_job_state_name, KC_JOB_STATES, kc_json_text(result, "state", ""));
+    if (found >= 0)
+        j->state = found;
+    j->exit_code = kc_json_integer(result, "exit_code", -1);
+    j->step = kc_json_integer(result, "step", j->step);
+    j->loss = kc_json_real(result, "loss", j->loss);
+    j->validation_loss = kc_json_real(result, "validation_loss", j->validation_loss);
+    j->seconds = real_of(result, "seconds");
+    snprintf(j->state_root, sizeof j->state_root, "%s", kc_json_text(result, "state_root", ""));
+    read_failure(j, json_object_get(result, "first_failure"));
+}
+
+/* ---- metrics.jsonl, from its end ----------------------------------------------------------------------------------------- */
+
+/* A line that stands for a step, or for an evaluation; takes it only if that is not known yet. Returns whether all is. */
+static bool take_line(struct job *j, const char *line, size_t bytes)
+{
+    json_t *o = json_loadb(line, bytes, 0, NULL);
+    const json_t *evaluated = json_object_get(o, "validation_loss");
+    if (evaluated && j->validation_step < 0) {
+        j->validation_step = kc_json_integer(o, "step", -1);
+        j->validation_loss = real_of(o, "validation_loss");
+    } else if (!evaluated && j->step < 0 && json_is_integer(json_object_get(o, "step"))) {
+        j->step = kc_json_integer(o, "step", -1);
+        j->loss = real_of(o, "loss");
+        j->grad_norm = real_of(o, "grad_norm");
+        j->lr = real_of(o, "lr");
+        j->tokens_per_second = real_of(o, "tokens_per_second");
+        j->step_seconds = real_of(o, "seconds");
+    }
+    json_decref(o);
+    return j->step >= 0 && j->validation_step >= 0;
+}
+
+/* Whole lines of text, last first. A last line without its newline is still being written. */
+static bool take_backwards(struct job *j, const char *text, size_t bytes, bool from_start)
+{
+    size_t end = bytes;
+    while (end && text[end - 1] != '\n')
+        end--;
+    while (end) {
+        size_t start = end - 1;
+        while (start && text[start - 1] != '\n')
+            start--;
+        if (start == 0 && !from_start)
+            return false; /* its beginning is not here */
+        if (take_line(j, text + start, end - 1 - start))
+            return true;
+        end = start;
+    }
+    return from_start;
+}
+
+static void read_metrics(struct job *j)
+{
+    char path[JOB_PATH_ROOM + 64];
+    struct stat st;
+    snprintf(path, sizeof path, "%s/metrics.jsonl", j->directory);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_size > 0) {
+        size_t want = (size_t)st.st_size < TAIL_BYTES ? (size_t)st.st_size : TAIL_BYTES;
+        char *text = malloc(TAIL_BYTES);
+        ssize_t n = text ? pread(fd, text, want, st.st_size - (off_t)want) : -1;
+        if (n > 0)
+            take_backwards(j, text, (size_t)n, want == (size_t)st.st_size);
+        free(text);
+    }
+    close(fd);
+}
+
+int job_read_files(struct job *j)
+{
+    json_t *spec = load(j, "spec.json"), *state = load(j, "state.json"), *result = NULL;
+    if (!spec && !state) /* an id that was claimed and has no job yet, or that a removed job left behind */
+        return -ENOENT;
+    read_spec(j, spec);
+    read_state(j, state);
+    if (!*j->name) { /* an id is its name, a hyphen and a number */
+        const char *hyphen = strrchr(j->id, '-');
+        snprintf(j->name, sizeof j->name, "%.*s", hyphen ? (int)(hyphen - j->id) : (int)sizeof j->name - 1, j->id);
+    }
+    read_metrics(j);
+    /* A job that was resumed has an old result beside its new state. */
+    if (job_ended(j) && (result = load(j, "result.json")))
+        read_result(j, result);
+    json_decref(spec);
+    json_decref(state);
+    json_decref(result);
+    return 0;
+}

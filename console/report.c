@@ -1,0 +1,217 @@
+/* report.c */
+#include "report.h"
+
+#include "session.h"
+#include "text.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+/* ---- JSON --------------------------------------------------------------------------------------------------------------- */
+
+json_t *report_whole(int64_t n)
+{
+    return n < 0 ? json_null() : json_integer(n);
+}
+
+static json_t *name_of(const char *const *names, int value)
+{
+    return value < 0 ? json_null() : json_string(names[value]);
+}
+
+static json_t *wait_json(const struct job_wait *w)
+{
+    if (w->what <= KC_WAIT_NONE)
+        return json_null();
+    return json_pack("{s:s,s:o,s:o,s:o}", "what", kc_wait_name[w->what], "group", session_text(w->group), "sequence",
+                     report_whole(w->sequence), "seconds", kc_json_number(w->seconds));
+}
+
+static json_t *rank_json(const struct job_rank *r)
+{
+    json_t *o = json_object();
+    json_object_set_new(o, "rank", json_integer(r->rank));
+    json_object_set_new(o, "pid", report_whole(r->pid));
+    json_object_set_new(o, "state", name_of(kc_rank_state_name, r->state));
+    json_object_set_new(o, "phase", name_of(kc_phase_name, r->phase));
+    json_object_set_new(o, "step", report_whole(r->step));
+    json_object_set_new(o, "incarnation", report_whole(r->incarnation));
+    json_object_set_new(o, "wait", wait_json(&r->wait));
+    json_object_set_new(o, "unchanged_seconds", kc_json_number(r->age));
+    json_object_set_new(o, "cores", session_text(r->cores));
+    json_object_set_new(o, "last_words", session_text(r->words));
+    return o;
+}
+
+static json_t *failure_json(const struct job_failure *f)
+{
+    if (f->rank < 0)
+        return json_null();
+    return json_pack("{s:I,s:o,s:o,s:o,s:o}", "rank", (json_int_t)f->rank, "step", report_whole(f->step), "phase",
+                     session_text(f->phase), "reason", session_text(f->reason), "followers", report_whole(f->followers));
+}
+
+static json_t *snapshot_json(const struct job_snapshot *s)
+{
+    if (s->step < 0)
+        return json_null();
+    return json_pack("{s:I,s:I,s:o,s:b,s:o}", "version", (json_int_t)s->version, "step", (json_int_t)s->step, "bytes",
+                     kc_json_number(s->bytes), "verified", s->verified, "state_root", session_text(s->root));
+}
+
+static json_t *split_json(const struct job *j)
+{
+    json_t *o = json_object();
+    for (int i = 0; i < SPLITS; i++) {
+        char key[48];
+        snprintf(key, sizeof key, "%s_seconds", i == SPLIT_COMM_EXPOSED ? "communication_exposed" : split_name[i]);
+        json_object_set_new(o, key, kc_json_number(j->split[i]));
+    }
+    return o;
+}
+
+json_t *report_job(const struct job *j)
+{
+    json_t *o = json_object(), *ranks = json_array();
+    json_object_set_new(o, "id", json_string(j->id));
+    json_object_set_new(o, "name", session_text(j->name));
+    json_object_set_new(o, "state", name_of(kc_job_state_name, j->state));
+    json_object_set_new(o, "step", report_whole(j->step));
+    json_object_set_new(o, "steps", report_whole(j->steps));
+    json_object_set_new(o, "loss", kc_json_number(j->loss));
+    json_object_set_new(o, "validation_loss", kc_json_number(j->validation_loss));
+    json_object_set_new(o, "grad_norm", kc_json_number(j->grad_norm));
+    json_object_set_new(o, "lr", kc_json_number(j->lr));
+    json_object_set_new(o, "tokens_per_second", kc_json_number(j->tokens_per_second));
+    json_object_set_new(o, "step_seconds", kc_json_number(j->step_seconds));
+    json_object_set_new(o, "state_root", session_text(j->state_root));
+    json_object_set_new(o, "exit_code", report_whole(j->exit_code));
+    json_object_set_new(o, "seconds", kc_json_number(j->seconds));
+    json_object_set_new(o, "restarts", report_whole(j->restarts));
+    json_object_set_new(o, "incarnation", report_whole(j->incarnation));
+    json_object_set_new(o, "host", session_text(j->host));
+    json_object_set_new(o, "created", session_text(j->created));
+    json_object_set_new(o, "directory", session_text(j->directory));
+    json_object_set_new(o, "text", session_text(j->text));
+    json_object_set_new(o, "first_failure", failure_json(&j->failure));
+    json_object_set_new(o, "snapshot", snapshot_json(&j->snapshot));
+    json_object_set_new(o, "split", split_json(j));
+    json_object_set_new(o, "keeper", report_whole(j->keeper));
+    json_object_set_new(o, "keeper_alive", j->board ? json_boolean(j->keeper_alive) : json_null());
+    for (size_t i = 0; i < j->ranks_known; i++)
+        json_array_append_new(ranks, rank_json(&j->rank[i]));
+    json_object_set_new(o, "ranks", ranks);
+    return o;
+}
+
+/* ---- text --------------------------------------------------------------------------------------------------------------- */
+
+static const char *whole(int64_t n, char *out, size_t room)
+{
+    if (n < 0)
+        snprintf(out, room, "-");
+    else
+        snprintf(out, room, "%" PRId64, n);
+    return out;
+}
+
+void report_list(const struct model *m, FILE *out)
+{
+    char step[48], a[24], b[24], loss[24], rate[24], left[32];
+    fprintf(out, "%-20s %-12s %13s %9s %9s %11s %5s\n", "JOB", "STATE", "STEP", "LOSS", "TOK/S", "LEFT", "RANKS");
+    for (size_t i = 0; i < m->count; i++) {
+        const struct job *j = &m->job[i];
+        snprintf(step, sizeof step, "%s/%s", whole(j->step, a, sizeof a), whole(j->steps, b, sizeof b));
+        fprintf(out, "%-20s %-12s %13s %9s %9s %11s %5s\n", j->id, job_state_text(j), step,
+                text_number(j->loss, "%.4f", loss, sizeof loss),
+                text_rate(job_ended(j) ? NAN : j->tokens_per_second, rate, sizeof rate),
+                text_seconds(job_eta(j), left, sizeof left), whole(j->ranks, a, sizeof a));
+    }
+}
+
+void report_wait(const struct job_wait *w, char *out, size_t room)
+{
+    char seconds[32], sequence[32] = "";
+    if (w->what <= KC_WAIT_NONE) {
+        snprintf(out, room, "%s", w->what < 0 ? "?" : "-");
+        return;
+    }
+    if (w->sequence >= 0)
+        snprintf(sequence, sizeof sequence, "#%" PRId64, w->sequence);
+    snprintf(out, room, "%s%s%s%s for %s", kc_wait_name[w->what], *w->group ? " " : "", w->group, sequence,
+             text_seconds(w->seconds, seconds, sizeof seconds));
+}
+
+void report_progress(const struct job *j, char *out, size_t room)
+{
+    char step[24], steps[24], loss[24], rate[24];
+    snprintf(out, room, "step %s/%s  loss %s  %s tok/s", whole(j->step, step, sizeof step),
+             whole(j->steps, steps, sizeof steps), text_number(j->loss, "%.4f", loss, sizeof loss),
+             text_rate(j->tokens_per_second, rate, sizeof rate));
+}
+
+void report_outcome(const struct job *j, char *out, size_t room)
+{
+    char step[24], steps[24], loss[24], validation[24], seconds[32];
+    size_t n = (size_t)snprintf(out, room, "%s %s at step %s/%s: loss %s, validation loss %s", j->id, job_state_text(j),
+                                whole(j->step, step, sizeof step), whole(j->steps, steps, sizeof steps),
+                                text_number(j->loss, "%.4f", loss, sizeof loss),
+                                text_number(j->validation_loss, "%.4f", validation, sizeof validation));
+    if (!isnan(j->seconds) && n < room)
+        n += (size_t)snprintf(out + n, room - n, ", %s", text_seconds(j->seconds, seconds, sizeof seconds));
+    if (j->failure.rank >= 0 && n < room)
+        n += (size_t)snprintf(out + n, room - n, ". First failure: rank %" PRId64 " at step %s in %s: %s",
+                              j->failure.rank, whole(j->failure.step, step, sizeof step), j->failure.phase,
+                              j->failure.reason);
+    if (j->failure.followers > 0 && n < room)
+        snprintf(out + n, room - n, ", and %" PRId64 " others followed", j->failure.followers);
+}
+
+static void page_ranks(const struct job *j, FILE *out)
+{
+    char pid[24], step[24], age[32], wait[128];
+    if (!j->ranks_known)
+        return;
+    fprintf(out, "\n%4s %8s %-10s %-13s %8s %10s  %s\n", "RANK", "PID", "STATE", "PHASE", "STEP", "UNCHANGED", "WAITS FOR");
+    for (size_t i = 0; i < j->ranks_known; i++) {
+        const struct job_rank *r = &j->rank[i];
+        report_wait(&r->wait, wait, sizeof wait);
+        fprintf(out, "%4d %8s %-10s %-13s %8s %10s  %s\n", r->rank, whole(r->pid, pid, sizeof pid),
+                r->state < 0 ? "?" : kc_rank_state_name[r->state], r->phase < 0 ? "-" : kc_phase_name[r->phase],
+                whole(r->step, step, sizeof step), text_seconds(r->age, age, sizeof age), wait);
+        if (*r->words)
+            fprintf(out, "     last words: %s\n", r->words);
+    }
+}
+
+void report_page(const struct job *j, FILE *out)
+{
+    char line[1200], a[32], b[32], c[32];
+    fprintf(out, "job         %s\nstate       %s%s%s\n", j->id, job_state_text(j), *j->text ? ": " : "", j->text);
+    if (j->board && !j->keeper_alive)
+        fprintf(out, "            its keeper is gone: what follows is what the board last showed\n");
+    report_progress(j, line, sizeof line);
+    fprintf(out, "progress    %s\n", line);
+    fprintf(out, "model       %s\n", *j->model ? j->model : "-");
+    fprintf(out, "figures     validation loss %s, gradient norm %s, learning rate %s\n",
+            text_number(j->validation_loss, "%.4f", a, sizeof a), text_number(j->grad_norm, "%.4g", b, sizeof b),
+            text_number(j->lr, "%.4g", c, sizeof c));
+    if (!isnan(j->step_seconds)) {
+        fprintf(out, "step time   %s", text_seconds(j->step_seconds, a, sizeof a));
+        for (int i = 0; i < SPLITS; i++)
+            fprintf(out, "%s %s %s", i ? "," : " =", split_name[i], text_seconds(j->split[i], a, sizeof a));
+        fputc('\n', out);
+    }
+    if (j->snapshot.step >= 0)
+        fprintf(out, "snapshot    version %" PRId64 ", step %" PRId64 ", %s, %s\n", j->snapshot.version, j->snapshot.step,
+                text_bytes(j->snapshot.bytes, a, sizeof a), j->snapshot.verified ? "verified" : "not verified");
+    if (*j->state_root)
+        fprintf(out, "state_root  %s\n", j->state_root);
+    fprintf(out, "restarts    %s\nfiles       %s\n", whole(j->restarts, a, sizeof a), j->directory);
+    if (job_ended(j)) {
+        report_outcome(j, line, sizeof line);
+        fprintf(out, "outcome     %s\n", line);
+    }
+    page_ranks(j, out);
+}

@@ -1,0 +1,27 @@
+/* report.h - jobs as JSON and as text for people: the one place where figures of the model become output. */
+#ifndef KC_CONSOLE_REPORT_H
+#define KC_CONSOLE_REPORT_H
+
+#include "model.h"
+
+#include "base/json.h"
+
+#include <stdio.h>
+
+/* id, name, state, step, steps, loss, …; `ranks` only where they are known. New reference. */
+json_t *report_job(const struct job *j);
+/* A whole number, -1 is null. */
+json_t *report_whole(int64_t n);
+
+/* The table of `kc ps`. */
+void report_list(const struct model *m, FILE *out);
+/* The page of `kc show`. */
+void report_page(const struct job *j, FILE *out);
+/* One line: "step 120/300  loss 2.113  9.3k tok/s". */
+void report_progress(const struct job *j, char *out, size_t room);
+/* What a rank hangs on, "all-reduce world#6650 for 0.31 s", or "-". */
+void report_wait(const struct job_wait *w, char *out, size_t room);
+/* How an ended job ended, as one line. */
+void report_outcome(const struct job *j, char *out, size_t room);
+
+#endif

@@ -1,0 +1,213 @@
+/* screen.c - the loop: look, draw, wait for a key or the next look. Looks twice a second, draws once per look and key. */
+#include "screen.h"
+
+#include "runner.h"
+#include "terminal.h"
+#include "view.h"
+
+#include "console/client.h"
+#include "console/follow.h"
+#include "console/report.h"
+#include "console/verbs.h"
+
+#include "base/clock.h"
+#include "supervisor/protocol.h"
+
+#include <errno.h>
+#include <ncurses.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LOOK_NS (500 * KC_MILLISECOND)
+#define LOOK_KCD 6 /* every so many looks */
+
+struct screen {
+    struct session *session;
+    struct view view;
+    struct model model;
+    struct history history;
+    struct log_tail log;
+    struct runner runner;
+    uint64_t looked, read; /* kc_now() of the last look, and of the last that succeeded */
+    unsigned looks;
+    bool more;             /* the history has more to read: go on at once */
+};
+
+static void read_model(struct screen *x)
+{
+    struct model fresh = {0};
+    struct kc_error e = {""};
+    struct view *v = &x->view;
+    int rc;
+    if (v->only) { /* one job alone: the others cost nothing */
+        fresh.job = calloc(1, sizeof *fresh.job);
+        rc = fresh.job ? job_read(&x->session->home, v->selected, fresh.job, &e) : -ENOMEM;
+        fresh.count = rc == 0;
+        if (rc)
+            model_free(&fresh);
+    } else {
+        rc = model_read(&x->session->home, &fresh, &e);
+    }
+    snprintf(v->trouble, sizeof v->trouble, "%.255s", rc ? e.text : "");
+    if (rc && rc != -ENOENT)
+        return; /* what is known stays on the screen, with its age */
+    model_free(&x->model);
+    x->model = fresh;
+    x->read = kc_now();
+}
+
+static void look(struct screen *x)
+{
+    struct view *v = &x->view;
+    char path[JOB_PATH_ROOM + 64];
+    read_model(x);
+    if (x->looks++ % LOOK_KCD == 0)
+        v->kcd = client_pid(&x->session->home);
+    x->looked = kc_now();
+    v->age = (double)(x->looked - x->read) * 1e-9;
+    const struct job *j = view_job(v);
+    x->more = false;
+    if (!j)
+        return;
+    snprintf(path, sizeof path, "%s/metrics.jsonl", j->directory);
+    if (v->at == VIEW_JOB && !history_open(&x->history, path))
+        x->more = history_read(&x->history) == 1;
+    if (v->at == VIEW_LOG)
+        log_tail_read(&x->log, j, v->log_rank);
+}
+
+static void draw(struct screen *x)
+{
+    struct canvas c;
+    int rows, cols;
+    terminal_size(&rows, &cols);
+    if (canvas_new(&c, rows, cols, terminal_ascii()))
+        return;
+    x->view.output_running = x->runner.pid != 0;
+    x->view.output_code = x->runner.code;
+    view_draw(&x->view, &c);
+    terminal_show(&c);
+    canvas_free(&c);
+}
+
+/* Until a key, output of a statement, a signal, or the next look. */
+static void pause_for(struct screen *x)
+{
+    struct pollfd p[2] = {{.fd = STDIN_FILENO, .events = POLLIN}, {.fd = x->runner.pid ? x->runner.fd : -1, .events = POLLIN}};
+    uint64_t due = x->looked + LOOK_NS, now = kc_now();
+    int wait = x->more ? 0 : due > now ? (int)((due - now) / KC_MILLISECOND) + 1 : 0;
+    poll(p, 2, wait);
+}
+
+/* Returns true when it is time to leave. */
+static bool keys(struct screen *x)
+{
+    int code;
+    bool character;
+    enum view_id at = x->view.at;
+    while (terminal_key(&code, &character)) {
+        if (!character && code == KEY_RESIZE)
+            continue; /* ncurses has taken the new size: the next drawing fits it */
+        switch (view_key(&x->view, code, character)) {
+        case REQUEST_QUIT: return true;
+        case REQUEST_RUN: runner_start(&x->runner, x->view.line); break;
+        case REQUEST_INTERRUPT: runner_interrupt(&x->runner); break;
+        case REQUEST_REDRAW:
+            terminal_redraw();
+            x->looked = 0;
+            break;
+        case REQUEST_NONE: break;
+        }
+    }
+    if (x->view.at != at)
+        x->looked = 0; /* a new view wants its data now */
+    return false;
+}
+
+static int loop(struct screen *x)
+{
+    struct view *v = &x->view;
+    draw(x); /* something before the first look, which may take long on a slow disk */
+    for (;;) {
+        if (terminal_ended())
+            return 128 + terminal_ended();
+        if (kc_now() - x->looked >= LOOK_NS || x->more)
+            look(x);
+        runner_read(&x->runner);
+        draw(x);
+        pause_for(x);
+        if (keys(x))
+            return KC_EXIT_OK;
+        const struct job *j = v->only ? view_job(v) : NULL;
+        if (v->only && v->mode == MODE_NORMAL && ((j && job_ended(j)) || (!j && x->looks)))
+            return KC_EXIT_OK;
+    }
+}
+
+/* After `kc watch`: what became of the job, on the plain terminal, where it stays readable. */
+static int tell_outcome(struct screen *x)
+{
+    char line[1200];
+    struct session *s = x->session;
+    const struct job *j = view_job(&x->view);
+    if (!j)
+        return session_fail(s, KC_EXIT_NO_OBJECT, "job %s is gone", x->view.selected);
+    if (!job_ended(j)) {
+        session_note(s, "job %s goes on. Look again: kc watch %s", j->id, j->id);
+        return KC_EXIT_OK;
+    }
+    report_outcome(j, line, sizeof line);
+    session_note(s, "%s", line);
+    return outcome_code(j);
+}
+
+int screen_run(struct session *s, const char *job)
+{
+    static struct screen x; /* half a megabyte: not for the stack */
+    memset(&x, 0, sizeof x);
+    x.session = s;
+    x.runner.fd = -1;
+    struct view *v = &x.view;
+    v->model = &x.model;
+    v->history = &x.history;
+    v->log = &x.log.lines;
+    v->output = &x.runner.lines;
+    v->host = s->home.host;
+    v->instance = s->home.instance;
+    v->log_rank = -1;
+    x.read = kc_now();
+    if (job) {
+        v->only = true;
+        v->at = VIEW_JOB;
+        snprintf(v->selected, sizeof v->selected, "%s", job);
+    }
+    int rc = terminal_open();
+    if (rc)
+        return session_fail(s, KC_EXIT_USAGE, rc == -ENOTTY ? "the screen needs a terminal at both ends. In a script: kc ps"
+                                                            : "the terminal's kind (TERM) is unknown here. Try "
+                                                              "TERM=vt100 kc, or: kc ps");
+    int code = loop(&x);
+    terminal_close();
+    if (job && code == KC_EXIT_OK)
+        code = tell_outcome(&x);
+    runner_free(&x.runner);
+    history_free(&x.history);
+    log_tail_free(&x.log);
+    model_free(&x.model);
+    return code;
+}
+
+int verb_watch(struct session *s, const struct arguments *a)
+{
+    struct job j;
+    struct kc_error e = {""};
+    if (!s->terminal || !isatty(STDIN_FILENO) || s->json)
+        return session_fail(s, KC_EXIT_USAGE, "`kc watch` needs a terminal. In a script: kc wait %s", a->word[0]);
+    int rc = job_read(&s->home, a->word[0], &j, &e);
+    if (rc)
+        return session_fail(s, session_code(rc), "%s", e.text);
+    job_free(&j);
+    return screen_run(s, a->word[0]);
+}

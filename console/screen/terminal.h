@@ -1,0 +1,30 @@
+/* terminal.h - the terminal itself: taken with ncurses, given back on every way out. A canvas is copied whole; ncurses sends
+ * what changed, and nothing if nothing did. */
+#ifndef KC_CONSOLE_SCREEN_TERMINAL_H
+#define KC_CONSOLE_SCREEN_TERMINAL_H
+
+#include "canvas.h"
+
+#include <stdbool.h>
+
+/* Take stdin and stdout. TERM, INT and HUP set terminal_ended(); a crash puts the terminal back before it goes its way.
+ * -ENOTTY, -EINVAL: TERM is unknown (then nothing was taken). */
+int terminal_open(void);
+void terminal_close(void);
+/* The signal that asks us to end, or 0. */
+int terminal_ended(void);
+/* Can it show more than ASCII? By the locale. */
+bool terminal_ascii(void);
+void terminal_size(int *rows, int *cols);
+/* Copy the canvas; one write at most. */
+void terminal_show(const struct canvas *c);
+/* Forget what the terminal shows and send all again. */
+void terminal_redraw(void);
+/* Next key without waiting: false: none. *character: a letter, else an ncurses key code. */
+bool terminal_key(int *code, bool *character);
+/* The part that is ncurses alone: the canvas into the current screen's window; tests call it on a screen of their own. */
+void terminal_paint(const struct canvas *c);
+/* Choose the looks of roles for the current screen; `colour` false: bold, reverse and underline only. */
+void terminal_colours(bool colour);
+
+#endif

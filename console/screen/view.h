@@ -1,0 +1,108 @@
+/* view.h - everything that the screen shows, as data: what is known, and where the person is. Drawing (view_draw) is a pure
+ * function of it; so is what a key does to it (view_key), up to a request that the loop carries out. */
+#ifndef KC_CONSOLE_SCREEN_VIEW_H
+#define KC_CONSOLE_SCREEN_VIEW_H
+
+#include "canvas.h"
+#include "lines.h"
+
+#include "console/history.h"
+#include "console/model.h"
+
+enum view_id { VIEW_JOBS, VIEW_JOB, VIEW_RANKS, VIEW_LOG, VIEW_HELP, VIEWS };
+
+/* What has the keys. */
+enum view_mode { MODE_NORMAL, MODE_LINE, MODE_MENU, MODE_CONFIRM, MODE_OUTPUT };
+
+#define LINE_ROOM 512
+#define LINE_HISTORY 16
+
+/* id, verb, shown, what must be typed: nothing, "yes", or the job's name. */
+#define ACTION_TABLE(X)                                                                                                \
+    X(PAUSE, "pause", "hold all ranks at the same step", TIER_NONE)                                                    \
+    X(RESUME, "resume", "go on", TIER_NONE)                                                                            \
+    X(CHECKPOINT, "checkpoint", "write a snapshot now", TIER_NONE)                                                     \
+    X(STOP, "stop", "save and end the job", TIER_YES)                                                                  \
+    X(REMOVE, "rm", "remove it with snapshots and logs", TIER_NAME)
+enum action_tier { TIER_NONE, TIER_YES, TIER_NAME };
+enum action_id {
+#define ACTION_ROW(id, verb, shown, tier) ACTION_##id,
+    ACTION_TABLE(ACTION_ROW)
+#undef ACTION_ROW
+    ACTIONS
+};
+struct action_row {
+    const char *verb, *shown;
+    enum action_tier tier;
+};
+extern const struct action_row action_rows[ACTIONS];
+
+struct view {
+    /* what is known: filled by the loop, borrowed here */
+    const struct model *model;
+    const struct history *history;  /* of the selected job */
+    const struct lines *log;        /* of the selected job */
+    const struct lines *output;     /* of the statement that was run last */
+    bool output_running;
+    int output_code;
+    const char *host, *instance;
+    int kcd;                        /* pid; 0: none answers */
+    double age;                     /* seconds since it was read */
+    char trouble[256];              /* why it could not be read; "" */
+    bool only;                      /* kc watch: one job, no list */
+
+    /* where the person is */
+    enum view_id at, before_help;
+    enum view_mode mode;
+    char selected[JOB_ID_ROOM];     /* the cursor is on this job, wherever its row goes */
+    int jobs_top, rank, log_rank;   /* log_rank -1: all */
+    int log_back, output_back, help_top; /* lines scrolled back from the end; from the start */
+    char line[LINE_ROOM];           /* being typed: a statement, or the answer to a question */
+    size_t line_at;
+    char past[LINE_HISTORY][LINE_ROOM];
+    int past_count, past_at;
+    char target[JOB_ID_ROOM], target_name[JOB_ID_ROOM]; /* fixed when the menu opened */
+    int menu_at;
+    enum action_id asked;           /* what the question is about */
+    char notice[256];               /* one line about the last key */
+    int page;                       /* rows of the body when it was last drawn */
+};
+
+/* What a key asks the loop to do. */
+enum view_request { REQUEST_NONE, REQUEST_QUIT, REQUEST_RUN, REQUEST_REDRAW, REQUEST_INTERRUPT };
+
+/* Take a key: an ncurses key code, or a character (then `character`). With REQUEST_RUN v->line is the statement. */
+enum view_request view_key(struct view *v, int code, bool character);
+void view_draw(struct view *v, struct canvas *c);
+
+/* The selected job, or NULL; puts the cursor on a job that is there. */
+const struct job *view_job(struct view *v);
+
+/* ---- parts, each its own file ---- */
+void view_draw_jobs(struct view *v, struct canvas *c, int row, int rows);
+void view_draw_job(struct view *v, struct canvas *c, int row, int rows);
+void view_draw_ranks(struct view *v, struct canvas *c, int row, int rows);
+void view_draw_log(struct view *v, struct canvas *c, int row, int rows);
+void view_draw_help(struct view *v, struct canvas *c, int row, int rows);
+void view_draw_overlay(struct view *v, struct canvas *c);
+/* Lines of `l`, the newest at the bottom, `back` lines scrolled up. */
+void view_draw_lines(const struct lines *l, struct canvas *c, int row, int rows, int back);
+/* NULL: it may be done; else why not, for a person. */
+const char *view_action_refused(const struct job *j, enum action_id id);
+
+/* ---- keys.def ---- */
+enum key_id {
+#define KEY(id, code, second, function, shown, help) KEY_ID_##id,
+#include "console/keys.def"
+#undef KEY
+    KEY_IDS
+};
+struct key_row {
+    const char *shown, *help;
+    int code[3];
+};
+extern const struct key_row key_rows[KEY_IDS];
+/* KEY_IDS: no such key. */
+enum key_id key_find(int code);
+
+#endif

@@ -1,0 +1,121 @@
+/* view_job.c - one job: its loss over the whole run, where a step's time goes, its newest snapshot, a letter a rank. */
+#include "chart.h"
+#include "view.h"
+
+#include "console/report.h"
+#include "console/text.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static void draw_figures(const struct job *j, struct canvas *c, int row)
+{
+    char loss[24], validation[48], grad[24], lr[24], rate[24], left[32];
+    text_number(j->validation_loss, "%.4f", validation, sizeof validation);
+    if (j->validation_step >= 0 && !isnan(j->validation_loss))
+        snprintf(validation, sizeof validation, "%.4f@%lld", j->validation_loss, (long long)j->validation_step);
+    canvas_text(c, row, 0, 0, ROLE_STRONG, "loss %s  val %s  grad %s  lr %s  %s tok/s  left %s",
+                text_number(j->loss, "%.4f", loss, sizeof loss), validation,
+                text_number(j->grad_norm, "%.3g", grad, sizeof grad), text_number(j->lr, "%.2e", lr, sizeof lr),
+                text_rate(job_ended(j) ? NAN : j->tokens_per_second, rate, sizeof rate),
+                text_seconds(job_eta(j), left, sizeof left));
+}
+
+/* Milliseconds of each part; where the long names do not fit, their letters. */
+static void draw_split(const struct job *j, struct canvas *c, int row)
+{
+    char text[2][256], part[32];
+    for (int brief = 0; brief < 2; brief++) {
+        size_t room = sizeof text[brief], n = 0;
+        n += (size_t)snprintf(text[brief], room, "step %s:", text_seconds(j->step_seconds, part, sizeof part));
+        for (int i = 0; i < SPLITS && n < room; i++) {
+            text_number(j->split[i] * 1e3, j->split[i] < 0.01 ? "%.1f" : "%.0f", part, sizeof part);
+            if (brief)
+                n += (size_t)snprintf(text[brief] + n, room - n, " %c%s", split_letter[i], part);
+            else
+                n += (size_t)snprintf(text[brief] + n, room - n, "%s %s %s", i ? "," : "",
+                                      i == SPLIT_COMM_EXPOSED ? "comm exposed" : split_name[i], part);
+        }
+    }
+    canvas_text(c, row, 0, 0, ROLE_NORMAL, "%s", text[text_width(text[0]) > c->cols]);
+}
+
+/* A letter for every share of the step: [dffffffffbbbbbbbbbbbbbbbbco]. What is left over is other work: blank. */
+static void draw_split_bar(const struct job *j, struct canvas *c, int row)
+{
+    int width = c->cols - 2, at = 0;
+    double sum = 0, done = 0;
+    for (int i = 0; i < SPLITS; i++)
+        sum += isnan(j->split[i]) ? 0 : j->split[i];
+    double whole = fmax(sum, isnan(j->step_seconds) ? 0 : j->step_seconds);
+    if (width < 8 || whole <= 0)
+        return;
+    canvas_put(c, row, 0, ROLE_DIM, '[', '[');
+    for (int i = 0; i < SPLITS; i++) {
+        done += isnan(j->split[i]) ? 0 : j->split[i];
+        for (int end = (int)lround(done / whole * width); at < end && at < width; at++)
+            canvas_put(c, row, 1 + at, i == SPLIT_COMM_EXPOSED ? ROLE_WARN : ROLE_CURVE, (uint32_t)split_letter[i],
+                       split_letter[i]);
+    }
+    canvas_put(c, row, width + 1, ROLE_DIM, ']', ']');
+}
+
+static void draw_snapshot(const struct job *j, struct canvas *c, int row)
+{
+    char bytes[32];
+    const struct job_snapshot *s = &j->snapshot;
+    if (s->step < 0 && job_ended(j))
+        canvas_text(c, row, 0, 0, ROLE_NORMAL, "state_root %s", *j->state_root ? j->state_root : "-");
+    else if (s->step < 0)
+        canvas_text(c, row, 0, 0, ROLE_DIM, "no snapshot yet");
+    else
+        canvas_text(c, row, 0, 0, ROLE_NORMAL, "snapshot: version %lld, step %lld, %s, %s", (long long)s->version,
+                    (long long)s->step, text_bytes(s->bytes, bytes, sizeof bytes), s->verified ? "verified" : "not verified");
+}
+
+static void draw_letters(const struct job *j, struct canvas *c, int row)
+{
+    char letters[KC_RANKS_MAX + KC_RANKS_MAX / 8 + 1];
+    size_t n = 0;
+    for (size_t i = 0; i < j->ranks_known && i < KC_RANKS_MAX; i++) {
+        if (i && i % 8 == 0)
+            letters[n++] = ' ';
+        letters[n++] = j->rank[i].letter;
+    }
+    letters[n] = 0;
+    if (n)
+        canvas_text(c, row, 0, 0, ROLE_NORMAL, "ranks: %s", letters);
+    else
+        canvas_text(c, row, 0, 0, ROLE_DIM, "ranks: none runs");
+}
+
+void view_draw_job(struct view *v, struct canvas *c, int row, int rows)
+{
+    const struct job *j = view_job(v);
+    if (!j) {
+        canvas_text(c, row, 2, 0, ROLE_NORMAL, "The job is gone.");
+        return;
+    }
+    /* As the screen shrinks these go: model, bar and air; snapshot; ranks; split. The chart takes what is left. */
+    int under = rows >= 12 ? 5 : rows >= 8 ? 3 : rows >= 3 ? 2 : rows >= 2 ? 1 : 0, chart = rows - 1 - under;
+    draw_figures(j, c, row);
+    if (rows >= 12) {
+        canvas_text(c, row + 1, 0, 0, ROLE_DIM, "%s", *j->model ? j->model : "-");
+        chart--;
+        row++;
+    }
+    if (v->history && chart >= 4)
+        chart_draw(c, row + 1, 0, chart, c->cols, v->history, j->steps > 0 ? (uint64_t)j->steps : 1);
+    row += 1 + chart;
+    if (under >= 5)
+        row++;
+    if (under >= 1)
+        draw_split(j, c, row++);
+    if (under >= 5)
+        draw_split_bar(j, c, row++);
+    if (under >= 3)
+        draw_snapshot(j, c, row++);
+    if (under >= 2)
+        draw_letters(j, c, row);
+}

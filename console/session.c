@@ -1,0 +1,164 @@
+/* session.c - messages, JSON answers, Ctrl-C. */
+#include "session.h"
+
+#include "text.h"
+
+#include "base/clock.h"
+#include "supervisor/protocol.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <string.h>
+#include <unistd.h>
+
+static json_t *envelope(const char *verb)
+{
+    char schema[64], when[32];
+    snprintf(schema, sizeof schema, "kc.%s/1", verb);
+    for (char *p = schema; *p; p++)
+        if (*p == ' ')
+            *p = '.';
+    kc_wall_text(kc_wall(), when);
+    return json_pack("{s:s,s:s}", "schema", schema, "generated_at", when);
+}
+
+json_t *session_envelope(const struct session *s)
+{
+    return envelope(s->verb);
+}
+
+int session_emit(struct session *s, json_t *object)
+{
+    char *text = object ? json_dumps(object, KC_JSON_FLAGS) : NULL;
+    json_decref(object);
+    int bad = !text || fprintf(s->out, "%s\n", text) < 0 || fflush(s->out) != 0;
+    free(text);
+    return bad ? KC_EXIT_SYSTEM : KC_EXIT_OK;
+}
+
+/* Our own messages may quote names and file contents: they are made safe, whatever err is. */
+static void tell(struct session *s, const char *text)
+{
+    char safe[KC_ERROR_TEXT * 4];
+    text_clean(text, strlen(text), 0, safe, sizeof safe);
+    fflush(s->out);
+    fprintf(s->err, "kc: %s\n", safe);
+    fflush(s->err);
+}
+
+int session_fail(struct session *s, int code, const char *format, ...)
+{
+    char text[KC_ERROR_TEXT + 256];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    tell(s, text);
+    if (s->json) {
+        char safe[sizeof text * 4];
+        text_clean(text, strlen(text), 0, safe, sizeof safe); /* jansson refuses what is not UTF-8 */
+        json_t *o = envelope("error");
+        json_object_set_new(o, "error", json_string(safe));
+        json_object_set_new(o, "code", json_integer(code));
+        session_emit(s, o);
+    }
+    return code;
+}
+
+void session_note(struct session *s, const char *format, ...)
+{
+    char text[KC_ERROR_TEXT];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    tell(s, text);
+}
+
+int session_code(int rc)
+{
+    switch (-rc) {
+    case 0: return KC_EXIT_OK;
+    case ENOENT: case ENODEV: return KC_EXIT_NO_OBJECT;
+    case EINVAL: case ENOTSUP: case EBADMSG: case EDEADLK: case ERANGE: case EDOM: case EISDIR: case EILSEQ:
+        return KC_EXIT_INVALID;
+    case EPROTO: return KC_EXIT_VERSION;
+    case ETIMEDOUT: return KC_EXIT_TIMEOUT;
+    case EBUSY: return KC_EXIT_REFUSED;
+    case ECONNREFUSED: return KC_EXIT_ABSENT;
+    default: return KC_EXIT_SYSTEM;
+    }
+}
+
+json_t *session_text(const char *text)
+{
+    if (!text || !*text)
+        return json_null();
+    json_t *o = json_string(text);
+    if (o)
+        return o;
+    size_t room = strlen(text) * 4 + 1; /* not UTF-8: every byte may become four */
+    char *safe = malloc(room);
+    if (!safe)
+        return json_null();
+    text_clean(text, strlen(text), TEXT_KEEP_LINES, safe, room);
+    o = json_string(safe);
+    free(safe);
+    return o;
+}
+
+void session_foreign(struct session *s, const char *data, size_t bytes)
+{
+    if (s->terminal)
+        text_print(s->out, data, bytes);
+    else
+        fwrite(data, 1, bytes, s->out);
+}
+
+FILE *draft_open(struct draft *d)
+{
+    *d = (struct draft){0};
+    d->stream = open_memstream(&d->text, &d->bytes);
+    if (!d->stream)
+        d->stream = fopen("/dev/null", "we");
+    return d->stream;
+}
+
+int draft_close(struct session *s, struct draft *d)
+{
+    int bad = !d->stream || fclose(d->stream) || !d->text;
+    if (!bad)
+        session_foreign(s, d->text, d->bytes);
+    free(d->text);
+    return bad || fflush(s->out) ? KC_EXIT_SYSTEM : KC_EXIT_OK;
+}
+
+/* ---- Ctrl-C ----------------------------------------------------------------------------------------------------------- */
+
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int number)
+{
+    (void)number;
+    interrupted = 1;
+}
+
+void interrupt_catch(void)
+{
+    struct sigaction a = {.sa_handler = on_interrupt}; /* no SA_RESTART: sleeps end at once */
+    interrupted = 0;
+    sigemptyset(&a.sa_mask);
+    a.sa_flags = SA_RESETHAND; /* the second Ctrl-C ends us on the spot */
+    sigaction(SIGINT, &a, NULL);
+}
+
+bool interrupt_seen(void)
+{
+    return interrupted != 0;
+}
+
+int interrupt_told(struct session *s, const char *job)
+{
+    return session_fail(s, KC_EXIT_INTERRUPTED, "interrupted; job %s goes on. Look at it with: kc show %s", job, job);
+}

@@ -1,0 +1,52 @@
+/* session.h - what a statement runs in: where it reads, where it writes, in which form. Data goes to `out`, messages to
+ * `err` as "kc: …"; with --json what fails is also an object on `out`, so that a reader of stdout always gets an answer. */
+#ifndef KC_CONSOLE_SESSION_H
+#define KC_CONSOLE_SESSION_H
+
+#include "base/error.h"
+#include "base/home.h"
+#include "base/json.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+
+struct session {
+    struct kc_home home;
+    FILE *out, *err;
+    bool terminal;    /* `out` is a terminal: foreign text is made safe for it */
+    bool json;
+    const char *verb; /* for the schema */
+};
+
+/* Prints "kc: …" (with --json also {"schema":"kc.error/1",…}) and returns `code`. */
+int session_fail(struct session *s, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* "kc: …" on err: something worth knowing that is not a failure. */
+void session_note(struct session *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The exit code that stands for a negative errno of our own libraries. */
+int session_code(int rc);
+/* An object with "schema":"kc.<verb>/1" (the space of a verb becomes a dot) and "generated_at". New reference. */
+json_t *session_envelope(const struct session *s);
+/* Print one line of JSON and let go of the reference. 0, or EXIT_SYSTEM when it cannot be written. */
+int session_emit(struct session *s, json_t *object);
+/* Foreign text as a JSON string (what is not UTF-8 becomes \xNN); NULL or "": null. New reference. */
+json_t *session_text(const char *text);
+/* Foreign text: as it is into a pipe or file, made safe on a terminal (text.h). */
+void session_foreign(struct session *s, const char *data, size_t bytes);
+
+/* A page that holds names and texts we did not write: print it to the stream that draft_open() gives, then draft_close()
+ * sends it through session_foreign(). Where there is no memory for it, what is printed is lost and EXIT_SYSTEM returned. */
+struct draft {
+    char *text;
+    size_t bytes;
+    FILE *stream;
+};
+FILE *draft_open(struct draft *d);
+int draft_close(struct session *s, struct draft *d);
+
+/* Ctrl-C while something is waited for: the first one sets a flag that waits look at. */
+void interrupt_catch(void);
+bool interrupt_seen(void);
+/* Says that `job` goes on; returns 130. */
+int interrupt_told(struct session *s, const char *job);
+
+#endif

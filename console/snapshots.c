@@ -1,0 +1,71 @@
+/* snapshots.c */
+#include "snapshots.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define SNAPSHOTS_MAX 4096
+
+static int by_version(const void *a, const void *b)
+{
+    const struct kc_snapshot_info *x = a, *y = b;
+    return (x->version > y->version) - (x->version < y->version);
+}
+
+int snapshots_of_job(const struct job *j, struct snapshots *out, struct kc_error *e)
+{
+    char directory[JOB_PATH_ROOM + 16];
+    struct stat st;
+    size_t count = 0;
+    snprintf(directory, sizeof directory, "%s/snapshots", j->directory);
+    memset(out, 0, sizeof *out);
+    if (stat(directory, &st) && errno == ENOENT)
+        return 0;
+    for (size_t room = 64; room <= SNAPSHOTS_MAX; room *= 4) {
+        struct kc_snapshot_info *info = calloc(room, sizeof *info);
+        if (!info)
+            return kc_fail(e, -ENOMEM, "no memory for a list of %zu snapshots", room);
+        int rc = kc_snapshot_list(directory, info, room, &count, e);
+        if (rc || count < room || room == SNAPSHOTS_MAX) {
+            if (rc && rc != -ENOENT) {
+                free(info);
+                return rc;
+            }
+            count = rc ? 0 : count < room ? count : room;
+            qsort(info, count, sizeof *info, by_version);
+            *out = (struct snapshots){info, count};
+            return 0;
+        }
+        free(info);
+    }
+    return -ENOMEM;
+}
+
+int snapshots_find(const struct kc_home *home, const char *word, struct snapshots *out, struct kc_error *e)
+{
+    struct job j;
+    struct stat st;
+    if (kc_id_valid(word) && !job_read(home, word, &j, NULL)) {
+        int rc = snapshots_of_job(&j, out, e);
+        job_free(&j);
+        return rc;
+    }
+    if (!stat(word, &st) && S_ISDIR(st.st_mode)) {
+        struct kc_snapshot_info *info = calloc(1, sizeof *info);
+        if (!info)
+            return kc_fail(e, -ENOMEM, "no memory");
+        snprintf(info->path, sizeof info->path, "%s", word);
+        *out = (struct snapshots){info, 1};
+        return 0;
+    }
+    return kc_fail(e, -ENOENT, "\"%.200s\" is neither a job nor the folder of a snapshot. "
+                   "`kc ps` lists jobs, `kc snap ls JOB` snapshots", word);
+}
+
+void snapshots_free(struct snapshots *s)
+{
+    free(s->info);
+    memset(s, 0, sizeof *s);
+}

@@ -1,0 +1,20 @@
+/* snapshots.h - the snapshots that a word on the command line means. */
+#ifndef KC_CONSOLE_SNAPSHOTS_H
+#define KC_CONSOLE_SNAPSHOTS_H
+
+#include "model.h"
+
+#include "state/state.h"
+
+struct snapshots {
+    struct kc_snapshot_info *info; /* oldest first; paths are absolute */
+    size_t count;
+};
+
+/* None is 0 with count 0. */
+int snapshots_of_job(const struct job *j, struct snapshots *out, struct kc_error *e);
+/* `word`: a job's id (all of its snapshots), or the folder of one. -ENOENT neither. */
+int snapshots_find(const struct kc_home *home, const char *word, struct snapshots *out, struct kc_error *e);
+void snapshots_free(struct snapshots *s);
+
+#endif

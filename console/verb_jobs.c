@@ -1,0 +1,98 @@
+/* verb_jobs.c - ps, show, wait: what is read, not changed. */
+#include "client.h"
+#include "follow.h"
+#include "report.h"
+#include "verbs.h"
+
+#include "supervisor/protocol.h"
+
+#include <errno.h>
+
+/* A board of another version is read by nobody: what the files say is shown, and the exit code says that it is not all. */
+static int board_told(struct session *s, const struct job *j)
+{
+    if (!j->board_error)
+        return KC_EXIT_OK;
+    session_note(s, "%s", j->board_text);
+    return j->board_error == -EPROTO ? KC_EXIT_VERSION : KC_EXIT_INCOMPLETE;
+}
+
+int verb_ps(struct session *s, const struct arguments *a)
+{
+    (void)a;
+    struct model m;
+    struct kc_error e = {""};
+    int rc = model_read(&s->home, &m, &e), code = KC_EXIT_OK;
+    if (rc)
+        return session_fail(s, session_code(rc), "%s", e.text);
+    if (s->json) {
+        json_t *o = session_envelope(s), *jobs = json_array();
+        for (size_t i = 0; i < m.count; i++)
+            json_array_append_new(jobs, report_job(&m.job[i]));
+        json_object_set_new(o, "jobs", jobs);
+        code = session_emit(s, o);
+    } else if (m.count) {
+        struct draft d;
+        report_list(&m, draft_open(&d));
+        code = draft_close(s, &d);
+    } else {
+        session_note(s, "no jobs in %s. Start one: kc start SPEC", s->home.home);
+    }
+    for (size_t i = 0; i < m.count; i++) {
+        int told = board_told(s, &m.job[i]);
+        code = code ? code : told;
+    }
+    model_free(&m);
+    return code;
+}
+
+static int emit_job(struct session *s, const struct job *j)
+{
+    json_t *o = session_envelope(s);
+    json_object_set_new(o, "job", report_job(j));
+    return session_emit(s, o);
+}
+
+int verb_show(struct session *s, const struct arguments *a)
+{
+    struct job j;
+    struct kc_error e = {""};
+    int rc = job_read(&s->home, a->word[0], &j, &e), code = KC_EXIT_OK;
+    if (rc)
+        return session_fail(s, session_code(rc), "%s", e.text);
+    if (s->json) {
+        code = emit_job(s, &j);
+    } else {
+        struct draft d;
+        report_page(&j, draft_open(&d));
+        code = draft_close(s, &d);
+    }
+    int told = board_told(s, &j);
+    job_free(&j);
+    return code ? code : told;
+}
+
+int verb_wait(struct session *s, const struct arguments *a)
+{
+    struct job j;
+    struct condition c;
+    struct kc_error e = {""};
+    uint64_t limit = 0;
+    char line[1200];
+    const char *text = a->option[OPTION_FOR], *timeout = a->option[OPTION_TIMEOUT];
+    if ((text && condition_parse(text, &c, &e)) || (timeout && duration_parse(timeout, &limit, &e)))
+        return session_fail(s, KC_EXIT_USAGE, "%s", e.text);
+    if (timeout && limit == 0)
+        limit = 1; /* look once */
+    int code = follow_job(s, a->word[0], text ? &c : NULL, limit, false, &j);
+    if (code != KC_EXIT_OK && code != KC_EXIT_FALSE)
+        return code;
+    if (s->json)
+        emit_job(s, &j);
+    if (job_ended(&j) && (code == KC_EXIT_FALSE || !text)) {
+        report_outcome(&j, line, sizeof line);
+        session_note(s, "%s%s", line, text ? ". What was waited for did not come" : "");
+    }
+    job_free(&j);
+    return code;
+}

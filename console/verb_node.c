@@ -1,0 +1,129 @@
+/* verb_node.c - the machine: devices and who holds them, memory, supervisor. Reads the device locks, so it needs no kcd. */
+#include "client.h"
+#include "text.h"
+#include "verbs.h"
+
+#include "resource/resource.h"
+#include "supervisor/protocol.h"
+
+#include <math.h>
+#include <unistd.h>
+
+static double known(const struct kc_device *d, enum kc_device_field field, double value)
+{
+    return d->valid & field ? value : NAN;
+}
+
+static json_t *device_json(const struct kc_device *d, const struct kc_device_live *live)
+{
+    char name[32];
+    json_t *o = json_object();
+    kc_device_name(d, name);
+    json_object_set_new(o, "name", json_string(name));
+    json_object_set_new(o, "kind", json_string(d->kind));
+    json_object_set_new(o, "model", session_text(d->model));
+    json_object_set_new(o, "isa", session_text(d->isa));
+    json_object_set_new(o, "numa", d->valid & KC_DEVICE_NUMA ? json_integer(d->numa) : json_null());
+    json_object_set_new(o, "core", d->valid & KC_DEVICE_CORE ? json_integer(d->core) : json_null());
+    json_object_set_new(o, "peak_flops", kc_json_number(known(d, KC_DEVICE_PEAK, d->peak_flops)));
+    json_object_set_new(o, "memory_bytes", kc_json_number(known(d, KC_DEVICE_MEMORY_TOTAL, (double)d->memory_total)));
+    json_object_set_new(o, "memory_free_bytes", kc_json_number(known(d, KC_DEVICE_MEMORY_FREE, (double)d->memory_free)));
+    json_object_set_new(o, "state", live->state == KC_DEVICE_UNKNOWN ? json_null()
+                                                                     : json_string(kc_device_state_name[live->state]));
+    json_object_set_new(o, "reason", session_text(live->reason));
+    json_object_set_new(o, "job", session_text(live->job));
+    json_object_set_new(o, "rank", *live->job ? json_integer(live->rank) : json_null());
+    return o;
+}
+
+static void print_device(FILE *out, const struct kc_device *d, const struct kc_device_live *live)
+{
+    char name[32], numa[16] = "-", peak[32], memory[32], holder[96] = "-";
+    kc_device_name(d, name);
+    if (d->valid & KC_DEVICE_NUMA)
+        snprintf(numa, sizeof numa, "%u", d->numa);
+    if (*live->job)
+        snprintf(holder, sizeof holder, "%s/%u%s", live->job, live->rank, live->shared ? " and others" : "");
+    fprintf(out, "%-10s %-8s %-9s %4s %9s %10s  %s%s%s\n", name, kc_device_state_name[live->state], d->isa,
+            numa, text_rate(known(d, KC_DEVICE_PEAK, d->peak_flops), peak, sizeof peak),
+            text_bytes(known(d, KC_DEVICE_MEMORY_TOTAL, (double)d->memory_total), memory, sizeof memory), holder,
+            *live->reason ? ": " : "", live->reason);
+}
+
+static void print_memory(FILE *out, const struct kc_memory *m)
+{
+    char a[32], b[32], c[32];
+    fprintf(out, "memory      %s, %s available", text_bytes((double)m->total, a, sizeof a),
+            text_bytes((double)m->available, b, sizeof b));
+    if (m->limited)
+        fprintf(out, ", limited to %s, of which %s are left", text_bytes((double)m->limit, a, sizeof a),
+                text_bytes((double)m->headroom, c, sizeof c));
+    fputc('\n', out);
+}
+
+static json_t *memory_json(const struct kc_memory *m)
+{
+    return json_pack("{s:I,s:I,s:o,s:o}", "total_bytes", (json_int_t)m->total, "available_bytes",
+                     (json_int_t)m->available, "limit_bytes", m->limited ? json_integer((json_int_t)m->limit) : json_null(),
+                     "headroom_bytes", m->limited ? json_integer((json_int_t)m->headroom) : json_null());
+}
+
+static int emit_node(struct session *s, const struct kc_pool *pool, const struct kc_memory *memory, int pid)
+{
+    json_t *o = session_envelope(s), *devices = json_array();
+    for (size_t i = 0; i < kc_pool_count(pool); i++) {
+        struct kc_device_live live;
+        kc_pool_live(pool, i, &live);
+        json_array_append_new(devices, device_json(kc_pool_device(pool, i), &live));
+    }
+    json_object_set_new(o, "host", session_text(s->home.host));
+    json_object_set_new(o, "instance", session_text(s->home.instance));
+    json_object_set_new(o, "home", session_text(s->home.home));
+    json_object_set_new(o, "kcd", pid ? json_integer(pid) : json_null());
+    json_object_set_new(o, "memory", memory ? memory_json(memory) : json_null());
+    json_object_set_new(o, "devices", devices);
+    return session_emit(s, o);
+}
+
+static int print_node(struct session *s, const struct kc_pool *pool, const struct kc_memory *memory, int pid)
+{
+    struct draft d;
+    FILE *out = draft_open(&d);
+    fprintf(out, "node        %s, instance %s\nhome        %s\n", s->home.host, s->home.instance, s->home.home);
+    if (pid)
+        fprintf(out, "kcd         pid %d\n", pid);
+    else
+        fprintf(out, "kcd         none. Start one: kcd --daemon\n");
+    if (memory)
+        print_memory(out, memory);
+    fprintf(out, "\n%-10s %-8s %-9s %4s %9s %10s  %s\n", "DEVICE", "STATE", "ISA", "NUMA", "FLOP/S", "MEMORY", "HELD BY");
+    for (size_t i = 0; i < kc_pool_count(pool); i++) {
+        struct kc_device_live live;
+        kc_pool_live(pool, i, &live);
+        print_device(out, kc_pool_device(pool, i), &live);
+    }
+    return draft_close(s, &d);
+}
+
+int verb_node(struct session *s, const struct arguments *a)
+{
+    (void)a;
+    struct kc_pool_config config = {.home = s->home.home};
+    struct kc_pool *pool = NULL;
+    struct kc_memory memory;
+    struct kc_error e = {""};
+    if (!access(s->home.run, W_OK))
+        config.run_dir = s->home.run;
+    int rc = kc_pool_open(&config, &pool, &e), code = KC_EXIT_OK;
+    if (rc)
+        return session_fail(s, session_code(rc), "%s", e.text);
+    bool has_memory = !kc_resource_memory(NULL, &memory);
+    int pid = client_pid(&s->home);
+    if (s->json) {
+        code = emit_node(s, pool, has_memory ? &memory : NULL, pid);
+    } else {
+        code = print_node(s, pool, has_memory ? &memory : NULL, pid);
+    }
+    kc_pool_close(pool);
+    return code;
+}
