@@ -42,8 +42,8 @@ struct kc_lane {
 };
 
 /* The two ops that strategy and schedule call without a graph op. Both work on any run of f32 elements.
- * update (opcode_update): in {gradient}, out {parameter, moment1, moment2}, read and written; attr {weight decay applies:
- *   0 or 1}; decay, betas and eps are the spec's, which jobs knows. Uses step->lr, scale, beta1_power, beta2_power.
+ * update (opcode_update): in {gradient}, out {parameter, moment1, moment2}, read and written; attr {beta1, beta2, eps,
+ *   weight decay (0: none)}. Uses step->lr, scale, beta1_power, beta2_power.
  * norm (opcode_norm): in {run}, out {f64, one element}: Σ x², added when accumulate is set; not a number or infinite if
  *   any x is. */
 struct kc_op_call {

@@ -1,5 +1,6 @@
 /* main.c - kc-rank: one rank of a job. Started by a keeper with everything it needs in its environment; see kc-rank(8). */
 #include "base/error.h"
+#include "base/version.h"
 #include "engine/engine.h"
 #include "govern/spec.h"
 #include "process.h"
@@ -95,7 +96,7 @@ int main(int argc, char **argv)
     if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0))
         return fputs(help, stdout) < 0;
     if (argc > 1 && strcmp(argv[1], "--version") == 0)
-        return puts("kc-rank 0.1") < 0;
+        return puts("kc-rank " KC_VERSION) < 0;
     if (argc > 1) {
         fprintf(stderr, "kc-rank: unknown argument %s\n%s", argv[1], help);
         return 2;

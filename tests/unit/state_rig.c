@@ -1,0 +1,411 @@
+/* state_rig.c - see state_rig.h. */
+#include "state_rig.h"
+
+#include <check.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+const struct rig_tensor rig_small[] = {
+    {"transformer.wte.weight", 2, {31, 8}, KC_INIT_NORMAL, 0.02f}, {"transformer.h.0.ln_1.weight", 1, {8}, KC_INIT_ONE, 0},
+    {"transformer.h.0.attn.c_attn.weight", 2, {8, 24}, KC_INIT_NORMAL, 0.02f},
+    {"transformer.h.0.attn.c_attn.bias", 1, {24}, KC_INIT_ZERO, 0}, {"transformer.ln_f.weight", 1, {8}, KC_INIT_ONE, 0},
+    {"transformer.odd", 1, {1009}, KC_INIT_NORMAL, 1}};
+const uint32_t rig_small_count = sizeof rig_small / sizeof rig_small[0];
+const struct rig_tensor rig_large[] = {{"big", 2, {1025, 1031}, KC_INIT_NORMAL, 0.02f}, {"a", 1, {5}, KC_INIT_ONE, 0},
+    {"wide", 2, {3, 70000}, KC_INIT_NORMAL, 0.02f}};
+const uint32_t rig_large_count = sizeof rig_large / sizeof rig_large[0];
+
+static uint64_t elements(const struct rig_tensor *t)
+{
+    uint64_t n = 1;
+    for (uint32_t d = 0; d < t->rank; d++)
+        n *= t->size[d];
+    return n;
+}
+
+static void plan_tensor(struct rig *r, struct kc_plan_tensor *out, const struct rig_tensor *t, int32_t bucket,
+                        uint64_t offset)
+{
+    *out = (struct kc_plan_tensor){.role = KC_PARAMETER, .type = KC_F32, .rank = (uint8_t)t->rank, .init = (uint8_t)t->init,
+        .layer = -1, .of = -1, .init_scale = t->scale, .bucket = bucket, .offset = offset};
+    out->name = kc_contract_text(&r->plan_arena, t->name);
+    for (uint32_t d = 0; d < t->rank; d++)
+        out->global[d] = out->local[d] = t->size[d];
+}
+
+void rig_plan(struct rig *r, const struct rig_tensor *tensors, uint32_t count, struct rig_layout l)
+{
+    uint32_t buckets = (count + l.per_bucket - 1) / l.per_bucket;
+    ck_assert_int_eq(kc_arena_new(&r->plan_arena, 1 << 20), 0);
+    struct kc_shard_plan *p = kc_contract_begin(&r->plan_arena, KC_CONTRACT_SHARD_PLAN, KC_SHARD_PLAN_VERSION, sizeof *p);
+    struct kc_plan_tensor *t = kc_contract_array(&r->plan_arena, &p->tensors, count, sizeof *t);
+    struct kc_plan_bucket *b = kc_contract_array(&r->plan_arena, &p->buckets, buckets, sizeof *b);
+    struct kc_plan_segment *s = kc_contract_array(&r->plan_arena, &p->segments, count, sizeof *s);
+    p->ranks = l.ranks;
+    p->zero = l.zero;
+    for (int a = 0; a < KC_AXES; a++)
+        p->axis[a] = a == KC_DATA ? l.ranks : 1;
+    uint64_t offset = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t which = l.reversed ? count - 1 - i : i, bucket = i / l.per_bucket;
+        uint64_t unit = 64 * l.ranks;
+        offset = i % l.per_bucket ? (offset + 15) / 16 * 16 : 0; /* padding between tensors */
+        plan_tensor(r, &t[which], &tensors[which], (int32_t)bucket, offset);
+        s[i] = (struct kc_plan_segment){.tensor = (int32_t)which, .offset = offset, .count = elements(&tensors[which])};
+        offset += elements(&tensors[which]);
+        if (i % l.per_bucket == 0)
+            b[bucket].segments_first = i;
+        b[bucket].segments_count++;
+        b[bucket].shards = l.ranks;
+        b[bucket].layer = -1;
+        b[bucket].count = (offset + unit - 1) / unit * unit;
+        b[bucket].shard = b[bucket].count / l.ranks;
+    }
+    ck_assert_int_eq(kc_contract_seal(&r->plan_arena), 0);
+    r->plan = p;
+    r->ranks = l.ranks;
+}
+
+void rig_open(struct rig *r, const struct rig_tensor *tensors, uint32_t count, struct rig_layout layout,
+              const char *directory, const struct kc_storage *storage, const char *init_from)
+{
+    struct kc_error e = {""};
+    memset(r, 0, sizeof *r);
+    rig_plan(r, tensors, count, layout);
+    ck_assert_int_eq(kc_arena_new(&r->spec_arena, 1 << 16), 0);
+    r->spec = kc_contract_begin(&r->spec_arena, KC_CONTRACT_JOB_SPEC, KC_JOB_SPEC_VERSION, sizeof *r->spec);
+    r->spec->name = kc_contract_text(&r->spec_arena, "rig");
+    r->spec->init_from = kc_contract_text(&r->spec_arena, init_from);
+    r->spec->ranks = layout.ranks;
+    r->spec->seed = 7;
+    r->spec->snapshot_keep = 2;
+    r->spec->layers = 2, r->spec->hidden = 32, r->spec->heads = 4, r->spec->context = 32, r->spec->vocab = 256;
+    ck_assert_int_eq(kc_contract_seal(&r->spec_arena), 0);
+    for (uint32_t i = 0; i < r->ranks; i++) {
+        struct kc_state_config c = {.spec = r->spec, .shard = r->plan, .rank = i, .directory = directory,
+            .variant = "portable", .guard = KC_GUARD_PHASE, .storage = storage};
+        ck_assert_msg(kc_state_new(&c, &r->state[i], &e) == 0, "%s", e.text);
+        ck_assert_int_eq(kc_state_offer(r->state[i], "schedule", &r->io[i]), 0);
+    }
+}
+
+void rig_free_plan(struct rig *r)
+{
+    kc_arena_free(&r->plan_arena);
+    kc_arena_free(&r->spec_arena);
+}
+
+void rig_close(struct rig *r)
+{
+    for (uint32_t i = 0; i < r->ranks; i++)
+        kc_state_free(r->state[i]);
+    rig_free_plan(r);
+}
+
+float rig_value(uint32_t tensor, int kind, uint64_t element, uint64_t step)
+{
+    uint64_t x = (element + 1) * 2654435761u + tensor * 40503u + (uint64_t)kind * 69069u + step * 7919u;
+    x ^= x >> 13;
+    return (float)(int32_t)(uint32_t)(x * 2246822519u) * 1e-7f;
+}
+
+static void train_tensor(struct rig *r, uint32_t rank, uint32_t t, float *bucket, int kind, uint64_t step)
+{
+    const struct kc_plan_tensor *p = &KC_AT(r->plan, struct kc_plan_tensor, r->plan->tensors)[t];
+    const struct kc_plan_bucket *b = &KC_AT(r->plan, struct kc_plan_bucket, r->plan->buckets)[p->bucket];
+    uint64_t n = 1;
+    for (int d = 0; d < p->rank; d++)
+        n *= p->global[d];
+    for (uint64_t i = 0; i < n; i++) {
+        bool owned = (p->offset + i) / b->shard == rank;
+        if (kind == 0 || owned || r->plan->zero == 0)
+            bucket[p->offset + i] = rig_value(t, kind, i, step);
+    }
+}
+
+void rig_train(struct rig *r)
+{
+    static const enum kc_state_class klass[3] = {KC_STATE_PARAMETER, KC_STATE_MOMENT1, KC_STATE_MOMENT2};
+    const struct kc_plan_tensor *p = KC_AT(r->plan, struct kc_plan_tensor, r->plan->tensors);
+    for (uint32_t rank = 0; rank < r->ranks; rank++) {
+        struct kc_progress now;
+        kc_state_progress(r->state[rank], &now);
+        for (int k = 0; k < 3; k++)
+            for (uint32_t b = 0; b < r->plan->buckets.count; b++) {
+                void *data;
+                ck_assert_int_eq(r->io[rank].open(r->io[rank].self, klass[k], b, &data), 0);
+                for (uint32_t t = 0; t < r->plan->tensors.count; t++)
+                    if ((uint32_t)p[t].bucket == b)
+                        train_tensor(r, rank, t, data, k, now.step);
+                r->io[rank].close(r->io[rank].self, klass[k], b);
+            }
+        kc_state_advance(r->state[rank], 100, 8, 5.0 / (double)(now.step + 1), 1.5);
+    }
+}
+
+int rig_verb(struct rig *r, enum kc_state_verb verb, struct kc_error *e)
+{
+    int first = 0;
+    for (uint32_t i = 0; i < r->ranks; i++) {
+        int code = r->io[i].verb(r->io[i].self, verb, e);
+        first = first ? first : code;
+    }
+    return first;
+}
+
+void rig_sum(struct rig *r, size_t first, size_t end)
+{
+    uint64_t *v[RIG_RANKS];
+    size_t count = 0;
+    for (uint32_t i = 0; i < r->ranks; i++)
+        v[i] = r->io[i].store(r->io[i].self, &count);
+    for (size_t k = first; k < end && k < count; k++) {
+        uint64_t sum = 0;
+        for (uint32_t i = 0; i < r->ranks; i++)
+            sum += v[i][k];
+        for (uint32_t i = 0; i < r->ranks; i++)
+            v[i][k] = sum;
+    }
+}
+
+int rig_snapshot(struct rig *r)
+{
+    struct kc_snapshot_info info, other;
+    struct kc_error e = {""};
+    char root[33];
+    rig_root(r, root);
+    static const enum kc_state_verb verbs[] = {KC_VERB_SNAPSHOT_BEGIN, KC_VERB_SNAPSHOT_WRITE, KC_VERB_SNAPSHOT_COMMIT};
+    for (int i = 0; i < 3; i++) {
+        ck_assert_int_eq(rig_verb(r, verbs[i], &e), 0);
+        rig_sum(r, 0, 2);
+        ck_assert_int_eq(rig_verb(r, KC_VERB_STORE_AGREE, &e), 0);
+    }
+    kc_state_last_snapshot(r->state[0], &info);
+    for (uint32_t i = 1; i < r->ranks; i++) { /* all ranks know the same */
+        kc_state_last_snapshot(r->state[i], &other);
+        ck_assert_int_eq(!other.error, !info.error);
+        ck_assert_str_eq(other.state_root, info.state_root);
+    }
+    return info.error;
+}
+
+int rig_restore(struct rig *r, uint64_t version, struct kc_error *e)
+{
+    struct kc_snapshot_info info;
+    int first = 0;
+    for (uint32_t i = 0; i < r->ranks; i++) {
+        int code = kc_state_choose(r->state[i], version, &info, e);
+        if (code < 0)
+            return code;
+    }
+    ck_assert_int_eq(rig_verb(r, KC_VERB_RESTORE_READ, e), 0);
+    rig_sum(r, 0, 2);
+    for (uint32_t i = 0; i < r->ranks; i++) {
+        int code = r->io[i].verb(r->io[i].self, KC_VERB_STORE_AGREE, e);
+        ck_assert_int_eq(!code, i ? !first : !code); /* on all ranks or on none */
+        first = code;
+    }
+    if (first)
+        return first;
+    ck_assert_int_eq(rig_verb(r, KC_VERB_ROOT_PART, e), 0);
+    rig_sum(r, 0, SIZE_MAX);
+    return rig_verb(r, KC_VERB_RESTORE_CLOSE, e);
+}
+
+void rig_root(struct rig *r, char out[33])
+{
+    struct kc_error e;
+    ck_assert_int_eq(rig_verb(r, KC_VERB_ROOT_PART, &e), 0);
+    rig_sum(r, 0, SIZE_MAX);
+    ck_assert_int_eq(rig_verb(r, KC_VERB_ROOT_CLOSE, &e), 0);
+    for (uint32_t i = 0; i < r->ranks; i++) {
+        char text[33];
+        kc_state_root_text(r->state[i], text);
+        if (i)
+            ck_assert_str_eq(text, out);
+        memcpy(out, text, 33);
+    }
+}
+
+/* ---- storage that fails ---- */
+
+/* Count a call; 0 to go on, else what to answer. */
+static int hit(struct rig_faults *f, const char *operation, bool changes)
+{
+    if (f->writes_only && !changes)
+        return 0;
+    if (++f->calls != f->at)
+        return 0;
+    f->failed = operation;
+    if (f->code == 0)
+        _exit(99);
+    return f->code;
+}
+
+#define POSIX kc_storage_posix
+#define FAULT(operation, changes, call)                                                                                \
+    do {                                                                                                               \
+        int code_ = hit(self, operation, changes);                                                                     \
+        return code_ ? code_ : POSIX.call;                                                                             \
+    } while (0)
+
+static int f_open(void *self, const char *path, int flags)
+{
+    FAULT("open", (flags & O_CREAT) != 0, open(NULL, path, flags));
+}
+
+static int f_close(void *self, int fd)
+{
+    int code = hit(self, "close", false), r = POSIX.close(NULL, fd); /* whatever is said, it is closed */
+    return code ? code : r;
+}
+
+static ssize_t f_write(void *self, int fd, const void *data, size_t bytes, uint64_t at)
+{
+    struct rig_faults *f = self;
+    int code = hit(f, "write", true);
+    if (code && f->halves && bytes > 1) {
+        f->at = f->calls + 1; /* the rest fails */
+        f->halves = false;
+        return POSIX.write(NULL, fd, data, bytes / 2, at);
+    }
+    return code ? code : POSIX.write(NULL, fd, data, bytes, at);
+}
+
+static ssize_t f_read(void *self, int fd, void *data, size_t bytes, uint64_t at)
+{
+    FAULT("read", false, read(NULL, fd, data, bytes, at));
+}
+
+static int f_size(void *self, int fd, uint64_t *bytes)
+{
+    FAULT("size", false, size(NULL, fd, bytes));
+}
+
+static int f_reserve(void *self, int fd, uint64_t bytes)
+{
+    struct rig_faults *f = self;
+    int code = hit(self, "reserve", true);
+    if (code == 0 && f->no_reserve)
+        return -EOPNOTSUPP;
+    return code ? code : POSIX.reserve(NULL, fd, bytes);
+}
+
+static int f_sync(void *self, int fd)
+{
+    FAULT("sync", true, sync(NULL, fd));
+}
+
+static int f_sync_folder(void *self, const char *path)
+{
+    FAULT("sync_folder", true, sync_folder(NULL, path));
+}
+
+static int f_forget(void *self, int fd)
+{
+    FAULT("forget", false, forget(NULL, fd));
+}
+
+static int f_lock(void *self, int fd)
+{
+    FAULT("lock", false, lock(NULL, fd));
+}
+
+static int f_rename(void *self, const char *from, const char *to)
+{
+    FAULT("rename", true, rename(NULL, from, to));
+}
+
+static int f_make_folder(void *self, const char *path)
+{
+    FAULT("make_folder", true, make_folder(NULL, path));
+}
+
+static int f_remove(void *self, const char *path)
+{
+    FAULT("remove", true, remove(NULL, path));
+}
+
+static int f_remove_folder(void *self, const char *path)
+{
+    FAULT("remove_folder", true, remove_folder(NULL, path));
+}
+
+static int f_list(void *self, const char *path, int (*see)(void *arg, const char *name), void *arg)
+{
+    FAULT("list", false, list(NULL, path, see, arg));
+}
+
+static int f_free_bytes(void *self, const char *path, uint64_t *bytes)
+{
+    struct rig_faults *f = self;
+    if (f->free_says) {
+        *bytes = f->free_says;
+        return 0;
+    }
+    return POSIX.free_bytes(NULL, path, bytes);
+}
+
+void rig_faults(struct rig_faults *f)
+{
+    *f = (struct rig_faults){.storage = {.self = f, .open = f_open, .close = f_close, .write = f_write, .read = f_read,
+        .size = f_size, .reserve = f_reserve, .sync = f_sync, .sync_folder = f_sync_folder, .forget = f_forget,
+        .lock = f_lock, .rename = f_rename, .make_folder = f_make_folder, .remove = f_remove,
+        .remove_folder = f_remove_folder, .list = f_list, .free_bytes = f_free_bytes}};
+}
+
+/* ---- files ---- */
+
+void rig_folder(char out[256])
+{
+    const char *tmp = getenv("TMPDIR");
+    snprintf(out, 256, "%s/kc-state-XXXXXX", tmp && *tmp ? tmp : "/tmp");
+    ck_assert_ptr_nonnull(mkdtemp(out));
+}
+
+void rig_remove(const char *folder)
+{
+    DIR *d = opendir(folder);
+    struct dirent *entry;
+    while (d && (entry = readdir(d))) {
+        char path[1024];
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+            continue;
+        snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+        if (unlink(path) != 0)
+            rig_remove(path);
+    }
+    if (d)
+        closedir(d);
+    rmdir(folder);
+}
+
+long rig_file_bytes(const char *path)
+{
+    struct stat st;
+    ck_assert_msg(stat(path, &st) == 0, "%s: %s", path, strerror(errno));
+    return (long)st.st_size;
+}
+
+void rig_flip(const char *path, long offset)
+{
+    unsigned char byte;
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    long at = offset < 0 ? rig_file_bytes(path) + offset : offset;
+    ck_assert(fd >= 0);
+    ck_assert_int_eq(pread(fd, &byte, 1, at), 1);
+    byte ^= 0x10;
+    ck_assert_int_eq(pwrite(fd, &byte, 1, at), 1);
+    close(fd);
+}
+
+void rig_truncate(const char *path, long change)
+{
+    ck_assert_int_eq(truncate(path, rig_file_bytes(path) + change), 0);
+}

@@ -1,0 +1,89 @@
+/* state_rig.h - what the tests of state share: shard plans built by hand, several ranks in one process whose store vectors
+ * are summed by hand, made-up training, and a storage that fails or dies at the n-th call. */
+#ifndef KC_TESTS_STATE_RIG_H
+#define KC_TESTS_STATE_RIG_H
+
+#include "base/arena.h"
+#include "contracts/job_spec.h"
+#include "contracts/shard_plan.h"
+#include "state/state.h"
+#include "state/storage.h"
+
+#include <stdbool.h>
+
+struct rig_tensor {
+    const char *name;
+    uint32_t rank;
+    uint64_t size[4];
+    enum kc_init init;
+    float scale;
+};
+
+/* How the tensors are laid out; every layout must give the same roots and read the same snapshots. */
+struct rig_layout {
+    uint32_t ranks, zero;
+    uint32_t per_bucket; /* tensors a bucket holds */
+    bool reversed;       /* last tensor in the first bucket */
+};
+
+#define RIG_RANKS 4
+struct rig {
+    struct kc_arena plan_arena, spec_arena;
+    struct kc_shard_plan *plan;
+    struct kc_job_spec *spec;
+    uint32_t ranks;
+    struct kc_state *state[RIG_RANKS];
+    struct kc_state_if io[RIG_RANKS];
+};
+
+/* A small model: matrices, vectors, one tensor of a prime number of elements. `tensors` NULL: that one. */
+extern const struct rig_tensor rig_small[];
+extern const uint32_t rig_small_count;
+/* One tensor is larger than an extent. */
+extern const struct rig_tensor rig_large[];
+extern const uint32_t rig_large_count;
+
+void rig_plan(struct rig *r, const struct rig_tensor *tensors, uint32_t count, struct rig_layout layout);
+/* Plan, spec (seed 7, keep 2, init_from) and a state per rank. Aborts the test on failure. */
+void rig_open(struct rig *r, const struct rig_tensor *tensors, uint32_t count, struct rig_layout layout,
+              const char *directory, const struct kc_storage *storage, const char *init_from);
+void rig_close(struct rig *r);
+/* The same, when the states could not be made or shall not be. */
+void rig_free_plan(struct rig *r);
+
+/* One step that no layout can change: every value is a function of (tensor, kind, element, step). */
+void rig_train(struct rig *r);
+/* The value that rig_train() writes. */
+float rig_value(uint32_t tensor, int kind, uint64_t element, uint64_t step);
+/* Run one verb on all ranks; returns the first error. */
+int rig_verb(struct rig *r, enum kc_state_verb verb, struct kc_error *e);
+/* Sum the store vectors over the ranks, from element `first` to before `end`. */
+void rig_sum(struct rig *r, size_t first, size_t end);
+/* The programs. rig_snapshot() returns rank 0's verdict (info.error), having checked that all ranks agree. */
+int rig_snapshot(struct rig *r);
+int rig_restore(struct rig *r, uint64_t version, struct kc_error *e);
+void rig_root(struct rig *r, char out[33]);
+
+/* ---- storage that fails ---- */
+struct rig_faults {
+    struct kc_storage storage;
+    uint64_t calls;     /* so far */
+    uint64_t at;        /* the call that fails, from 1; 0: none */
+    int code;           /* -errno to fail with; 0: the process dies there */
+    bool halves;        /* a write at `at` takes half, and the next call fails */
+    bool writes_only;   /* count and fail only calls that change something */
+    bool no_reserve;    /* a file system without fallocate */
+    uint64_t free_says; /* != 0: what free_bytes answers */
+    const char *failed; /* the operation that was made to fail */
+};
+void rig_faults(struct rig_faults *f);
+
+/* A fresh folder under $TMPDIR or /tmp; removed by rig_remove(). */
+void rig_folder(char out[256]);
+void rig_remove(const char *folder);
+/* Read, change and write back a file. */
+void rig_flip(const char *path, long offset);       /* negative: from the end */
+void rig_truncate(const char *path, long change);   /* bytes to add (zeros) or cut */
+long rig_file_bytes(const char *path);
+
+#endif

@@ -1,0 +1,497 @@
+/* test_console_screen.c - the screen as a pure function of what it shows: whole screens against golden ones (tests/screen,
+ * KC_GOLDEN=write makes them anew, to be read before they are kept), every size, every key. */
+#include "console/screen/terminal.h"
+#include "console/screen/view.h"
+
+#include <check.h>
+#include <fcntl.h>
+#include <locale.h>
+#include <math.h>
+#include <ncurses.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static struct job job[4];
+static struct job_rank rank[2];
+static struct model model;
+static struct history history;
+static struct lines logs, output;
+static struct view view;
+
+static void name_job(struct job *j, const char *id, int state, int64_t step, double loss)
+{
+    job_clear(j, id, "/home/jobs");
+    snprintf(j->name, sizeof j->name, "%.*s", (int)(strrchr(id, '-') - id), id);
+    j->state = state;
+    j->step = step;
+    j->steps = 300;
+    j->ranks = 2;
+    j->loss = loss;
+}
+
+static void fill_ranks(void)
+{
+    for (int i = 0; i < 2; i++) {
+        struct job_rank *r = &rank[i];
+        job_rank_clear(r, i);
+        r->pid = 4411 + i;
+        r->state = KC_RANK_RUNNING;
+        r->phase = i ? KC_PHASE_COMMUNICATION : KC_PHASE_BACKWARD;
+        r->letter = i ? 'c' : 'b';
+        r->step = 180;
+        r->incarnation = 1;
+        r->age = 0.042;
+        r->wait.what = KC_WAIT_NONE;
+        snprintf(r->cores, sizeof r->cores, "%d", i);
+    }
+    rank[1].wait = (struct job_wait){.what = KC_WAIT_ALL_REDUCE, .group = "world", .sequence = 6650, .seconds = 0.031};
+}
+
+static void fill_running(struct job *j)
+{
+    j->board = j->keeper_alive = true;
+    j->keeper = 4400;
+    j->incarnation = 1;
+    j->restarts = 0;
+    j->validation_loss = 2.2011;
+    j->validation_step = 100;
+    j->grad_norm = 0.412;
+    j->lr = 9.2e-4;
+    j->tokens_per_second = 9310;
+    j->step_seconds = 0.44;
+    j->split[SPLIT_DATA] = 0.002;
+    j->split[SPLIT_FORWARD] = 0.131;
+    j->split[SPLIT_BACKWARD] = 0.262;
+    j->split[SPLIT_COMM_EXPOSED] = 0.019;
+    j->split[SPLIT_OPTIMIZER] = 0.016;
+    j->snapshot = (struct job_snapshot){.version = 1, .step = 100, .bytes = 10328064, .verified = true};
+    snprintf(j->model, sizeof j->model, "gpt2, 4 layers, 128 wide, 0.84 M parameters");
+    j->rank = rank;
+    j->ranks_known = 2;
+}
+
+static void setup(void)
+{
+    name_job(&job[0], "quickstart-2", KC_JOB_RUNNING, 180, 2.1134);
+    name_job(&job[1], "llama-small-1", KC_JOB_QUEUED, -1, NAN);
+    name_job(&job[2], "quickstart-1", KC_JOB_FINISHED, 300, 1.9021);
+    name_job(&job[3], "tiny-1", KC_JOB_FAILED, 17, NAN);
+    snprintf(job[3].text, sizeof job[3].text, "rank 1 was killed by someone (signal 9) at step 17 in backward");
+    fill_ranks();
+    fill_running(&job[0]);
+    model = (struct model){job, 4};
+    memset(&history, 0, sizeof history);
+    ck_assert_int_eq(history_open(&history, "/nowhere"), 0);
+    for (int s = 1; s <= 180; s++)
+        history_add(&history, (uint64_t)s, s == 120 ? NAN : 2.05 + 3.5 * exp(-s / 30.0) + 0.06 * sin(s * 1.7));
+    memset(&logs, 0, sizeof logs);
+    for (int i = 0; i < 40; i++) {
+        char line[96];
+        snprintf(line, sizeof line, "line %d of a log\n", i);
+        lines_feed(&logs, i % 2 ? "1| " : "0| ", line, strlen(line));
+    }
+    static const char odd[] = "an escape \033[31mred\033[0m and \377, t\303\251l\303\251\n";
+    lines_feed(&logs, "0| ", odd, strlen(odd));
+    memset(&output, 0, sizeof output);
+    static const char said[] = "quickstart-2 ended at step 181\n";
+    lines_feed(&output, "", said, strlen(said));
+    view = (struct view){.model = &model, .history = &history, .log = &logs, .output = &output, .host = "node7",
+                         .instance = "default", .kcd = 4242, .log_rank = -1};
+}
+
+static void teardown(void)
+{
+    history_free(&history);
+    lines_free(&logs);
+    lines_free(&output);
+}
+
+static char *shot(int rows, int cols, bool ascii)
+{
+    struct canvas c;
+    ck_assert_int_eq(canvas_new(&c, rows, cols, ascii), 0);
+    view_draw(&view, &c);
+    ck_assert_msg(c.overlaps == 0, "%d cells were written twice at %dx%d, view %d, mode %d", c.overlaps, cols, rows,
+                  view.at, view.mode);
+    char *text = canvas_dump(&c);
+    canvas_free(&c);
+    return text;
+}
+
+static void compare(const char *name, int rows, int cols, bool ascii)
+{
+    char path[256], *want = NULL, *got = shot(rows, cols, ascii);
+    size_t room = 0;
+    snprintf(path, sizeof path, "tests/screen/%s.txt", name);
+    const char *mode = getenv("KC_GOLDEN");
+    if (mode && !strcmp(mode, "write")) {
+        FILE *f = fopen(path, "w");
+        ck_assert(f && fputs(got, f) >= 0 && fclose(f) == 0);
+    }
+    FILE *f = fopen(path, "r");
+    ck_assert_msg(f != NULL, "%s: run this test from the root of the tree", path);
+    ck_assert_int_gt(getdelim(&want, &room, 0, f), 0);
+    fclose(f);
+    ck_assert_msg(!strcmp(got, want), "%s differs. It is now:\n%s", path, got);
+    free(want);
+    free(got);
+}
+
+static void press(const char *keys)
+{
+    for (; *keys; keys++)
+        view_key(&view, *keys, true);
+}
+
+/* ---- golden screens ----------------------------------------------------------------------------------------------------- */
+
+START_TEST(screens_are_as_they_were)
+{
+    compare("jobs-80x24", 24, 80, false);
+    compare("jobs-40x10", 10, 40, false);
+    view.at = VIEW_JOB;
+    compare("job-80x24", 24, 80, false);
+    compare("job-80x24-ascii", 24, 80, true);
+    compare("job-40x10", 10, 40, false);
+    compare("job-120x40", 40, 120, false);
+    view.at = VIEW_RANKS;
+    view.rank = 1;
+    compare("ranks-80x24", 24, 80, false);
+    compare("ranks-40x10", 10, 40, false);
+    view.at = VIEW_LOG;
+    compare("log-80x24", 24, 80, false);
+    compare("log-80x24-ascii", 24, 80, true);
+    view.at = VIEW_HELP;
+    compare("help-80x24", 24, 80, false);
+}
+END_TEST
+
+START_TEST(overlays_are_as_they_were)
+{
+    press("a");
+    compare("menu-80x24", 24, 80, false);
+    press("jjj\r");
+    compare("question-80x24", 24, 80, false);
+    press("yes\r");
+    view.output_running = false;
+    compare("output-80x24", 24, 80, false);
+    press("x:show quick");
+    compare("line-80x24", 24, 80, false);
+}
+END_TEST
+
+START_TEST(an_empty_house_says_what_to_type)
+{
+    model.count = 0;
+    view.kcd = 0;
+    compare("empty-80x24", 24, 80, false);
+    view.at = VIEW_JOB;
+    free(shot(24, 80, false));
+    view.at = VIEW_RANKS;
+    free(shot(24, 80, false));
+}
+END_TEST
+
+/* ---- properties --------------------------------------------------------------------------------------------------------- */
+
+/* F51: works at every size, with and without UTF-8; no cell is written twice, nothing lies outside. */
+START_TEST(f51_every_size_is_drawn_without_overlap)
+{
+    static const enum view_mode modes[] = {MODE_NORMAL, MODE_LINE, MODE_MENU, MODE_CONFIRM, MODE_OUTPUT};
+    snprintf(view.target, sizeof view.target, "%s", "quickstart-2");
+    snprintf(view.line, sizeof view.line, "%s", "wait quickstart-2 --for 'step>=200'");
+    view.asked = ACTION_REMOVE;
+    for (int at = 0; at < VIEWS; at++)
+        for (size_t mode = 0; mode < sizeof modes / sizeof modes[0]; mode++)
+            for (int rows = 1; rows <= 100; rows += rows < 30 ? 1 : 7)
+                for (int cols = 1; cols <= 200; cols += cols < 90 ? 3 : 11) {
+                    view.at = (enum view_id)at;
+                    view.mode = modes[mode];
+                    view.selected[0] = 0;
+                    free(shot(rows, cols, (rows + cols) % 2));
+                }
+}
+END_TEST
+
+/* 64 ranks at every size, cursor on the last. */
+START_TEST(many_ranks_are_drawn_at_every_size)
+{
+    struct job_rank *many = calloc(KC_RANKS_MAX, sizeof *many);
+    for (int i = 0; i < KC_RANKS_MAX; i++) {
+        many[i] = rank[i % 2];
+        many[i].rank = i;
+    }
+    job[0].rank = many;
+    job[0].ranks_known = KC_RANKS_MAX;
+    view.at = VIEW_RANKS;
+    view.rank = KC_RANKS_MAX - 1;
+    for (int rows = 1; rows <= 60; rows++)
+        for (int cols = 1; cols <= 200; cols += 5)
+            free(shot(rows, cols, false));
+    free(many);
+}
+END_TEST
+
+/* F51: nothing in LANG=C is beyond ASCII. */
+START_TEST(f51_ascii_is_ascii)
+{
+    for (int at = 0; at < VIEWS; at++) {
+        view.at = (enum view_id)at;
+        char *text = shot(24, 80, true);
+        for (const char *p = text; *p; p++)
+            ck_assert_msg(*p == '\n' || (*p >= 0x20 && *p < 0x7f), "view %d has %#x", at, (unsigned char)*p);
+        free(text);
+    }
+}
+END_TEST
+
+START_TEST(foreign_text_reaches_no_cell_unclean)
+{
+    snprintf(job[0].text, sizeof job[0].text, "evil \033[2J\007 \302\233");
+    job[0].state = KC_JOB_FAILED;
+    snprintf(job[0].model, sizeof job[0].model, "\033]0;x\007");
+    for (int at = 0; at < VIEWS; at++) {
+        struct canvas c;
+        view.at = (enum view_id)at;
+        ck_assert_int_eq(canvas_new(&c, 24, 80, false), 0);
+        view_draw(&view, &c);
+        for (int i = 0; i < 24 * 80; i++)
+            ck_assert(c.cell[i].code == 0 || (c.cell[i].code >= 0x20 && !(c.cell[i].code >= 0x7f && c.cell[i].code < 0xa0)));
+        canvas_free(&c);
+    }
+}
+END_TEST
+
+/* ---- keys --------------------------------------------------------------------------------------------------------------- */
+
+/* F49: no single key in any view asks for anything to be run; stop wants yes. */
+START_TEST(f49_no_single_key_changes_a_job)
+{
+    for (int at = 0; at < VIEWS; at++)
+        for (int code = 0; code < 0x400; code++)
+            for (int character = 0; character < 2; character++) {
+                view.at = (enum view_id)at;
+                view.mode = MODE_NORMAL;
+                ck_assert_int_ne(view_key(&view, code, character != 0), REQUEST_RUN);
+            }
+    view.at = VIEW_JOBS;
+    view.mode = MODE_NORMAL;
+    view.selected[0] = 0;
+    press("ajjj\r");
+    ck_assert_int_eq(view.mode, MODE_CONFIRM);
+    press("y\r");
+    ck_assert_int_eq(view.mode, MODE_NORMAL); /* "y" is not "yes" */
+    ck_assert_ptr_nonnull(strstr(view.notice, "nothing was done to quickstart-2"));
+    press("ajjj\ryes");
+    ck_assert_int_eq(view_key(&view, '\r', true), REQUEST_RUN);
+    ck_assert_str_eq(view.line, "stop quickstart-2");
+}
+END_TEST
+
+/* F49: rm wants the job's name. */
+START_TEST(f49_rm_wants_the_jobs_name)
+{
+    press("jja"); /* quickstart-1, which has ended */
+    ck_assert_str_eq(view.target, "quickstart-1");
+    press("jjjj\ryes\r");
+    ck_assert_int_eq(view.mode, MODE_NORMAL);
+    press("ajjjj\rquickstart");
+    ck_assert_int_eq(view_key(&view, '\r', true), REQUEST_RUN);
+    ck_assert_str_eq(view.line, "rm quickstart-1");
+}
+END_TEST
+
+/* F50: the cursor stays on the job when rows move, and a question stays with the job that it was opened for. */
+START_TEST(f50_the_cursor_stays_on_the_job)
+{
+    struct job moved[4];
+    press("j");
+    ck_assert_str_eq(view.selected, "llama-small-1");
+    view.selected[0] = 0;
+    press("a");
+    ck_assert_str_eq(view.target, "quickstart-2");
+    for (int i = 0; i < 4; i++)
+        moved[i] = job[3 - i];
+    model.job = moved;
+    free(shot(24, 80, false));
+    ck_assert_str_eq(view.selected, "quickstart-2");
+    press("\r");
+    ck_assert_str_eq(view.line, "pause quickstart-2");
+    model.count = 3; /* its job has gone: nothing happens to another in its row */
+    view.mode = MODE_MENU;
+    ck_assert_int_ne(view_key(&view, '\r', true), REQUEST_RUN);
+    ck_assert_ptr_nonnull(strstr(view.notice, "the job is gone"));
+}
+END_TEST
+
+START_TEST(keys_go_down_and_up)
+{
+    press("\r");
+    ck_assert_int_eq(view.at, VIEW_JOB);
+    press("3");
+    ck_assert_int_eq(view.at, VIEW_RANKS);
+    press("?");
+    ck_assert_int_eq(view.at, VIEW_HELP);
+    press("q");
+    ck_assert_int_eq(view.at, VIEW_RANKS);
+    press("q");
+    ck_assert_int_eq(view.at, VIEW_JOB);
+    press("\033");
+    ck_assert_int_eq(view.at, VIEW_JOBS);
+    ck_assert_int_eq(view_key(&view, 27, true), REQUEST_NONE); /* Esc does not leave, q does */
+    ck_assert_int_eq(view_key(&view, 'q', true), REQUEST_QUIT);
+    ck_assert_int_eq(view_key(&view, 'Q', true), REQUEST_QUIT);
+    ck_assert_int_eq(view_key(&view, KEY_F(1), false), REQUEST_NONE);
+    ck_assert_int_eq(view.at, VIEW_HELP);
+}
+END_TEST
+
+START_TEST(the_line_takes_text_and_remembers)
+{
+    press(":ps\177\177");
+    press("show ");
+    view_key(&view, 0x72c2, true); /* the first letter of Kuangchao */
+    ck_assert_str_eq(view.line, "show \347\213\202");
+    press("\177");
+    ck_assert_str_eq(view.line, "show ");
+    ck_assert_int_eq(view_key(&view, '\r', true), REQUEST_RUN);
+    view.output_running = false;
+    press("x:");
+    view_key(&view, KEY_UP, false);
+    ck_assert_str_eq(view.line, "show ");
+    press("\033");
+    ck_assert_int_eq(view.mode, MODE_NORMAL);
+}
+END_TEST
+
+/* ---- the curve ---------------------------------------------------------------------------------------------------------- */
+
+START_TEST(a_long_run_fits_and_keeps_its_extremes)
+{
+    double least = INFINITY, most = -INFINITY, sum = 0, kept = 0, low = INFINITY, high = -INFINITY;
+    uint32_t finite = 0;
+    history_free(&history);
+    ck_assert_int_eq(history_open(&history, "/nowhere"), 0);
+    for (uint64_t s = 1; s <= 100000; s++) {
+        double loss = 3 + sin((double)s * 0.37) + (s == 77777 ? 50 : 0);
+        history_add(&history, s, loss);
+        least = fmin(least, loss);
+        most = fmax(most, loss);
+        sum += loss;
+    }
+    ck_assert_uint_le(history.count, HISTORY_POINTS);
+    for (size_t i = 0; i < history.count; i++) {
+        low = fmin(low, history.point[i].min);
+        high = fmax(high, history.point[i].max);
+        kept += history.point[i].sum;
+        finite += history.point[i].finite;
+        ck_assert(i == 0 || history.point[i].first == history.point[i - 1].last + 1);
+    }
+    ck_assert(low == least && high == most);
+    ck_assert_double_le(fabs(kept - sum), 1e-6 * sum);
+    ck_assert_uint_eq(finite, 100000);
+    ck_assert_uint_eq(history.point[history.count - 1].last, 100000);
+}
+END_TEST
+
+START_TEST(a_file_that_was_cut_back_is_read_again)
+{
+    char path[] = "/tmp/kc-history-XXXXXX";
+    int fd = mkstemp(path);
+    ck_assert_int_ge(fd, 0);
+    dprintf(fd, "{\"step\":1,\"loss\":5.0}\n{\"step\":2,\"loss\":4.0}\n{\"step\":2,\"validation_loss\":4.5}\n{\"step\":3,\"lo");
+    ck_assert_int_eq(history_open(&history, path), 0);
+    ck_assert_int_eq(history_read(&history), 0);
+    ck_assert_uint_eq(history.last_step, 2);
+    ck_assert_uint_eq(history.evaluations, 1);
+    dprintf(fd, "ss\":null}\n");
+    ck_assert_int_eq(history_read(&history), 0);
+    ck_assert_uint_eq(history.last_step, 3);
+    ck_assert_uint_eq(history.point[2].nonfinite, 1);
+    ck_assert_int_eq(ftruncate(fd, 22), 0); /* a restart from step 1 */
+    ck_assert_int_eq(history_read(&history), 0);
+    ck_assert_uint_eq(history.last_step, 1);
+    ck_assert(history.point[0].max == 5.0);
+    close(fd);
+    unlink(path);
+}
+END_TEST
+
+/* ---- the terminal ------------------------------------------------------------------------------------------------------- */
+
+static void paint_and_compare(int rows, int cols)
+{
+    struct canvas c;
+    resizeterm(rows, cols);
+    ck_assert_int_eq(canvas_new(&c, rows, cols, false), 0);
+    view_draw(&view, &c);
+    terminal_paint(&c);
+    for (int r = 0; r < rows; r++)
+        for (int k = 0; k < cols; k++) {
+            cchar_t cell;
+            wchar_t text[8] = {0};
+            attr_t attributes;
+            short pair;
+            uint32_t want = c.cell[r * cols + k].code;
+            ck_assert_int_eq(mvin_wch(r, k, &cell), OK);
+            getcchar(&cell, text, &attributes, &pair, NULL);
+            ck_assert_msg(!want || (uint32_t)text[0] == want, "row %d, column %d", r, k);
+        }
+    canvas_free(&c);
+}
+
+/* What ncurses holds after painting is what the canvas said, on terminals of any kind. */
+START_TEST(the_terminal_shows_the_canvas)
+{
+    static const char *const kinds[] = {"xterm-256color", "vt100", "dumb"};
+    setlocale(LC_ALL, "C.UTF-8");
+    for (size_t kind = 0; kind < sizeof kinds / sizeof kinds[0]; kind++) {
+        FILE *out = fopen("/dev/null", "w"), *in = fopen("/dev/null", "r");
+        SCREEN *screen = newterm(kinds[kind], out, in);
+        ck_assert_msg(screen != NULL, "%s", kinds[kind]);
+        set_term(screen);
+        terminal_colours(kind == 0);
+        for (int at = 0; at < VIEWS; at++) {
+            view.at = (enum view_id)at;
+            paint_and_compare(24, 80);
+            paint_and_compare(10, 40);
+            paint_and_compare(1, 1);
+        }
+        endwin();
+        delscreen(screen);
+        fclose(out);
+        fclose(in);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("console screen");
+    TCase *t = tcase_create("screen");
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_set_timeout(t, 60);
+    tcase_add_test(t, screens_are_as_they_were);
+    tcase_add_test(t, overlays_are_as_they_were);
+    tcase_add_test(t, an_empty_house_says_what_to_type);
+    tcase_add_test(t, f51_every_size_is_drawn_without_overlap);
+    tcase_add_test(t, many_ranks_are_drawn_at_every_size);
+    tcase_add_test(t, f51_ascii_is_ascii);
+    tcase_add_test(t, foreign_text_reaches_no_cell_unclean);
+    tcase_add_test(t, f49_no_single_key_changes_a_job);
+    tcase_add_test(t, f49_rm_wants_the_jobs_name);
+    tcase_add_test(t, f50_the_cursor_stays_on_the_job);
+    tcase_add_test(t, keys_go_down_and_up);
+    tcase_add_test(t, the_line_takes_text_and_remembers);
+    tcase_add_test(t, a_long_run_fits_and_keeps_its_extremes);
+    tcase_add_test(t, a_file_that_was_cut_back_is_read_again);
+    tcase_add_test(t, the_terminal_shows_the_canvas);
+    suite_add_tcase(s, t);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_NORMAL);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed != 0;
+}
