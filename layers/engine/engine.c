@@ -2,6 +2,8 @@
 #include "engine/engine.h"
 
 #include "base/clock.h"
+#include "base/digest.h"
+#include "boundary/stamp.h"
 #include "comm/comm.h"
 #include "contracts/comm_if.h"
 #include "contracts/state_if.h"
@@ -219,6 +221,11 @@ static int build_state(struct kc_engine *x, const char *directory, struct kc_err
 
 /* ---- schedule ---- */
 
+static uint64_t text_digest(const char *text)
+{
+    return kc_digest(text, strlen(text)).low;
+}
+
 static int build_executor(struct kc_engine *x, struct kc_error *e)
 {
     struct kc_executor_config c = {
@@ -233,6 +240,10 @@ static int build_executor(struct kc_engine *x, struct kc_error *e)
         .oversubscribe = x->spec->oversubscribe,
         .clip = x->spec->clip,
         .skip_nonfinite = x->spec->on_nonfinite == KC_NONFINITE_SKIP,
+        .digest = {[KC_DIGEST_SPEC] = x->spec->head.digest.low,
+                   [KC_DIGEST_GRAPH] = x->graph->head.digest.low,
+                   [KC_DIGEST_VARIANT] = text_digest(x->ops->variant),
+                   [KC_DIGEST_RULES] = text_digest(KC_BOUNDARY_STAMP)},
     };
     return kc_executor_new(&c, &x->executor, e);
 }

@@ -32,14 +32,19 @@ static void show_phase(struct kc_executor *x, uint8_t part)
         kc_probe_phase(x->c.probe, (enum kc_phase)train[part]);
 }
 
+static void meter_read(struct meter *m)
+{
+    uint64_t now = kc_now();
+    m->x->run->seconds[m->part] += (double)(now - m->since) / (double)KC_SECOND;
+    m->since = now;
+}
+
 static void meter_to(struct meter *m, uint8_t part)
 {
     if (part == m->part)
         return;
-    uint64_t now = kc_now();
-    m->x->run->seconds[m->part] += (double)(now - m->since) / (double)KC_SECOND;
+    meter_read(m);
     m->part = part;
-    m->since = now;
     show_phase(m->x, part);
 }
 
@@ -74,7 +79,7 @@ static int view_of(struct kc_executor *x, const struct kc_exec_ref *r, bool writ
 
 static int op_run(struct kc_executor *x, const struct kc_exec_instruction *i, struct kc_error *e)
 {
-    struct kc_view in[16], out[16];
+    struct kc_view in[OPERANDS_MAX], out[OPERANDS_MAX];
     const struct kc_exec_ref *refs = kc_refs_of(x->c.plan, i);
     if (x->skip && i->op < 0 && i->opcode == x->c.shard->opcode_update)
         return 0;
@@ -256,6 +261,6 @@ int kc_compute_lane(struct kc_executor *x, struct kc_error *e)
         if (r == 0)
             kc_progress_set(&x->done[KC_LANE_COMPUTE], n + 1);
     }
-    meter_to(&m, m.part == KC_PART_COMM ? KC_PART_STATE : KC_PART_COMM); /* close the last part */
+    meter_read(&m);
     return r;
 }

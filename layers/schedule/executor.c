@@ -79,10 +79,14 @@ bool kc_executor_await(struct kc_executor *x, int lane, uint32_t instruction, ui
 static int check_ops(const struct kc_executor_config *c, struct kc_error *e)
 {
     const struct kc_exec_instruction *ins = KC_AT(c->plan, struct kc_exec_instruction, c->plan->instructions);
-    for (uint32_t i = 0; i < c->plan->instructions.count; i++)
+    for (uint32_t i = 0; i < c->plan->instructions.count; i++) {
+        if (ins[i].inputs > OPERANDS_MAX || ins[i].outputs > OPERANDS_MAX)
+            return kc_fail(e, -EINVAL, "instruction %u has %u inputs and %u outputs, at most %d fit", i, ins[i].inputs,
+                           ins[i].outputs, OPERANDS_MAX);
         if (ins[i].kind == KC_I_COMPUTE && (ins[i].opcode >= c->ops->count || !c->ops->ops[ins[i].opcode].enqueue))
             return kc_fail(e, -EINVAL, "the op table of %s has no opcode %u, which the plan names", c->ops->device,
                            ins[i].opcode);
+    }
     return 0;
 }
 

@@ -9,6 +9,8 @@
 
 #include <pthread.h>
 
+#define OPERANDS_MAX 16 /* inputs or outputs of one instruction */
+
 /* A bucket of a class of state as this program sees it. */
 struct kc_place {
     void *data;      /* NULL: not looked up yet */

@@ -18,7 +18,7 @@ static void wake(struct kc_progress_word *p)
 void kc_progress_set(struct kc_progress_word *p, uint32_t value)
 {
     uint32_t seen = atomic_load(&p->word);
-    while (!atomic_compare_exchange_weak(&p->word, &seen, (seen & PROGRESS_FAILED) | value))
+    while (!atomic_compare_exchange_weak(&p->word, &seen, (seen & PROGRESS_FAILED) | (value & ~PROGRESS_FAILED)))
         ; /* only a failure can come between */
     wake(p);
 }
@@ -53,7 +53,7 @@ void kc_progress_sleep(struct kc_progress_word *p, uint32_t value)
     atomic_fetch_add(&p->sleepers, 1);
     for (;;) {
         uint32_t seen = atomic_load(&p->word);
-        if ((seen & PROGRESS_FAILED) || seen >= value)
+        if (kc_progress_is(seen, value))
             break;
         kc_futex_wait(&p->word, seen, KC_SECOND);
     }

@@ -27,11 +27,15 @@ static inline bool kc_progress_failed(const struct kc_progress_word *p)
 {
     return atomic_load(&p->word) & PROGRESS_FAILED;
 }
-/* Has it come to at least `value`, or failed? */
+/* Has the word come to `value`, or failed? Numbers wrap at 2^31 (a busy team counts that far in a day), so what counts is
+ * which of two is ahead of the other by less than half of that. */
+static inline bool kc_progress_is(uint32_t word, uint32_t value)
+{
+    return (word & PROGRESS_FAILED) || ((word - value) & ~PROGRESS_FAILED) < (PROGRESS_FAILED >> 1);
+}
 static inline bool kc_progress_reached(const struct kc_progress_word *p, uint32_t value)
 {
-    uint32_t w = atomic_load(&p->word);
-    return (w & PROGRESS_FAILED) || w >= value;
+    return kc_progress_is(atomic_load(&p->word), value);
 }
 /* Look `spins` times. True if reached. */
 bool kc_progress_spin(const struct kc_progress_word *p, uint32_t value, uint32_t spins);

@@ -13,7 +13,6 @@
 #include <string.h>
 
 #define ARGUMENT_MAX 512
-#define ROUND_MAX UINT32_C(0x40000000)
 
 struct worker {
     struct kc_team *team;
@@ -46,7 +45,7 @@ static void *worker_main(void *argument)
 {
     struct worker *w = argument;
     struct kc_team *t = w->team;
-    for (uint32_t round = 1;; round = round == ROUND_MAX ? 1 : round + 1) {
+    for (uint32_t round = 1;; round++) {
         if (!kc_progress_spin(&t->round, round, t->spins))
             kc_progress_sleep(&t->round, round);
         if (kc_progress_failed(&t->round))
@@ -54,18 +53,6 @@ static void *worker_main(void *argument)
         work(t, w->number);
         kc_progress_set(&w->reported, round);
     }
-}
-
-/* Rounds start again long before the number is too large; everybody is idle between two grids. */
-static void next_round(struct kc_team *t)
-{
-    if (t->rounds == ROUND_MAX) {
-        t->rounds = 0;
-        for (uint32_t i = 0; i < t->workers; i++)
-            kc_progress_reset(&t->worker[i].reported);
-        kc_progress_reset(&t->round);
-    }
-    kc_progress_set(&t->round, ++t->rounds);
 }
 
 static int team_enqueue(struct kc_lane *lane, void (*tile)(void *, uint32_t, uint32_t), const void *argument,
@@ -83,7 +70,7 @@ static int team_enqueue(struct kc_lane *lane, void (*tile)(void *, uint32_t, uin
         return 0;
     }
     atomic_store_explicit(&t->next, 0, memory_order_relaxed);
-    next_round(t);
+    kc_progress_set(&t->round, ++t->rounds);
     work(t, 0);
     for (uint32_t i = 0; i < t->workers; i++) {
         if (kc_progress_spin(&t->worker[i].reported, t->rounds, t->spins))
