@@ -84,6 +84,7 @@ void kc_kcd_jobs_tick(struct kc_kcd *d);
 void kc_kcd_end(struct kc_kcd_job *job, enum kc_job_state state, const char *why); /* a job without a keeper ends */
 void kc_kcd_forward(struct kc_kcd_job *job, struct kc_kcd_waiter *w);
 int kc_kcd_record(struct kc_kcd_job *job);                   /* write state.json, show it on the directory */
+void kc_kcd_reread(struct kc_kcd_job *job);                  /* what its keeper wrote */
 void kc_kcd_jobs_leave(struct kc_kcd *d);                    /* forget all, touch nothing */
 
 /* kcd_verbs.c */
@@ -91,6 +92,7 @@ int kc_kcd_listen(struct kc_kcd *d, struct kc_error *e);
 void kc_kcd_unlisten(struct kc_kcd *d);
 void kc_kcd_reply(struct kc_kcd_client *client, json_t *reply); /* takes reply; client may be NULL */
 void kc_kcd_stop_all(struct kc_kcd *d);
-void kc_kcd_answer_ended(struct kc_kcd_job *job);            /* everybody who waits for a job that has ended */
+/* Everybody who waited for a job that has ended and is forgotten; takes the waiters. */
+void kc_kcd_answer_ended(struct kc_kcd *d, const struct kc_record *record, struct kc_kcd_waiter *waiters);
 
 #endif

@@ -139,6 +139,18 @@ static void forget(struct kc_kcd_job *job)
     kc_kcd_wake(d, kc_now());
 }
 
+/* It has ended, and nothing of it is left. */
+static void bury(struct kc_kcd_job *job)
+{
+    struct kc_kcd *d = job->kcd;
+    struct kc_record record = job->record;
+    struct kc_kcd_waiter *waiters = job->waiters;
+    job->waiters = NULL;
+    unlock_job(job);
+    forget(job);
+    kc_kcd_answer_ended(d, &record, waiters); /* last: a resume makes it a job again */
+}
+
 void kc_kcd_jobs_leave(struct kc_kcd *d)
 {
     while (d->jobs)
@@ -164,9 +176,7 @@ void kc_kcd_end(struct kc_kcd_job *job, enum kc_job_state state, const char *why
     kc_journal(r->directory, "state", json_pack("{s:s, s:s*}", "state", kc_job_state_name[state], "text", why));
     kc_kcd_record(job);
     kc_segment_remove(job->kcd->home->instance, r->id, NULL);
-    unlock_job(job);
-    kc_kcd_answer_ended(job);
-    forget(job);
+    bury(job);
 }
 
 /* ---- the keeper's connection ---- */
@@ -185,6 +195,13 @@ static struct kc_kcd_job *job_of(struct kc_link *link)
     return (struct kc_kcd_job *)((char *)link - offsetof(struct kc_kcd_job, link));
 }
 
+void kc_kcd_reread(struct kc_kcd_job *job)
+{
+    struct kc_record fresh;
+    if (job->hold != KC_HOLD_QUEUE && kc_record_read(job->record.directory, &fresh, NULL) == 0)
+        take_record(job, &fresh);
+}
+
 void kc_kcd_forward(struct kc_kcd_job *job, struct kc_kcd_waiter *w)
 {
     w->tag = ++job->kcd->tags;
@@ -197,11 +214,9 @@ static void keeper_line(struct kc_link *link, json_t *object)
     struct kc_kcd_job *job = job_of(link);
     if (json_object_get(object, "event")) {
         int state = kc_name_find(kc_job_state_name, KC_JOB_STATES, kc_json_text(object, "state", ""));
-        struct kc_record fresh;
         if (state >= 0)
             job->record.state = (enum kc_job_state)state;
-        if (kc_record_read(job->record.directory, &fresh, NULL) == 0)
-            take_record(job, &fresh);
+        kc_kcd_reread(job);
         show(job);
         return;
     }
@@ -294,19 +309,15 @@ static void keeper_lost(struct kc_kcd_job *job)
 
 static void keeper_gone(struct kc_kcd_job *job)
 {
-    struct kc_record fresh;
     drop_keeper(job);
-    if (kc_record_read(job->record.directory, &fresh, NULL) == 0)
-        take_record(job, &fresh);
+    kc_kcd_reread(job);
     if (!kc_record_ended(&job->record)) {
         keeper_lost(job);
         return;
     }
     kc_kcd_log("job '%s' has ended: %s", job->record.id, kc_job_state_name[job->record.state]);
     kc_segment_remove(job->kcd->home->instance, job->record.id, NULL);
-    unlock_job(job);
-    kc_kcd_answer_ended(job);
-    forget(job);
+    bury(job);
 }
 
 static void keeper_ready(struct kc_source *source, uint32_t events)
@@ -459,10 +470,8 @@ void kc_kcd_schedule(struct kc_kcd *d)
 /* A keeper that lives: watch it, reach it. */
 static void find_keeper(struct kc_kcd_job *job)
 {
-    struct kc_record fresh;
     char path[PATH_MAX];
-    if (kc_record_read(job->record.directory, &fresh, NULL) == 0)
-        take_record(job, &fresh);
+    kc_kcd_reread(job);
     if (job->keeper.fd < 0 && watch_keeper(job) < 0) {
         int lock = lock_job(job->kcd, job->record.id);
         if (lock >= 0) { /* nobody holds it: there is no keeper */

@@ -290,31 +290,25 @@ static void ask_job(struct kc_kcd *d, struct kc_kcd_client *client, const char *
         kc_kcd_reply(client, ask_ended(d, id, event));
         return;
     }
+    kc_kcd_reread(job);
     const struct kc_life_cell *cell = kc_life_cell(job->record.state, event);
-    if (event == KC_LIFE_REMOVE && !kc_record_ended(&job->record))
+    if (kc_record_ended(&job->record))
+        wait_for(job, client, event); /* for its keeper to be gone; then it is a job that has ended */
+    else if (event == KC_LIFE_REMOVE)
         kc_kcd_reply(client, about(&job->record, false, cell->note));
-    else if (job->hold == KC_HOLD_LINKED || event == KC_LIFE_REMOVE)
+    else if (job->hold == KC_HOLD_LINKED)
         wait_for(job, client, event);
     else
         ask_unkept(job, client, event);
 }
 
-void kc_kcd_answer_ended(struct kc_kcd_job *job)
+void kc_kcd_answer_ended(struct kc_kcd *d, const struct kc_record *record, struct kc_kcd_waiter *waiters)
 {
-    struct kc_kcd_waiter *w = job->waiters, *next;
-    job->waiters = NULL;
-    for (; w; w = next) {
+    for (struct kc_kcd_waiter *w = waiters, *next; w; w = next) {
         next = w->next;
-        const struct kc_life_cell *cell = kc_life_cell(job->record.state, w->verb);
-        json_t *reply;
-        if (w->verb == KC_LIFE_STOP)
-            reply = about(&job->record, true, NULL);
-        else if (w->verb == KC_LIFE_REMOVE)
-            reply = ask_ended(job->kcd, job->record.id, w->verb);
-        else
-            reply = about(&job->record, cell->action == KC_DO_ALREADY, cell->note ? cell->note : "has ended");
-        if (w->verb == KC_LIFE_STOP && job->record.failure.rank >= 0)
-            json_object_set_new(reply, "failure", json_string(job->record.failure.text));
+        json_t *reply = w->verb == KC_LIFE_STOP ? about(record, true, NULL) : ask_ended(d, record->id, w->verb);
+        if (w->verb == KC_LIFE_STOP && record->failure.rank >= 0)
+            json_object_set_new(reply, "failure", json_string(record->failure.text));
         kc_kcd_reply(w->client, reply);
         free(w);
     }

@@ -108,7 +108,9 @@ static void conclude(struct kc_keeper *k, enum kc_job_state state)
     else
         outcome = kc_outcome_unknown;
     k->record.hold = k->record.stop = false;
-    k->record.exit_code = state == KC_JOB_FAILED ? KC_EXIT_FALSE : KC_EXIT_OK;
+    /* A job whose last snapshot failed has not ended well, however far it trained (F35). */
+    bool saved = k->rank[0].end.words.time == 0 || k->rank[0].end.words.code == 0;
+    k->record.exit_code = state == KC_JOB_FAILED || !saved ? KC_EXIT_FALSE : KC_EXIT_OK;
     enum kc_job_state before = k->record.state;
     k->record.state = state;
     if (kc_outcome_write(&k->record, &outcome, &e) < 0)
@@ -467,7 +469,9 @@ int kc_keeper_main(const struct kc_keeper_arguments *arguments)
     kc_keeper_unlisten(k);
     kc_metrics_close(&k->metrics);
     if (k->board)
-        kc_board_free(k->board, 1);
+        kc_board_free(k->board, 1); /* its reader goes with it */
+    else
+        kc_reader_free(k->reader);
     kc_job_leases_free(k->leases);
     kc_arena_free(&k->arena);
     free(k);

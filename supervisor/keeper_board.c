@@ -212,6 +212,14 @@ void kc_keeper_outcome(struct kc_keeper *k, struct kc_outcome *out)
         out->loss = k->last_step.loss;
     if (k->last_evaluation.step)
         out->validation_loss = k->last_evaluation.loss;
+    /* The last words of a rank that ended well are the state_root it ended with (kc-rank(8)). */
+    const struct kc_last_words *words = &k->rank[0].end.words;
+    struct kc_digest root;
+    if ((words->reason == KC_REASON_FINISHED || words->reason == KC_REASON_STOPPED) && words->time &&
+        kc_digest_parse(words->text, &root) == 0) {
+        kc_digest_text(root, out->state_root);
+        return;
+    }
     int n = k->reader ? kc_reader_snapshots(k->reader, list, NULL) : 0;
     for (int i = 0; i < n; i++) {
         if (list[i].broken || list[i].step != k->record.step)

@@ -31,6 +31,7 @@ const char *const kc_life_action_name[KC_LIFE_ACTIONS] = {KC_LIFE_ACTION_TABLE(N
     [KC_LIFE_REMOVE] = {KC_DO_DELETE, state, NULL}, [KC_LIFE_KEEPER_LOST] = {KC_DO_NOTHING, state, NULL},              \
     [KC_LIFE_REBOOTED] = {KC_DO_NOTHING, state, NULL}
 
+/* KC_JOB_UNKNOWN has no row: no job is ever in it. */
 static const struct kc_life_cell table[KC_JOB_STATES][KC_LIFE_EVENTS] = {
     [Q] = {
         [KC_LIFE_LEASED] = {KC_DO_LAUNCH, S, NULL},

@@ -27,7 +27,7 @@ static void hang_up(struct kc_link *link)
 
 static void want(struct kc_link *link)
 {
-    kc_loop_change(link->loop, &link->source, EPOLLIN | (link->out_bytes ? EPOLLOUT : 0));
+    kc_loop_change(link->loop, &link->source, EPOLLIN | (link->out_bytes || link->kick ? EPOLLOUT : 0));
 }
 
 /* false: the peer is gone. */
@@ -83,8 +83,6 @@ static void refuse(struct kc_link *link)
 static void deliver(struct kc_link *link)
 {
     size_t at = 0;
-    if (link->busy)
-        return; /* called from on_line: the loop below goes on */
     link->busy = true;
     while (!link->held && !link->closed) {
         char *end = link->in ? memchr(link->in + at, '\n', link->in_bytes - at) : NULL;
@@ -119,8 +117,13 @@ static void link_ready(struct kc_source *source, uint32_t events)
         hang_up(link);
         return;
     }
-    if (events & EPOLLOUT)
+    if (events & EPOLLOUT) {
+        bool kick = link->kick;
+        link->kick = false;
         want(link);
+        if (kick)
+            deliver(link);
+    }
     if (!(events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
         return;
     if (!reserve(&link->in, &link->in_room, link->in_bytes + 4096, KC_MESSAGE_MAX)) {
@@ -194,8 +197,10 @@ void kc_link_send(struct kc_link *link, json_t *object)
 void kc_link_hold(struct kc_link *link, bool hold)
 {
     link->held = hold;
-    if (!hold && !link->closed)
-        deliver(link);
+    if (!hold && !link->busy && !link->closed && link->in_bytes) {
+        link->kick = true; /* the socket is writable: the loop comes back for the lines that waited */
+        want(link);
+    }
 }
 
 void kc_link_flush(struct kc_link *link, uint64_t limit_ns)

@@ -17,6 +17,7 @@ struct kc_link {
     bool held;   /* requests wait until the running one is answered */
     bool closed; /* a hang-up was told */
     bool busy;   /* in on_line */
+    bool kick;   /* lines that were held back wait for the loop */
     void *owner;
     /* A whole object; borrowed. */
     void (*on_line)(struct kc_link *link, json_t *object);
@@ -31,7 +32,7 @@ int kc_link_open(struct kc_link *link, struct kc_loop *loop, int fd);
 void kc_link_free(struct kc_link *link);
 /* Queue one object (a new reference, taken). A peer that is gone loses it. */
 void kc_link_send(struct kc_link *link, json_t *object);
-/* Hold back further lines (true), or go on with those that came meanwhile (false; may call on_line). */
+/* Hold back further lines (true), or go on with those that came meanwhile (false; the loop does). */
 void kc_link_hold(struct kc_link *link, bool hold);
 /* Send what is queued, waiting at most `limit_ns`: for a last word before the process ends. */
 void kc_link_flush(struct kc_link *link, uint64_t limit_ns);

@@ -1,19 +1,25 @@
 /* protocol.h - what kc says to kcd, and kcd to a keeper: one JSON object a line over a UNIX stream socket, one reply a
  * request, in order. Requests: {"verb":"…", "job":"id", …}. Replies: {"ok":true, …} or {"ok":false,"error":"one line",
  * "code":N} with N from exit_codes below. A reply may be late (pause, checkpoint, stop answer when done); the peer may
- * hang up any time, which cancels nothing.
+ * hang up any time, which cancels nothing. A connection has one request under way: the next line waits for its reply.
  *
  * verb        to       fields                         reply                        answers
  * hello       kcd      -                              pid, instance, home, version at once
  * start       kcd      spec (object, complete), dir   job (id)                     when the job is recorded
  * list        kcd      -                              jobs [{id,state}]            at once
  * pause       kcd,kp   job                            step                         when held at the step
- * resume      kcd,kp   job                            -                            when running (or queued) again
+ * resume      kcd,kp   job                            step                         when running (or queued) again
  * checkpoint  kcd,kp   job                            step, version, path          when committed
  * stop        kcd,kp   job                            step, state                  when ended and nothing is left
  * remove      kcd      job                            -                            when its directory is gone
  * shutdown    kcd      detach (bool)                  -                            when every job has ended (or was left)
- * status      kp       -                              id, state, step, pid         at once */
+ * status      kp       -                              id, state, step, pid         at once
+ *
+ * A request that finds its work done, or that can't be done before the job has devices, is ok with a "note" for a person.
+ * The reply to stop has a "failure" (one line) if one happened while it stopped. The paths are those of base/home.h.
+ *
+ * Between kcd and a keeper several requests are under way at once: a request has a "tag" (number), which its reply repeats,
+ * and a keeper also sends {"event":"state","state":"…","step":N} whenever its job's state has changed. */
 #ifndef KC_SUPERVISOR_PROTOCOL_H
 #define KC_SUPERVISOR_PROTOCOL_H
 

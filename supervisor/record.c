@@ -98,7 +98,7 @@ static int record_of(const json_t *o, struct kc_record *r)
 {
     int state = kc_name_find(kc_job_state_name, KC_JOB_STATES, kc_json_text(o, "state", ""));
     copy_text(r->id, sizeof r->id, o, "id");
-    if (state < 0 || !kc_id_valid(r->id))
+    if (state < 0 || state == KC_JOB_UNKNOWN || !kc_id_valid(r->id))
         return -EINVAL;
     r->state = (enum kc_job_state)state;
     copy_text(r->name, sizeof r->name, o, "name");

@@ -78,9 +78,11 @@ static int run_rank(const struct kc_birth *birth, struct kc_probe *probe)
     }
     if (code < 0)
         return leave(probe, reason, code, outcome.peer, e.text[0] ? e.text : strerror(-code));
+    /* a stop that nobody asked for is what ranks without a keeper do: whoever finds them starts the job again */
+    if (reason == KC_REASON_STOPPED && !(kc_probe_control(probe) & KC_CONTROL_STOP) && !kc_probe_keeper_alive(probe))
+        reason = KC_REASON_KEEPER;
     /* the engine is not torn down piece by piece: the process ends, and the kernel is faster at it */
-    const char *text = outcome.snapshot_lost ? "the last snapshot failed" : outcome.root;
-    kc_probe_leave(probe, reason, outcome.snapshot_lost ? -EIO : 0, -1, text);
+    kc_probe_leave(probe, reason, outcome.snapshot_lost ? -EIO : 0, -1, outcome.root);
     printf("kc-rank: %s at step %llu, state_root %s\n", kc_name_of(kc_reason_name, KC_REASONS, reason),
            (unsigned long long)outcome.step, outcome.root);
     return 0;

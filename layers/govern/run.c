@@ -237,21 +237,29 @@ static int act(struct loop *l)
 
 /* ---- beginning and end ---- */
 
+/* The newest snapshot that can be read to its end. One that turns out damaged is marked by state, the same on all ranks, so
+ * that the next choice is the one before it; when none is left, that is an error and no fresh start. */
 static int restore_or_begin(struct loop *l)
 {
     const struct kc_govern_config *c = l->c;
     struct kc_snapshot_info found;
     enum kc_phase before = kc_probe_phase(c->probe, KC_PHASE_RESTORE);
-    int code = kc_state_choose(c->state, 0, &found, l->e);
-    if (code == -ENOENT) {
+    int code;
+    do {
+        code = kc_state_choose(c->state, 0, &found, l->e);
+        if (code == 0)
+            code = program(l, KC_PROGRAM_RESTORE);
+        else
+            break;
+    } while (code == -EBADMSG || code == -EBADE || code == -EIO);
+    if (code == -ENOENT)
         code = kc_state_init(c->state, l->e);
-    } else if (code == 0) {
-        code = program(l, KC_PROGRAM_RESTORE);
-        if (code == 0) {
-            l->saved = found;
-            l->has_saved = true;
-            kc_probe_event(c->probe, KC_EVENT_RESTORED, found.step, found.version, NULL);
-        }
+    else if (code == 0) {
+        l->saved = found;
+        l->has_saved = true;
+        if (found.reason[0])
+            kc_probe_event(c->probe, KC_EVENT_BITS, found.step, found.version, found.reason);
+        kc_probe_event(c->probe, KC_EVENT_RESTORED, found.step, found.version, NULL);
     }
     kc_probe_phase(c->probe, before);
     return code;

@@ -70,8 +70,9 @@ int kc_catalog_scan(const struct kc_storage *st, const char *directory, struct k
 
 /* ---- a whole version ---- */
 
-/* Lengths and digests must be the manifest's (or become them, when it is being made), and cover every element once. */
-int kc_whole_packs(const struct kc_storage *st, const char *folder, struct kc_whole *w, bool learn, struct kc_error *e)
+/* Lengths and digests must be the manifest's (or become them, while it is made), and cover every element once. */
+int kc_whole_packs(const struct kc_storage *st, const char *folder, struct kc_whole *w, bool learn,
+                   struct kc_error *e)
 {
     struct kc_manifest *m = &w->manifest;
     int r = 0;
@@ -94,8 +95,8 @@ int kc_whole_packs(const struct kc_storage *st, const char *folder, struct kc_wh
             m->pack[i].index = w->pack[i].index;
         } else if (m->pack[i].bytes != w->pack[i].bytes || m->pack[i].extents != w->pack[i].count ||
                    !kc_digest_equal(m->pack[i].index, w->pack[i].index)) {
-            r = kc_fail(e, -EBADMSG, "%s has %" PRIu64 " bytes, the manifest says %" PRIu64 ", or another digest", path,
-                        w->pack[i].bytes, m->pack[i].bytes);
+            r = kc_fail(e, -EBADMSG, "%s has %" PRIu64 " bytes, the manifest says %" PRIu64 ", or another digest",
+                        path, w->pack[i].bytes, m->pack[i].bytes);
         }
     }
     for (uint32_t t = 0; t < m->tensors && r == 0; t++) {
@@ -194,7 +195,8 @@ static int clean_one(void *arg, const char *name)
 {
     const struct leftovers *l = arg;
     char path[4096];
-    if (strncmp(name, "tmp.", 4) != 0 || (size_t)snprintf(path, sizeof path, "%s/%s", l->directory, name) >= sizeof path)
+    if (strncmp(name, "tmp.", 4) != 0 ||
+        (size_t)snprintf(path, sizeof path, "%s/%s", l->directory, name) >= sizeof path)
         return 0;
     int r = kc_storage_remove_tree(l->st, path);
     return r == -ENOTDIR ? l->st->remove(l->st->self, path) : r;

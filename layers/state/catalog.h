@@ -34,7 +34,8 @@ struct kc_whole {
 int kc_whole_open(const struct kc_storage *st, const char *path, struct kc_whole **out, struct kc_error *e);
 void kc_whole_free(const struct kc_storage *st, struct kc_whole *w); /* NULL is fine */
 /* Every pack of `folder` against the manifest's table; fills w->pack and the manifest's pack rows when `learn`. */
-int kc_whole_packs(const struct kc_storage *st, const char *folder, struct kc_whole *w, bool learn, struct kc_error *e);
+int kc_whole_packs(const struct kc_storage *st, const char *folder, struct kc_whole *w, bool learn,
+                   struct kc_error *e);
 
 /* Mark a version so that nobody chooses it again. Best effort: a read-only medium leaves it unmarked. */
 void kc_catalog_mark_broken(const struct kc_storage *st, const char *path, const char *why);

@@ -1,5 +1,5 @@
-/* files.c - parameters from safetensors files with Hugging Face names. What does not fit is listed before a value is read:
- * nothing is loaded in part or in silence (F37). */
+/* files.c - parameters from safetensors files with Hugging Face names. What does not fit is listed before a value is
+ * read: nothing is loaded in part or in silence (F37). */
 #include "safetensors.h"
 #include "state_impl.h"
 
@@ -44,7 +44,8 @@ static bool ends_with(const char *text, const char *end)
 /* Causal masks that the public files keep among the tensors: constants, not parameters. */
 static bool is_mask(const char *name)
 {
-    return strncmp(plain(name), "h.", 2) == 0 && (ends_with(name, ".attn.bias") || ends_with(name, ".attn.masked_bias"));
+    return strncmp(plain(name), "h.", 2) == 0 &&
+           (ends_with(name, ".attn.bias") || ends_with(name, ".attn.masked_bias"));
 }
 
 static void shelf_free(struct shelf *s)
@@ -79,7 +80,8 @@ static json_t *load_json(const char *path, struct kc_error *e, int *code)
     json_t *json = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &je);
     free(text);
     if (!json_is_object(json)) {
-        *code = kc_fail(e, -EBADMSG, "%s is no JSON object: line %d: %s", path, je.line, json ? "not an object" : je.text);
+        *code = kc_fail(e, -EBADMSG, "%s is no JSON object: line %d: %s", path, je.line,
+                        json ? "not an object" : je.text);
         json_decref(json);
         return NULL;
     }
@@ -93,8 +95,10 @@ static int check_config(const struct kc_job_spec *spec, const char *folder, stru
         const char *key, *other, *field;
         uint32_t want;
     } rows[] = {{"n_layer", "num_hidden_layers", "model.layers", spec->layers},
-        {"n_embd", "hidden_size", "model.hidden", spec->hidden}, {"n_head", "num_attention_heads", "model.heads", spec->heads},
-        {"n_positions", "n_ctx", "model.context", spec->context}, {"vocab_size", "vocab_size", "model.vocab", spec->vocab}};
+                {"n_embd", "hidden_size", "model.hidden", spec->hidden},
+                {"n_head", "num_attention_heads", "model.heads", spec->heads},
+                {"n_positions", "n_ctx", "model.context", spec->context},
+                {"vocab_size", "vocab_size", "model.vocab", spec->vocab}};
     char path[4096], list[512] = "";
     struct kc_print p = {.out = list, .room = sizeof list};
     int r;
@@ -187,8 +191,8 @@ static uint32_t tied_to(const struct kc_state *s, const char *name)
     return strcmp(plain(name), "lm_head.weight") == 0 ? find(s, "wte.weight") : s->map.tensors;
 }
 
-static void match_one(const struct kc_state *s, const struct kc_file_tensor *x, struct origin here, struct origin *from,
-                      struct origin *head, struct kc_print *p)
+static void match_one(const struct kc_state *s, const struct kc_file_tensor *x, struct origin here,
+                      struct origin *from, struct origin *head, struct kc_print *p)
 {
     uint32_t t = find(s, x->name);
     struct origin *slot = t < s->map.tensors ? &from[t] : head;
@@ -242,7 +246,8 @@ static int match(const struct kc_state *s, const struct shelf *shelf, const char
             kc_print(&p, "; missing %s", s->map.tensor[t].name);
     if (p.length == 0)
         return 0;
-    return kc_fail(e, -EINVAL, "%.160s does not fit the model: %s%s", path, list + 2, p.length >= sizeof list ? " …" : "");
+    return kc_fail(e, -EINVAL, "%.160s does not fit the model: %s%s", path, list + 2,
+                   p.length >= sizeof list ? " …" : "");
 }
 
 /* A head that is stored beside the embedding must be the same values, or it is another model. */

@@ -1,5 +1,5 @@
-/* guard.c - read-only pages: a write without a ticket is a SIGSEGV at the instruction that does it. Parameters and moments
- * are guarded; gradients are not, they are written all the time. */
+/* guard.c - read-only pages: a write without a ticket is a SIGSEGV at the instruction that does it. Parameters and
+ * moments are guarded; gradients are not, they are written all the time. */
 #include "state_impl.h"
 
 #include <sys/mman.h>

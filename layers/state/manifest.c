@@ -1,5 +1,5 @@
-/* manifest.c - builds and parses manifests. Believes nothing of a file before its digest is right, and checks what the
- * program relies on even then. */
+/* manifest.c - builds and parses manifests. Believes nothing of a file before its digest is right, and checks what
+ * the program relies on even then. */
 #include "manifest.h"
 
 #include "base/json.h"
@@ -58,7 +58,8 @@ static json_t *tensors_json(const struct kc_manifest *m)
         json_t *shape = json_array();
         for (uint32_t d = 0; d < m->tensor[i].rank; d++)
             json_array_append_new(shape, json_integer((json_int_t)m->tensor[i].size[d]));
-        json_array_append_new(list, json_pack("{s:s, s:s, s:o}", "name", m->tensor[i].name, "type", "f32", "shape", shape));
+        json_array_append_new(list,
+                              json_pack("{s:s, s:s, s:o}", "name", m->tensor[i].name, "type", "f32", "shape", shape));
     }
     return list;
 }
@@ -69,9 +70,9 @@ static json_t *packs_json(const struct kc_manifest *m)
     for (uint32_t i = 0; i < m->packs; i++) {
         char name[32];
         snprintf(name, sizeof name, "rank-%u.pack", i);
-        json_array_append_new(list, json_pack("{s:s, s:I, s:I, s:o}", "file", name, "bytes", (json_int_t)m->pack[i].bytes,
-                                              "extents", (json_int_t)m->pack[i].extents, "digest",
-                                              digest_json(m->pack[i].index)));
+        json_array_append_new(list, json_pack("{s:s, s:I, s:I, s:o}", "file", name, "bytes",
+                                              (json_int_t)m->pack[i].bytes, "extents", (json_int_t)m->pack[i].extents,
+                                              "digest", digest_json(m->pack[i].index)));
     }
     return list;
 }
@@ -82,7 +83,8 @@ static json_t *history_json(const struct kc_history *h)
     for (uint32_t i = 0; i < h->count; i++)
         json_array_append_new(points, kc_json_number(h->point[i]));
     return json_pack("{s:I, s:I, s:I, s:o, s:o}", "first", (json_int_t)h->first, "stride", (json_int_t)h->stride,
-                     "open_steps", (json_int_t)h->open_steps, "open_sum", kc_json_number(h->open_sum), "points", points);
+                     "open_steps", (json_int_t)h->open_steps, "open_sum", kc_json_number(h->open_sum), "points",
+                     points);
 }
 
 static json_t *body_json(const struct kc_manifest *m, const struct kc_manifest_model *model)
@@ -229,12 +231,13 @@ static int parse_body(const json_t *o, struct kc_manifest *m)
         parse_count(o, "step", INT64_MAX, &m->progress.step) < 0 ||
         parse_count(o, "tokens", INT64_MAX, &m->progress.tokens) < 0 ||
         parse_count(o, "position", INT64_MAX, &m->progress.position) < 0 ||
-        parse_count(o, "restarts", UINT32_MAX, &restarts) < 0 || parse_count(layout, "ranks", KC_RANKS_MAX, &ranks) < 0 ||
-        parse_count(layout, "zero", 3, &zero) < 0 || ranks == 0)
+        parse_count(o, "restarts", UINT32_MAX, &restarts) < 0 ||
+        parse_count(layout, "ranks", KC_RANKS_MAX, &ranks) < 0 || parse_count(layout, "zero", 3, &zero) < 0 ||
+        ranks == 0)
         return -EINVAL;
-    if (strcmp(kc_json_text(rng, "kind", ""), "philox4x32-10") != 0 || !json_is_integer(json_object_get(rng, "seed")) ||
-        parse_digest(o, "state_root", &m->root) < 0 || parse_digest(o, "spec", &m->spec) < 0 ||
-        !json_is_true(json_object_get(o, "verified")))
+    if (strcmp(kc_json_text(rng, "kind", ""), "philox4x32-10") != 0 ||
+        !json_is_integer(json_object_get(rng, "seed")) || parse_digest(o, "state_root", &m->root) < 0 ||
+        parse_digest(o, "spec", &m->spec) < 0 || !json_is_true(json_object_get(o, "verified")))
         return -EINVAL;
     m->seed = (uint64_t)kc_json_integer(rng, "seed", 0);
     m->progress.restarts = (uint32_t)restarts;

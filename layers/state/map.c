@@ -37,7 +37,7 @@ static int take_tensor(const struct kc_shard_plan *p, const struct kc_plan_tenso
     return 0;
 }
 
-/* Every element of a tensor must lie in exactly one segment; else root and snapshot would miss it or count it twice. */
+/* Every element of a tensor must lie in exactly one segment; else root and snapshot would miss it or take it twice. */
 static int check_segments(const struct kc_shard_plan *p, const struct kc_map *m, struct kc_error *e)
 {
     const struct kc_plan_segment *seg = KC_AT(p, struct kc_plan_segment, p->segments);
@@ -51,7 +51,8 @@ static int check_segments(const struct kc_shard_plan *p, const struct kc_map *m,
             return kc_fail(e, -EINVAL, "plan: bucket %u has segments outside the table", i);
         for (uint32_t k = b[i].segments_first; k < b[i].segments_first + b[i].segments_count; k++) {
             if (seg[k].offset < end || seg[k].offset > b[i].count || seg[k].count > b[i].count - seg[k].offset)
-                return kc_fail(e, -EINVAL, "plan: segment %u of bucket %u overlaps the one before or ends outside", k, i);
+                return kc_fail(e, -EINVAL, "plan: segment %u of bucket %u overlaps the one before or ends outside", k,
+                               i);
             end = seg[k].offset + seg[k].count;
             covered += seg[k].count;
         }

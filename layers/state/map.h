@@ -8,7 +8,8 @@
 
 #include <stdbool.h>
 
-#define KC_MAP_PAGE 65536 /* buckets start on it: no page, of any usual size, holds two buckets of different classes */
+#define KC_MAP_PAGE                                                                                                  \
+    65536 /* buckets start on it: no page, of any usual size, holds two buckets of different classes */
 
 /* What of a parameter is kept in snapshots, in the order of the store vector. */
 enum kc_kind { KC_MASTER, KC_KIND_MOMENT1, KC_KIND_MOMENT2, KC_KIND_COUNT };
@@ -28,7 +29,8 @@ struct kc_map_tensor {
 
 struct kc_map_bucket {
     uint64_t count, shard;     /* elements */
-    size_t at[KC_STATES];      /* bytes from the start of window memory (parameter, gradient) or private memory (moments) */
+    size_t
+        at[KC_STATES]; /* bytes from the start of window memory (parameter, gradient) or private memory (moments) */
     size_t bytes[KC_STATES];   /* bytes there; of moments with zero ≥ 1 the owned shard alone */
 };
 
@@ -36,7 +38,7 @@ struct kc_map {
     uint32_t tensors, buckets;
     uint32_t owner;            /* this rank's number among the owners of every bucket */
     bool sharded;              /* moments: only the owned shard is kept */
-    struct kc_map_tensor *tensor; /* parameters, in the order of the plan: their numbers in the store vector and on disk */
+    struct kc_map_tensor *tensor; /* parameters, in the order of the plan: their numbers on disk and in the vector */
     struct kc_map_bucket *bucket;
     size_t class_at[KC_STATES], class_bytes[KC_STATES]; /* each class lies in one run */
     size_t store_at, store_count; /* the store vector in window memory: bytes, u64 elements */

@@ -23,7 +23,8 @@ void kc_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]
     memcpy(out, c, sizeof c);
 }
 
-/* log x = e·ln 2 + 2·artanh s, s = (m − 1)/(m + 1), x = m·2^e with m in [√½, √2): |s| < 0.172, eleven terms reach 2^-53. */
+/* log x = e·ln 2 + 2·artanh s, s = (m − 1)/(m + 1), x = m·2^e with m in [√½, √2): |s| < 0.172, eleven terms reach
+ * 2^-53. */
 double kc_number_log(double x)
 {
     static const double ln2_high = 0x1.62e42fee00000p-1, ln2_low = 0x1.a39ef35793c76p-33;
@@ -63,7 +64,8 @@ uint64_t kc_number_name(const char *text)
     return h;
 }
 
-/* Two independent normal values from one counter: 53-bit uniforms u in (0, 1] and v in [0, 1), Box and Muller (1958). */
+/* Two independent normal values from one counter: 53-bit uniforms u in (0, 1] and v in [0, 1), Box and Muller
+ * (1958). */
 static void normal_pair(const uint32_t word[4], double out[2])
 {
     double u = (double)((((uint64_t)word[0] << 32 | word[1]) >> 11) + 1) * 0x1p-53;
@@ -74,14 +76,15 @@ static void normal_pair(const uint32_t word[4], double out[2])
     out[1] = radius * s;
 }
 
-void kc_number_normal(uint64_t seed, const char *purpose, const char *name, uint64_t first, uint64_t count, double scale,
-                      float *out)
+void kc_number_normal(uint64_t seed, const char *purpose, const char *name, uint64_t first, uint64_t count,
+                      double scale, float *out)
 {
     uint64_t stream = kc_number_name(purpose) * UINT64_C(0x9E3779B97F4A7C15) ^ kc_number_name(name);
     const uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
     uint64_t last = first + count;
     for (uint64_t pair = first / 2; pair * 2 < last; pair++) {
-        const uint32_t counter[4] = {(uint32_t)pair, (uint32_t)(pair >> 32), (uint32_t)stream, (uint32_t)(stream >> 32)};
+        const uint32_t counter[4] = {(uint32_t)pair, (uint32_t)(pair >> 32), (uint32_t)stream,
+                                     (uint32_t)(stream >> 32)};
         uint32_t word[4];
         double z[2];
         kc_philox(counter, key, word);

@@ -254,7 +254,8 @@ int kc_pack_read(const struct kc_storage *st, const struct kc_pack *p, uint32_t 
     if (r < 0)
         return read_fail(st, e, r, p->path);
     if (!kc_digest_equal(kc_digest(buffer, kc_extent_bytes(x)), x->digest))
-        return kc_fail(e, -EBADMSG, "%s: the extent at byte %llu is damaged (elements %llu to %llu of the %s of tensor %u)",
+        return kc_fail(e, -EBADMSG,
+                       "%s: the extent at byte %llu is damaged (elements %llu to %llu of the %s of tensor %u)",
                        p->path, (unsigned long long)x->offset, (unsigned long long)x->lo, (unsigned long long)x->hi,
                        x->kind < KC_KIND_COUNT ? kc_kind_name[x->kind] : "?", x->tensor);
     return 0;
@@ -298,8 +299,9 @@ static int walk_cover(const struct kc_extent *const *sorted, size_t n, uint32_t 
                 return kc_fail(e, -EBADMSG, "the packs do not hold element %llu of %llu of the %s of %s exactly once",
                                (unsigned long long)at, (unsigned long long)elements[t], kc_kind_name[k], names[t]);
         }
-    return i == n ? 0 : kc_fail(e, -EBADMSG, "the packs hold elements of tensor %u (%u) that the manifest does not name",
-                                sorted[i]->tensor, sorted[i]->kind);
+    return i == n ? 0
+                  : kc_fail(e, -EBADMSG, "the packs hold elements of tensor %u (%u) that the manifest does not name",
+                            sorted[i]->tensor, sorted[i]->kind);
 }
 
 int kc_pack_cover(const struct kc_pack *packs, uint32_t count, uint32_t tensors, const uint64_t *elements,

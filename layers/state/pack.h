@@ -16,7 +16,8 @@
 #define KC_PACK_ALIGN 4096
 #define KC_PACK_GRID (UINT64_C(1) << 20) /* elements: extents of a tensor end at its multiples */
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "packs are little-endian and written as they lie in memory");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "packs are little-endian and written as they lie in memory");
 
 struct kc_extent {
     uint32_t tensor;        /* number in the manifest's table */
@@ -38,7 +39,8 @@ struct kc_pack {
     char path[4096];
     struct kc_pack_head head;
     uint64_t bytes;         /* of the file */
-    struct kc_digest index; /* of the index: it stands for the whole pack, as the index has a digest of every extent */
+    struct kc_digest
+        index; /* of the index: it stands for the whole pack, as the index has a digest of every extent */
     struct kc_extent *extent;
     uint32_t count;
 };
@@ -55,8 +57,9 @@ void kc_pack_free(const struct kc_storage *st, struct kc_pack *p);
 
 /* Where the values of an extent lie; < 0 (with e) stops the writing. */
 typedef int kc_pack_source(void *arg, const struct kc_extent *x, const float **values, struct kc_error *e);
-/* Write a planned pack to a new file: reserve, write, hash from memory, fsync once, read back and compare. Fills digests. On failure
- * the file is closed and removed, and is not tried again: what a failed write or fsync left is not to be trusted. */
+/* Write a planned pack to a new file: reserve, write, hash from memory, fsync once, read back and compare. Fills
+ * digests. On failure the file is closed and removed, and is not tried again: what a failed write or fsync left is
+ * not to be trusted. */
 int kc_pack_write(const struct kc_storage *st, const char *path, const struct kc_pack_head *head, struct kc_pack *p,
                   kc_pack_source *source, void *arg, struct kc_error *e);
 
@@ -68,8 +71,8 @@ int kc_pack_read(const struct kc_storage *st, const struct kc_pack *p, uint32_t 
 /* What lies between extent i and the next thing is zero. -EBADMSG. */
 int kc_pack_check_gap(const struct kc_storage *st, const struct kc_pack *p, uint32_t i, struct kc_error *e);
 
-/* Do the packs hold every element of every tensor and kind exactly once? elements[t] for t < tensors. -EBADMSG e names
- * tensor, kind, element. */
+/* Do the packs hold every element of every tensor and kind exactly once? elements[t] for t < tensors. -EBADMSG e
+ * names tensor, kind, element. */
 int kc_pack_cover(const struct kc_pack *packs, uint32_t count, uint32_t tensors, const uint64_t *elements,
                   const char *const *names, struct kc_error *e);
 

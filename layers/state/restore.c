@@ -1,5 +1,5 @@
-/* restore.c - chooses a snapshot and reads it. A choice is a function of what the directory holds, so that all ranks choose
- * the same without a word; that they did is compared in the program's first sum. */
+/* restore.c - chooses a snapshot and reads it. A choice is a function of what the directory holds, so that all ranks
+ * choose the same without a word; that they did is compared in the program's first sum. */
 #include "state_impl.h"
 
 #include "base/print.h"
@@ -32,9 +32,10 @@ static int check_job(const struct kc_state *s, const struct kc_whole *w, struct 
         return kc_fail_prefix(e, r, "%.200s", w->path);
     free(where);
     if (w->manifest.seed != s->spec->seed)
-        return kc_fail(e, -EINVAL, "%s was trained with seed %" PRIu64 ", the spec says %" PRIu64 ": the order of the data would "
-                       "change. Set seed back, or take only its values with model.init.from", w->path, w->manifest.seed,
-                       s->spec->seed);
+        return kc_fail(e, -EINVAL,
+                       "%s was trained with seed %" PRIu64 ", the spec says %" PRIu64 ": the order of the data would "
+                       "change. Set seed back, or take only its values with model.init.from",
+                       w->path, w->manifest.seed, s->spec->seed);
     return 0;
 }
 

@@ -30,9 +30,9 @@ void kc_root_normalise(uint64_t limb[4])
     }
 }
 
-/* Elements whose index has the same high half; `key` knows that half. Sums without a carry chain: of the low word both the
- * sum modulo 2^64 and the sum of its high halves, from which its low halves follow; of the high word the sum modulo 2^64 is
- * all that counts. */
+/* Elements whose index has the same high half; `key` knows that half. Sums without a carry chain: of the low word
+ * both the sum modulo 2^64 and the sum of its high halves, from which its low halves follow; of the high word the
+ * sum modulo 2^64 is all that counts. */
 static void add_run(uint64_t key, uint32_t first, const uint32_t *bits, size_t count, uint64_t limb[4])
 {
     uint64_t low_sum = 0, low_upper = 0, high_sum = 0;

@@ -1,8 +1,9 @@
-/* root.h - state_root: a fingerprint of the training state that no layout can change (kc-snapshot(5) has the definition).
+/* root.h - state_root: a fingerprint of the training state that no layout can change (kc-snapshot(5) has the
+ * definition).
  *
- * Per tensor and kind: the sum modulo 2^128 of mix(name, kind, global index, bits) over all elements. A sum does not care in
- * what order or on which rank its parts are taken, so owners add their parts and one reduction makes the whole. Parts
- * travel as four 32-bit limbs in u64, so that adding up to 2^32 of them cannot overflow. */
+ * Per tensor and kind: the sum modulo 2^128 of mix(name, kind, global index, bits) over all elements. A sum does not
+ * care in what order or on which rank its parts are taken, so owners add their parts and one reduction makes the
+ * whole. Parts travel as four 32-bit limbs in u64, so that adding up to 2^32 of them cannot overflow. */
 #ifndef KC_STATE_ROOT_H
 #define KC_STATE_ROOT_H
 

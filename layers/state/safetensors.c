@@ -16,9 +16,9 @@ static const struct {
     const char *name;
     uint32_t bytes;
     bool readable;
-} dtypes[] = {{"F32", 4, true}, {"F16", 2, true}, {"BF16", 2, true}, {"F64", 8, true}, {"BOOL", 1, false}, {"U8", 1, false},
-    {"I8", 1, false}, {"F8_E5M2", 1, false}, {"F8_E4M3", 1, false}, {"I16", 2, false}, {"U16", 2, false},
-    {"I32", 4, false}, {"U32", 4, false}, {"I64", 8, false}, {"U64", 8, false}};
+} dtypes[] = {{"F32", 4, true},  {"F16", 2, true},  {"BF16", 2, true},     {"F64", 8, true},      {"BOOL", 1, false},
+              {"U8", 1, false},  {"I8", 1, false},  {"F8_E5M2", 1, false}, {"F8_E4M3", 1, false}, {"I16", 2, false},
+              {"U16", 2, false}, {"I32", 4, false}, {"U32", 4, false},     {"I64", 8, false},     {"U64", 8, false}};
 
 static uint32_t dtype_bytes(const char *name, bool *readable)
 {
@@ -39,7 +39,8 @@ static int natural(const json_t *v, uint64_t *out)
     return 0;
 }
 
-static int parse_tensor(const char *path, const char *name, const json_t *o, struct kc_file_tensor *out, struct kc_error *e)
+static int parse_tensor(const char *path, const char *name, const json_t *o, struct kc_file_tensor *out,
+                        struct kc_error *e)
 {
     const json_t *shape = json_object_get(o, "shape"), *offsets = json_object_get(o, "data_offsets");
     const char *dtype = kc_json_text(o, "dtype", "");
@@ -47,8 +48,8 @@ static int parse_tensor(const char *path, const char *name, const json_t *o, str
     uint64_t bytes, width = dtype_bytes(dtype, &t.readable);
     if (!json_is_array(shape) || t.rank > KC_FILE_DIMS || json_array_size(offsets) != 2 || !width ||
         natural(json_array_get(offsets, 0), &t.begin) < 0 || natural(json_array_get(offsets, 1), &t.end) < 0)
-        return kc_fail(e, -EBADMSG, "%s: tensor %s has no valid dtype, shape and data_offsets (dtype \"%.12s\")", path, name,
-                       dtype);
+        return kc_fail(e, -EBADMSG, "%s: tensor %s has no valid dtype, shape and data_offsets (dtype \"%.12s\")",
+                       path, name, dtype);
     for (uint32_t d = 0; d < t.rank; d++)
         if (natural(json_array_get(shape, d), &t.size[d]) < 0 || __builtin_mul_overflow(t.count, t.size[d], &t.count))
             return kc_fail(e, -EBADMSG, "%s: tensor %s has no valid shape", path, name);
@@ -75,23 +76,26 @@ static int check_lengths(const struct kc_safetensors *f, uint64_t file_bytes, st
     uint64_t at = 0;
     for (uint32_t i = 0; i < f->count; i++) {
         if (f->tensor[i].begin != at)
-            return kc_fail(e, -EBADMSG, "%s: tensor %s begins at byte %llu of the data, the one before ends at %llu", f->path,
-                           f->tensor[i].name, (unsigned long long)f->tensor[i].begin, (unsigned long long)at);
+            return kc_fail(e, -EBADMSG, "%s: tensor %s begins at byte %llu of the data, the one before ends at %llu",
+                           f->path, f->tensor[i].name, (unsigned long long)f->tensor[i].begin,
+                           (unsigned long long)at);
         at = f->tensor[i].end;
     }
     if (f->data_at + at == file_bytes)
         return 0;
     if (f->data_at + at < file_bytes)
-        return kc_fail(e, -EBADMSG, "%s is %llu bytes long, its header describes %llu: %llu bytes lie behind the last tensor%s%s",
+        return kc_fail(e, -EBADMSG,
+                       "%s is %llu bytes long, its header describes %llu: %llu bytes lie behind the last tensor%s%s",
                        f->path, (unsigned long long)file_bytes, (unsigned long long)(f->data_at + at),
                        (unsigned long long)(file_bytes - f->data_at - at), f->count ? ", " : "",
                        f->count ? f->tensor[f->count - 1].name : "");
     uint32_t cut = 0;
     while (f->data_at + f->tensor[cut].end <= file_bytes)
         cut++;
-    return kc_fail(e, -EBADMSG, "%s is %llu bytes long, its header describes %llu: cut short in tensor %s, which ends at %llu",
-                   f->path, (unsigned long long)file_bytes, (unsigned long long)(f->data_at + at), f->tensor[cut].name,
-                   (unsigned long long)(f->data_at + f->tensor[cut].end));
+    return kc_fail(e, -EBADMSG,
+                   "%s is %llu bytes long, its header describes %llu: cut short in tensor %s, which ends at %llu",
+                   f->path, (unsigned long long)file_bytes, (unsigned long long)(f->data_at + at),
+                   f->tensor[cut].name, (unsigned long long)(f->data_at + f->tensor[cut].end));
 }
 
 static int parse_header(struct kc_safetensors *f, const json_t *header, struct kc_error *e)
@@ -122,19 +126,23 @@ static int read_header(struct kc_safetensors *f, struct kc_error *e)
     if (r < 0)
         return kc_fail(e, r, "%s is not a regular file", f->path);
     if (bytes < 8)
-        return kc_fail(e, -EBADMSG, "%s has %llu bytes; a safetensors file begins with 8", f->path, (unsigned long long)bytes);
+        return kc_fail(e, -EBADMSG, "%s has %llu bytes; a safetensors file begins with 8", f->path,
+                       (unsigned long long)bytes);
     r = kc_storage_read_all(st, f->fd, &length, sizeof length, 0);
     if (r < 0)
         return kc_storage_fail(st, e, r, "read", f->path, 0);
     if (length > HEADER_MAX || length > bytes - 8)
-        return kc_fail(e, -EBADMSG, "%s: its header should have %llu bytes (at most %llu), the file has %llu; it is cut short or no "
-                       "safetensors file", f->path, (unsigned long long)length, (unsigned long long)HEADER_MAX,
-                       (unsigned long long)bytes);
+        return kc_fail(
+            e, -EBADMSG,
+            "%s: its header should have %llu bytes (at most %llu), the file has %llu; it is cut short or no "
+            "safetensors file",
+            f->path, (unsigned long long)length, (unsigned long long)HEADER_MAX, (unsigned long long)bytes);
     char *text = malloc((size_t)length + 1);
     if (!text)
         return kc_fail(e, -ENOMEM, "no memory for the header of %s", f->path);
     r = kc_storage_read_all(st, f->fd, text, (size_t)length, 8);
-    json_t *header = r == 0 && length && text[0] == '{' ? json_loadb(text, (size_t)length, JSON_REJECT_DUPLICATES, &je) : NULL;
+    json_t *header =
+        r == 0 && length && text[0] == '{' ? json_loadb(text, (size_t)length, JSON_REJECT_DUPLICATES, &je) : NULL;
     free(text);
     f->data_at = 8 + length;
     if (r < 0)
@@ -217,9 +225,11 @@ int kc_safetensors_read(const struct kc_safetensors *f, uint32_t t, uint64_t fir
     int r = buffer ? 0 : kc_fail(e, -ENOMEM, "no memory to read %s", f->path);
     for (uint64_t done = 0; done < count && r == 0;) {
         size_t n = count - done < CHUNK ? (size_t)(count - done) : CHUNK;
-        r = kc_storage_read_all(&kc_storage_posix, f->fd, buffer, n * width, f->data_at + x->begin + (first + done) * width);
+        r = kc_storage_read_all(&kc_storage_posix, f->fd, buffer, n * width,
+                                f->data_at + x->begin + (first + done) * width);
         if (r < 0)
-            kc_fail(e, r, "%s: cannot read tensor %s: %s", f->path, x->name, r == -ENODATA ? "the file shrank" : strerror(-r));
+            kc_fail(e, r, "%s: cannot read tensor %s: %s", f->path, x->name,
+                    r == -ENODATA ? "the file shrank" : strerror(-r));
         else
             convert(x->dtype, buffer, n, out + done);
         done += n;

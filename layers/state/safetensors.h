@@ -1,5 +1,6 @@
-/* safetensors.h - reads a safetensors file (format of huggingface/safetensors: u64 little-endian header length, JSON header,
- * one buffer without holes). Checks everything before the first value is read: lengths, offsets, duplicate names. */
+/* safetensors.h - reads a safetensors file (format of huggingface/safetensors: u64 little-endian header length, JSON
+ * header, one buffer without holes). Checks everything before the first value is read: lengths, offsets, duplicate
+ * names. */
 #ifndef KC_STATE_SAFETENSORS_H
 #define KC_STATE_SAFETENSORS_H
 
@@ -29,7 +30,8 @@ struct kc_safetensors {
 /* -EBADMSG not a whole safetensors file: e has expected and found lengths or the tensor; else -errno. */
 int kc_safetensors_open(const char *path, struct kc_safetensors *out, struct kc_error *e);
 void kc_safetensors_free(struct kc_safetensors *f);
-/* Elements first … first + count - 1 of tensor t as f32 (F32, F16, BF16 exactly, F64 rounded). -EIO, -ENODATA it shrank. */
+/* Elements first … first + count - 1 of tensor t as f32 (F32, F16, BF16 exactly, F64 rounded). -EIO, -ENODATA it
+ * shrank. */
 int kc_safetensors_read(const struct kc_safetensors *f, uint32_t t, uint64_t first, uint64_t count, float *out,
                         struct kc_error *e);
 

@@ -1,5 +1,5 @@
-/* snapshot.c - writes a snapshot: begin, write, commit. Nothing here changes training state, and no failure here is one of
- * training: it is remembered, agreed on and told. */
+/* snapshot.c - writes a snapshot: begin, write, commit. Nothing here changes training state, and no failure here is
+ * one of training: it is remembered, agreed on and told. */
 #include "state_impl.h"
 
 #include "base/clock.h"
@@ -103,9 +103,10 @@ static int source(void *arg, const struct kc_extent *x, const float **values, st
         uint64_t i = 0;
         while (isfinite(v[i]))
             i++;
-        return kc_fail(e, -EDOM, "%s of %s is not finite at element %" PRIu64 " after step %" PRIu64
-                       "; such a state never replaces a snapshot", kc_kind_name[x->kind], s->map.tensor[x->tensor].name,
-                       x->lo + i, s->progress.step);
+        return kc_fail(e, -EDOM,
+                       "%s of %s is not finite at element %" PRIu64 " after step %" PRIu64
+                       "; such a state never replaces a snapshot",
+                       kc_kind_name[x->kind], s->map.tensor[x->tensor].name, x->lo + i, s->progress.step);
     }
     *values = v;
     return 0;
@@ -158,13 +159,19 @@ static int fill_manifest(const struct kc_state *s, struct kc_manifest *m)
     return kc_manifest_tensors(m, &s->map);
 }
 
-/* The order is the protocol: packs proven, manifest, rename, pointer, each durable before the next; then the old may go. */
+/* The order is the protocol: packs proven, manifest, rename, pointer, each durable before the next; then the old may
+ * go. */
 static int commit(struct kc_state *s, struct kc_error *e)
 {
     char tmp[4096], path[4096];
     const struct kc_job_spec *spec = s->spec;
-    const struct kc_manifest_model model = {spec->family < KC_FAMILIES ? kc_family_name[spec->family] : "?", spec->layers,
-        spec->hidden, spec->heads, spec->context, spec->vocab};
+    const struct kc_manifest_model model = {spec->family < KC_FAMILIES ? kc_family_name[spec->family] : "?",
+                                            spec->layers,
+                                            spec->hidden,
+                                            spec->heads,
+                                            spec->context,
+                                            spec->vocab};
+    struct kc_manifest again = {.tensors = 0};
     struct kc_whole *w = calloc(1, sizeof *w);
     kc_catalog_tmp_path(s->directory, s->attempt.version, tmp);
     kc_catalog_path(s->directory, s->attempt.version, path);
@@ -175,11 +182,15 @@ static int commit(struct kc_state *s, struct kc_error *e)
         r = kc_whole_packs(s->st, tmp, w, true, e);
     if (r == 0)
         r = kc_manifest_write(s->st, tmp, &w->manifest, &model, e);
-    if (r == 0 && ((r = s->st->sync_folder(s->st->self, tmp)) < 0 || (r = s->st->rename(s->st->self, tmp, path)) < 0 ||
-                   (r = s->st->sync_folder(s->st->self, s->directory)) < 0))
+    if (r == 0)
+        r = kc_manifest_read(s->st, tmp, &again, e);
+    if (r == 0 &&
+        ((r = s->st->sync_folder(s->st->self, tmp)) < 0 || (r = s->st->rename(s->st->self, tmp, path)) < 0 ||
+         (r = s->st->sync_folder(s->st->self, s->directory)) < 0))
         kc_storage_fail(s->st, e, r, "commit", path, KC_PACK_ALIGN);
     if (r == 0)
         r = kc_catalog_point(s->st, s->directory, s->attempt.version, e);
+    kc_manifest_free(&again);
     kc_whole_free(s->st, w);
     return r;
 }

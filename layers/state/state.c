@@ -60,7 +60,8 @@ static int take_memory(struct kc_state *s, const struct kc_state_config *c, stru
 {
     long page = sysconf(_SC_PAGESIZE);
     if (page > KC_MAP_PAGE)
-        return kc_fail(e, -ENOTSUP, "pages of %ld bytes are larger than %d; state cannot guard buckets", page, KC_MAP_PAGE);
+        return kc_fail(e, -ENOTSUP, "pages of %ld bytes are larger than %d; state cannot guard buckets", page,
+                       KC_MAP_PAGE);
     if (c->memory && (c->memory_bytes < s->map.window_bytes || (uintptr_t)c->memory % (uintptr_t)page != 0))
         return kc_fail(e, -EINVAL, "state needs %zu bytes of window memory on a page boundary; it got %zu at %p",
                        s->map.window_bytes, c->memory_bytes, c->memory);
@@ -286,7 +287,8 @@ uint32_t kc_state_replica_digest(const struct kc_state *s)
 {
     uint64_t fold = 0;
     for (uint32_t b = 0; b < s->map.buckets; b++) {
-        struct kc_digest d = kc_digest(kc_state_at(s, KC_STATE_PARAMETER, b), s->map.bucket[b].bytes[KC_STATE_PARAMETER]);
+        struct kc_digest d =
+            kc_digest(kc_state_at(s, KC_STATE_PARAMETER, b), s->map.bucket[b].bytes[KC_STATE_PARAMETER]);
         fold = (fold << 1 | fold >> 63) ^ d.low; /* turned, so that buckets that change places are seen */
     }
     return (uint32_t)(fold ^ fold >> 32);

@@ -1,13 +1,15 @@
 /* state.h - the only owner of training state: parameters, gradients, optimizer moments, learning rate, RNG, progress.
  * Everyone else reads const views and writes under a ticket. Snapshots, restore and state_root live here.
  *
- * The storage verbs of state_if are driven by programs; between them stand sums over all ranks (Σ) of the store vector:
- *   snapshot: ROOT_PART Σroot ROOT_CLOSE · BEGIN Σstore STORE_AGREE · WRITE Σstore STORE_AGREE · COMMIT Σstore STORE_AGREE
+ * The storage verbs of state_if are driven by programs; Σ is a sum of the store vector over all ranks:
+ *   snapshot: ROOT_PART Σroot ROOT_CLOSE, then BEGIN, WRITE and COMMIT, each followed by Σstore STORE_AGREE
  *   restore:  kc_state_choose(), then READ Σstore STORE_AGREE · ROOT_PART Σroot RESTORE_CLOSE
  *   root:     ROOT_PART Σroot ROOT_CLOSE
- * Other orders work too as long as a sum stands between begin and write, write and commit, commit and the last STORE_AGREE.
- * A snapshot that fails leaves training as it was: its verbs return 0 and kc_state_last_snapshot() tells on all ranks. A
- * restore that fails makes STORE_AGREE or RESTORE_CLOSE fail on all ranks. */
+ * Other orders work too as long as a sum stands between begin and write, write and commit, commit and the last
+ * STORE_AGREE.
+ *
+ * A snapshot that fails leaves training as it was: its verbs return 0 and kc_state_last_snapshot() tells on all ranks.
+ * A restore that fails makes STORE_AGREE or RESTORE_CLOSE fail on all ranks. */
 #ifndef KC_STATE_H
 #define KC_STATE_H
 
@@ -41,8 +43,9 @@ struct kc_state_config {
     const struct kc_storage *storage; /* NULL: POSIX */
 };
 
-/* Bytes of window memory that parameters, gradients and the store vector need, a pure function of the plan (the layout is
- * the same on all ranks, so that a peer's bucket lies at the same offset); and of private memory (moments). */
+/* Bytes of window memory that parameters, gradients and the store vector need, a pure function of the plan (the
+ * layout is the same on all ranks, so that a peer's bucket lies at the same offset); and of private memory
+ * (moments). */
 size_t kc_state_window_bytes(const struct kc_shard_plan *shard);
 size_t kc_state_private_bytes(const struct kc_shard_plan *shard);
 
@@ -56,11 +59,11 @@ void kc_state_free(struct kc_state *s);
  * -EINVAL no name, -ENOSPC too many callers. Lives as long as the state. */
 int kc_state_offer(struct kc_state *s, const char *built_for, struct kc_state_if *out);
 
-/* ---- values: init from the seed (DESIGN §7: keyed by seed, purpose, tensor name, global index; independent of layout) or from
- * spec.init_from: a safetensors file, a folder with config.json and model.safetensors (or its sharded index), with Hugging Face
- * names (both GPT-2 namings; masks and a tied head ignored; every other missing, unexpected, misshapen or mistyped tensor is
- * listed in e, F37), or a snapshot or folder of snapshots (values only). Progress and moments become 0. On failure the values
- * are not defined. ---- */
+/* ---- values: init from the seed (DESIGN §7: keyed by seed, purpose, tensor name, global index; independent of
+ * layout) or from spec.init_from: a safetensors file, a folder with config.json and model.safetensors (or its
+ * sharded index), with Hugging Face names (both GPT-2 namings; masks and a tied head ignored; every other missing,
+ * unexpected, misshapen or mistyped tensor is listed in e, F37), or a snapshot or folder of snapshots (values only).
+ * Progress and moments become 0. On failure the values are not defined. ---- */
 int kc_state_init(struct kc_state *s, struct kc_error *e);
 
 /* ---- progress: what is true after `step` optimizer steps. A function of the step alone (F40–F42). ---- */
@@ -75,8 +78,8 @@ void kc_state_progress(const struct kc_state *s, struct kc_progress *out);
 void kc_state_advance(struct kc_state *s, uint64_t tokens, uint64_t samples, double loss, double grad_norm);
 /* Learning rate of step s from 0: formulas of golden/README. Pure. */
 double kc_state_lr(const struct kc_job_spec *spec, uint64_t step);
-/* Loss history: pairs (step, mean loss of the steps since the point before), oldest first, the last one up to now; a room of
- * KC_HISTORY_POINTS + 1 always holds all (with less: the newest). *count in: room, out: filled. */
+/* Loss history: pairs (step, mean loss of the steps since the point before), oldest first, the last one up to now; a
+ * room of KC_HISTORY_POINTS + 1 always holds all (with less: the newest). *count in: room, out: filled. */
 #define KC_HISTORY_POINTS 4096
 void kc_state_history(const struct kc_state *s, uint64_t *steps, float *losses, size_t *count);
 
@@ -89,26 +92,28 @@ struct kc_snapshot_info {
     bool verified;          /* its bytes were read back and compared before the commit, and it is not marked broken */
     int error;              /* 0, or why the last attempt failed or this one is not whole (-errno) */
     char reason[512];       /* with error 0: a note, mostly "" */
-    uint64_t failures;      /* kc_state_last_snapshot: attempts of this process that failed, one after the other, since
-                               the last that succeeded */
+    uint64_t failures; /* kc_state_last_snapshot: attempts of this process that failed, one after the other, since
+                          the last that succeeded */
 };
 /* What the last snapshot program did; version 0: there was none. */
 void kc_state_last_snapshot(const struct kc_state *s, struct kc_snapshot_info *out);
-/* Choose what the next restore program reads: the newest whole, verified snapshot (version 0), or that one. Falls back to
- * older ones and marks broken ones with a file BROKEN; out->reason names them (F32). Every rank chooses the same: a function of
- * the directory's content. A restore program that then meets a damaged extent marks that version too and fails with
- * -EBADMSG: choose again.
- * -ENOENT there is none, -EINVAL it is of another model or seed (e says which), -EBADMSG that version is broken. */
+/* Choose what the next restore program reads: the newest whole, verified snapshot (version 0), or that one. Falls
+ * back to older ones and marks broken ones with a file BROKEN; out->reason names them (F32). Every rank chooses the
+ * same: a function of the directory's content. A restore program that then meets a damaged extent marks that version
+ * too and fails with -EBADMSG: choose again. -ENOENT there is none, -EINVAL it is of another model or seed (e says
+ * which), -EBADMSG that version is broken. */
 int kc_state_choose(struct kc_state *s, uint64_t version, struct kc_snapshot_info *out, struct kc_error *e);
 /* state_root after the last root, snapshot or restore program; 32 hex digits, "" before. */
 void kc_state_root_text(const struct kc_state *s, char out[33]);
 
 /* ---- readers of snapshots without a job (console) ---- */
-/* The versions of a directory of snapshots, oldest first; *count: how many there are (more than `room`: `out` has the newest).
- * One that is not whole has `error` and `reason`. Reads manifests and pack footers only. -errno of the directory. */
-int kc_snapshot_list(const char *directory, struct kc_snapshot_info *out, size_t room, size_t *count, struct kc_error *e);
-/* `path` is one snapshot, or a directory of them (the newest whole one). Read every extent, compare every digest, recompute
- * state_root. 0 whole; -EBADMSG e names pack, offset, tensor; -ENOENT there is none. */
+/* The versions of a directory of snapshots, oldest first; *count: how many there are (more than `room`: `out` has
+ * the newest). One that is not whole has `error` and `reason`. Reads manifests and pack footers only. -errno of the
+ * directory. */
+int kc_snapshot_list(const char *directory, struct kc_snapshot_info *out, size_t room, size_t *count,
+                     struct kc_error *e);
+/* `path` is one snapshot, or a directory of them (the newest whole one). Read every extent, compare every digest,
+ * recompute state_root. 0 whole; -EBADMSG e names pack, offset, tensor; -ENOENT there is none. */
 int kc_snapshot_verify(const char *path, struct kc_snapshot_info *out, struct kc_error *e);
 
 /* ---- the ledger of this layer ---- */

@@ -79,13 +79,13 @@ struct kc_state {
     struct kc_whole *chosen;
 };
 
-/* First byte of a class's bucket, whole-bucket numbering: for a sharded moment a pointer that is valid for owned elements
- * only. */
+/* First byte of a class's bucket, whole-bucket numbering: for a sharded moment a pointer that is valid for owned
+ * elements only. */
 void *kc_state_at(const struct kc_state *s, enum kc_state_class what, uint32_t bucket);
 /* First element of a tensor's kind, same rule. */
 float *kc_state_tensor(const struct kc_state *s, enum kc_kind kind, uint32_t tensor);
 
-/* ---- guard.c: under the lock, except kc_guard_all. Failing mprotect is not an error: the ledger still counts. ---- */
+/* ---- guard.c: under the lock, except kc_guard_all. A failing mprotect is no error: the ledger still counts. ---- */
 void kc_guard_opened(struct kc_state *s, enum kc_state_class what, uint32_t bucket);
 void kc_guard_closed(struct kc_state *s, enum kc_state_class what, uint32_t bucket);
 /* The end of a step: classes without an open ticket become read-only. Takes the lock. */

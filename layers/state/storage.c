@@ -64,7 +64,8 @@ static int posix_reserve(void *self, int fd, uint64_t bytes)
 {
     int r;
     (void)self;
-    RETRY(r, fallocate(fd, 0, 0, (off_t)bytes)); /* not posix_fallocate: that emulates by writing, and hides what fails */
+    RETRY(r, fallocate(fd, 0, 0,
+                       (off_t)bytes)); /* not posix_fallocate: that emulates by writing, and hides what fails */
     return r < 0 ? -errno : 0;
 }
 

@@ -1,5 +1,6 @@
-/* storage.h - the few file operations that snapshots are made of. One implementation talks to POSIX; tests put another in
- * front of it that fails or dies at the n-th call. All return 0 (or a value ≥ 0) or -errno; EINTR is retried inside. */
+/* storage.h - the few file operations that snapshots are made of. One implementation talks to POSIX; tests put
+ * another in front of it that fails or dies at the n-th call. All return 0 (or a value ≥ 0) or -errno; EINTR is
+ * retried inside. */
 #ifndef KC_STATE_STORAGE_H
 #define KC_STATE_STORAGE_H
 
@@ -14,13 +15,13 @@ struct kc_storage {
     int (*open)(void *self, const char *path, int flags); /* O_CLOEXEC added, mode 0600; a descriptor */
     int (*close)(void *self, int fd);                     /* the descriptor is gone in any case */
     ssize_t (*write)(void *self, int fd, const void *data, size_t bytes, uint64_t at); /* may write less */
-    ssize_t (*read)(void *self, int fd, void *data, size_t bytes, uint64_t at);        /* may read less; 0 at the end */
+    ssize_t (*read)(void *self, int fd, void *data, size_t bytes, uint64_t at); /* may read less; 0 at the end */
     int (*size)(void *self, int fd, uint64_t *bytes);
     int (*reserve)(void *self, int fd, uint64_t bytes);   /* fallocate: space and length; -EOPNOTSUPP */
     int (*sync)(void *self, int fd);
     int (*sync_folder)(void *self, const char *path);
     int (*forget)(void *self, int fd);                    /* drop clean pages from the cache: a hint */
-    int (*lock)(void *self, int fd);                      /* exclusive, at once or -EWOULDBLOCK; ends with the descriptor */
+    int (*lock)(void *self, int fd); /* exclusive, at once or -EWOULDBLOCK; ends with the descriptor */
     int (*rename)(void *self, const char *from, const char *to);
     int (*make_folder)(void *self, const char *path);     /* mode 0700; -EEXIST */
     int (*remove)(void *self, const char *path);          /* a file */

@@ -1,4 +1,4 @@
-/* values.c - where values come from: the seed, a file, a snapshot. Writes state itself, with the pages opened for it. */
+/* values.c - where values come from: the seed, a file, a snapshot. Writes state itself, with the pages opened. */
 #include "state_impl.h"
 
 #include "number.h"
@@ -86,7 +86,8 @@ static void place(struct kc_state *s, const struct kc_extent *x, uint32_t tensor
         hi = hi < to ? hi : to;
     }
     if (lo < hi)
-        memcpy(kc_state_tensor(s, (enum kc_kind)x->kind, tensor) + lo, values + (lo - x->lo), (hi - lo) * sizeof *values);
+        memcpy(kc_state_tensor(s, (enum kc_kind)x->kind, tensor) + lo, values + (lo - x->lo),
+               (hi - lo) * sizeof *values);
 }
 
 static bool wanted(const struct kc_state *s, const struct kc_extent *x, uint32_t tensor, bool moments)
@@ -104,7 +105,8 @@ int kc_values_read(struct kc_state *s, const struct kc_whole *w, bool moments, s
 {
     uint32_t *where = NULL;
     float *buffer = malloc(KC_PACK_GRID * sizeof *buffer);
-    int r = buffer ? kc_values_match(s, &w->manifest, &where, e) : kc_fail(e, -ENOMEM, "no memory to read a snapshot");
+    int r =
+        buffer ? kc_values_match(s, &w->manifest, &where, e) : kc_fail(e, -ENOMEM, "no memory to read a snapshot");
     for (uint32_t p = 0; p < w->manifest.packs && r == 0; p++)
         for (uint32_t i = 0; i < w->pack[p].count && r == 0; i++) {
             const struct kc_extent *x = &w->pack[p].extent[i];

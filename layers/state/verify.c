@@ -10,8 +10,8 @@
 
 void kc_snapshot_describe(const struct kc_whole *w, struct kc_snapshot_info *out)
 {
-    *out = (struct kc_snapshot_info){.version = w->manifest.version, .step = w->manifest.progress.step, .bytes = w->bytes,
-        .verified = true};
+    *out = (struct kc_snapshot_info){
+        .version = w->manifest.version, .step = w->manifest.progress.step, .bytes = w->bytes, .verified = true};
     kc_digest_text(w->manifest.root, out->state_root);
     snprintf(out->path, sizeof out->path, "%s", w->path);
 }
@@ -24,7 +24,8 @@ static void describe_broken(const char *path, uint64_t version, int code, const 
     snprintf(out->reason, sizeof out->reason, "%.*s", (int)sizeof out->reason - 1, why->text);
 }
 
-int kc_snapshot_list(const char *directory, struct kc_snapshot_info *out, size_t room, size_t *count, struct kc_error *e)
+int kc_snapshot_list(const char *directory, struct kc_snapshot_info *out, size_t room, size_t *count,
+                     struct kc_error *e)
 {
     const struct kc_storage *st = &kc_storage_posix;
     struct kc_catalog *c = malloc(sizeof *c);
@@ -59,7 +60,8 @@ static bool has(const struct kc_storage *st, const char *folder, const char *nam
     return fd >= 0;
 }
 
-/* The newest whole version in `folder`, 0 if there is none; *count: how many versions there are. -errno of the folder. */
+/* The newest whole version in `folder`, 0 if there is none; *count: how many versions there are. -errno of the
+ * folder. */
 static int newest_whole(const struct kc_storage *st, const char *folder, uint64_t *version, uint32_t *count,
                         struct kc_error *e)
 {
@@ -106,7 +108,8 @@ int kc_snapshot_resolve(const struct kc_storage *st, const char *path, char out[
 }
 
 /* Every extent and gap read; the sums of state_root on the way. */
-static int read_all(const struct kc_storage *st, const struct kc_whole *w, struct kc_root_tensor *t, struct kc_error *e)
+static int read_all(const struct kc_storage *st, const struct kc_whole *w, struct kc_root_tensor *t,
+                    struct kc_error *e)
 {
     float *buffer = malloc(KC_PACK_GRID * sizeof *buffer);
     int r = buffer ? 0 : kc_fail(e, -ENOMEM, "no memory to read %s", w->path);

@@ -1,5 +1,5 @@
-/* bench_kernels.c - one rank's training step without any layer: our time per op, tokens/s, and the limit measured in the
- * same run (the best single-threaded matrix product that this machine gives on the model's own shapes).
+/* bench_kernels.c - one rank's training step without any layer: our time per op, tokens/s, and the limit measured in
+ * the same run (the best single-threaded matrix product that this machine gives on the model's own shapes).
  *
  *   bench_kernels [layers hidden heads context vocab micro steps variant]   default: the quickstart model */
 #include "base/clock.h"
@@ -25,7 +25,8 @@ static int random_rows(void *self, int evaluate, uint64_t position, uint32_t row
 static double product_peak(struct runner *r)
 {
     enum { M = 256, K = 512, N = 512 };
-    float *x = calloc(M * K, sizeof *x), *w = calloc(K * N, sizeof *w), *b = calloc(N, sizeof *b), *y = calloc(M * N, sizeof *y);
+    float *x = calloc(M * K, sizeof *x), *w = calloc(K * N, sizeof *w), *b = calloc(N, sizeof *b),
+          *y = calloc(M * N, sizeof *y);
     struct kc_view in[] = {{x, KC_F32, 2, {M, K}}, {w, KC_F32, 2, {K, N}}, {b, KC_F32, 1, {N}}};
     struct kc_view out = {y, KC_F32, 2, {M, N}};
     struct kc_op_call call = {.opcode = KC_OP_LINEAR_F, .inputs = 3, .outputs = 1, .in = in, .out = &out,
@@ -54,41 +55,41 @@ int main(int argc, char **argv)
     const int steps = (int)argument(argc, argv, 7, 30);
     struct runner r;
     struct kc_error e = {{0}};
-    if (runner_new(&r, &spec, argc > 8 ? argv[8] : "auto", 1, 1, random_rows, &spec.vocab, &e) < 0) {
+    if (graph_runner_new(&r, &spec, argc > 8 ? argv[8] : "auto", 1, 1, random_rows, &spec.vocab, &e) < 0) {
         fprintf(stderr, "bench_kernels: %s\n", e.text);
         return 1;
     }
-    runner_init_parameters(&r, 1);
+    graph_runner_init_parameters(&r, 1);
     struct kc_step_values v = {.lr = 1e-4, .scale = 1.0 / (spec.micro * (double)spec.context), .beta1_power = 0.9,
                                .beta2_power = 0.95};
     double best = 1e9, update = 1e9;
     for (int s = 0; s < steps; s++) {
         v.sample_first = (uint64_t)s * spec.micro;
-        for (int i = 0; i < KC_OPCODES && s < 2; i++)
+        for (int i = 0; i < KC_OPCODES && s < 3; i++)
             r.op_seconds[i] = 0; /* the first two warm up */
         uint64_t t = kc_now();
-        if (runner_run(&r, 0, r.graph->ops.count, 0, 0, &v, &e) < 0)
+        if (graph_runner_run(&r, 0, r.graph->ops.count, 0, 0, &v, &e) < 0)
             return fprintf(stderr, "bench_kernels: %s\n", e.text), 1;
         double seconds = (double)(kc_now() - t) * 1e-9;
         best = seconds < best ? seconds : best;
         t = kc_now();
-        runner_gradient_norm(&r);
-        runner_update(&r, &v, &e);
+        graph_runner_gradient_norm(&r);
+        graph_runner_update(&r, &v, &e);
         seconds = (double)(kc_now() - t) * 1e-9;
         update = seconds < update ? seconds : update;
     }
     const double tokens = spec.micro * (double)spec.context, flops = tokens * (double)kc_model_flops_per_token(&spec);
     const double peak = product_peak(&r), measured = steps > 2 ? steps - 2 : steps;
-    printf("model     %u x %u, %u heads, context %u, vocab %u: %.2f M parameters, micro-batch %u\n", spec.layers, spec.hidden,
-           spec.heads, spec.context, spec.vocab, (double)kc_model_parameters(&spec) * 1e-6, spec.micro);
+    printf("model     %u x %u, %u heads, context %u, vocab %u: %.2f M parameters, micro-batch %u\n", spec.layers,
+           spec.hidden, spec.heads, spec.context, spec.vocab, (double)kc_model_parameters(&spec) * 1e-6, spec.micro);
     printf("kernels   %s\n", r.table->variant);
-    printf("step      %.2f ms forward and backward (best), %.2f ms norm and optimizer, %.0f tokens/s\n", best * 1e3, update * 1e3,
-           tokens / best);
+    printf("step      %.2f ms forward and backward (best), %.2f ms norm and optimizer, %.0f tokens/s\n", best * 1e3,
+           update * 1e3, tokens / best);
     printf("limit     %.2f ms if all products ran at the measured %.0f GFLOP/s; we reach %.0f GFLOP/s, %.0f %%\n",
            flops / peak * 1e-6, peak, flops / best * 1e-9, 100 * flops / best * 1e-9 / peak);
     for (int i = 0; i < KC_OPCODES; i++)
         if (r.op_seconds[i] > 0)
             printf("  %-16s %8.3f ms\n", r.table->ops[i].name, r.op_seconds[i] / measured * 1e3);
-    runner_free(&r);
+    graph_runner_free(&r);
     return 0;
 }

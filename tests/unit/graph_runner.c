@@ -26,8 +26,8 @@ static void *team_member(void *of)
     return NULL;
 }
 
-static int lane_enqueue(struct kc_lane *lane, void (*tile)(void *arg, uint32_t index, uint32_t worker), const void *arg,
-                        size_t bytes, uint32_t tiles)
+static int lane_enqueue(struct kc_lane *lane, void (*tile)(void *arg, uint32_t index, uint32_t worker),
+                        const void *arg, size_t bytes, uint32_t tiles)
 {
     struct test_lane *l = lane->self;
     unsigned char copy[KC_LANE_ARG_MAX] __attribute__((aligned(64)));
@@ -67,7 +67,7 @@ struct kc_job_spec test_spec(uint32_t layers, uint32_t hidden, uint32_t heads, u
     return s;
 }
 
-const struct kc_graph_tensor *runner_tensor(const struct runner *r, int32_t index)
+const struct kc_graph_tensor *graph_runner_tensor(const struct runner *r, int32_t index)
 {
     return KC_AT(r->graph, struct kc_graph_tensor, r->graph->tensors) + index;
 }
@@ -80,15 +80,15 @@ static uint64_t elements(const struct kc_graph_tensor *t)
     return n;
 }
 
-uint64_t runner_elements(const struct runner *r, int32_t index)
+uint64_t graph_runner_elements(const struct runner *r, int32_t index)
 {
-    return elements(runner_tensor(r, index));
+    return elements(graph_runner_tensor(r, index));
 }
 
-int32_t runner_find(const struct runner *r, enum kc_role role, const char *name)
+int32_t graph_runner_find(const struct runner *r, enum kc_role role, const char *name)
 {
     for (uint32_t i = 0; i < r->graph->tensors.count; i++) {
-        const struct kc_graph_tensor *t = runner_tensor(r, (int32_t)i);
+        const struct kc_graph_tensor *t = graph_runner_tensor(r, (int32_t)i);
         if (t->role == role && strcmp(KC_TEXT(r->graph, t->name), name) == 0)
             return (int32_t)i;
     }
@@ -123,7 +123,7 @@ static int allocate(struct runner *r)
             share[KC_AT(g, int32_t, ops[i].out)[0]] = from;
     }
     for (uint32_t i = 0; i < g->tensors.count; i++) {
-        const struct kc_graph_tensor *t = runner_tensor(r, (int32_t)i);
+        const struct kc_graph_tensor *t = graph_runner_tensor(r, (int32_t)i);
         if (share[i] >= 0)
             continue;
         size_t bytes = (elements(t) * kc_type_bytes[t->type] + 63) / 64 * 64;
@@ -148,8 +148,8 @@ static int allocate(struct runner *r)
     return 0;
 }
 
-int runner_new(struct runner *r, const struct kc_job_spec *spec, const char *variant, uint32_t workers, int in_place,
-               kc_load_fn *load, void *load_self, struct kc_error *e)
+int graph_runner_new(struct runner *r, const struct kc_job_spec *spec, const char *variant, uint32_t workers,
+                     int in_place, kc_load_fn *load, void *load_self, struct kc_error *e)
 {
     *r = (struct runner){.spec = spec, .in_place = in_place};
     int bad = kc_arena_new(&r->arena, 4 << 20);
@@ -157,8 +157,8 @@ int runner_new(struct runner *r, const struct kc_job_spec *spec, const char *var
         bad = kc_model_graph_build(spec, &r->arena, &r->graph, e);
     if (bad < 0)
         return bad;
-    struct kc_jobs_config config = {.spec = spec, .variant = variant, .batch_ranks = spec->axis[KC_DATA], .load = load,
-                                    .load_self = load_self};
+    struct kc_jobs_config config = {
+        .spec = spec, .variant = variant, .batch_ranks = spec->axis[KC_DATA], .load = load, .load_self = load_self};
     bad = kc_jobs_cpu_table(&config, &r->table, e);
     if (bad < 0)
         return bad;
@@ -172,7 +172,7 @@ int runner_new(struct runner *r, const struct kc_job_spec *spec, const char *var
     return allocate(r);
 }
 
-void runner_free(struct runner *r)
+void graph_runner_free(struct runner *r)
 {
     for (uint32_t i = 0; r->data && i < r->graph->tensors.count; i++) {
         int shared = 0;
@@ -203,10 +203,10 @@ static double uniform(uint64_t *state)
     return ((double)((z ^ z >> 31) >> 11) + 0.5) / 9007199254740992.0;
 }
 
-void runner_init_parameters(struct runner *r, uint64_t seed)
+void graph_runner_init_parameters(struct runner *r, uint64_t seed)
 {
     for (uint32_t i = 0; i < r->graph->tensors.count; i++) {
-        const struct kc_graph_tensor *t = runner_tensor(r, (int32_t)i);
+        const struct kc_graph_tensor *t = graph_runner_tensor(r, (int32_t)i);
         if (t->role != KC_PARAMETER)
             continue;
         float *p = r->data[i];
@@ -223,7 +223,7 @@ static struct kc_view view_of(const struct runner *r, int32_t index)
     struct kc_view v = {0};
     if (index < 0)
         return v;
-    const struct kc_graph_tensor *t = runner_tensor(r, index);
+    const struct kc_graph_tensor *t = graph_runner_tensor(r, index);
     v.data = r->data[index];
     v.type = t->type;
     v.rank = t->rank;
@@ -231,7 +231,7 @@ static struct kc_view view_of(const struct runner *r, int32_t index)
     return v;
 }
 
-int runner_run(struct runner *r, uint32_t first, uint32_t last, int accumulate, uint32_t micro,
+int graph_runner_run(struct runner *r, uint32_t first, uint32_t last, int accumulate, uint32_t micro,
                const struct kc_step_values *step, struct kc_error *e)
 {
     const struct kc_model_graph *g = r->graph;
@@ -267,13 +267,13 @@ static struct kc_view run_view(void *data, uint64_t n)
     return (struct kc_view){.data = data, .type = KC_F32, .rank = 1, .size = {n}};
 }
 
-double runner_gradient_norm(struct runner *r)
+double graph_runner_gradient_norm(struct runner *r)
 {
     double sum = 0;
     for (uint32_t i = 0; i < r->graph->tensors.count; i++) {
-        if (runner_tensor(r, (int32_t)i)->role != KC_GRADIENT)
+        if (graph_runner_tensor(r, (int32_t)i)->role != KC_GRADIENT)
             continue;
-        struct kc_view in = run_view(r->data[i], runner_elements(r, (int32_t)i));
+        struct kc_view in = run_view(r->data[i], graph_runner_elements(r, (int32_t)i));
         struct kc_view out = {.data = &sum, .type = KC_F64, .rank = 1, .size = {1}};
         struct kc_op_call call = {.opcode = KC_OP_NORM, .inputs = 1, .outputs = 1, .in = &in, .out = &out,
                                   .accumulate = 1, .scratch = r->scratch, .scratch_bytes = KC_SCRATCH_MIN};
@@ -283,21 +283,29 @@ double runner_gradient_norm(struct runner *r)
     return sqrt(sum);
 }
 
-int runner_update(struct runner *r, const struct kc_step_values *step, struct kc_error *e)
+int graph_runner_update(struct runner *r, const struct kc_step_values *step, struct kc_error *e)
 {
     int bad = 0;
     for (uint32_t i = 0; i < r->graph->tensors.count && bad == 0; i++) {
-        const struct kc_graph_tensor *t = runner_tensor(r, (int32_t)i);
+        const struct kc_graph_tensor *t = graph_runner_tensor(r, (int32_t)i);
         if (t->role != KC_GRADIENT)
             continue;
         const uint64_t n = elements(t);
         const double attr[] = {r->spec->beta1, r->spec->beta2, r->spec->eps,
-                               runner_tensor(r, t->of)->decay ? r->spec->weight_decay : 0};
+                               graph_runner_tensor(r, t->of)->decay ? r->spec->weight_decay : 0};
         struct kc_view in = run_view(r->data[i], n);
         struct kc_view out[] = {run_view(r->data[t->of], n), run_view(r->moment1[t->of], n),
                                 run_view(r->moment2[t->of], n)};
-        struct kc_op_call call = {.opcode = KC_OP_ADAMW, .inputs = 1, .outputs = 3, .in = &in, .out = out, .attr = attr,
-                                  .attrs = 4, .scratch = r->scratch, .scratch_bytes = KC_SCRATCH_MIN, .step = step};
+        struct kc_op_call call = {.opcode = KC_OP_ADAMW,
+                                  .inputs = 1,
+                                  .outputs = 3,
+                                  .in = &in,
+                                  .out = out,
+                                  .attr = attr,
+                                  .attrs = 4,
+                                  .scratch = r->scratch,
+                                  .scratch_bytes = KC_SCRATCH_MIN,
+                                  .step = step};
         bad = r->table->ops[KC_OP_ADAMW].enqueue(r->table->self, &call, &r->lane.lane, e);
     }
     return bad;

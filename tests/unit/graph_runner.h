@@ -1,12 +1,13 @@
-/* graph_runner.h - runs a model graph without any layer: memory per tensor, ops in the graph's order, one rank. For the
- * tests and the bench of jobs: what it computes depends on models and kernels alone. Also lanes with any number of threads. */
+/* graph_runner.h - runs a model graph without any layer: memory per tensor, ops in the graph's order, one rank. For
+ * the tests and the bench of jobs: what it computes depends on models and kernels alone. Also lanes with any number
+ * of threads. */
 #ifndef KC_TESTS_GRAPH_RUNNER_H
 #define KC_TESTS_GRAPH_RUNNER_H
 
 #include "jobs/jobs.h"
 
-/* A lane that runs all tiles before enqueue returns; with several workers, on as many threads that race for tiles. Last to
- * first with `backwards` and one worker: the other extreme of "in any order". */
+/* A lane that runs all tiles before enqueue returns; with several workers, on as many threads that race for tiles.
+ * Last to first with `backwards` and one worker: the other extreme of "in any order". */
 struct test_lane {
     struct kc_lane lane;
     int backwards;
@@ -31,23 +32,24 @@ struct runner {
     double *op_seconds;  /* per opcode, summed */
 };
 
-/* Builds graph, op table and memory; parameters are zero until runner_init_parameters() or the caller fills them. Returns
- * 0 or -errno. `in_place`: outputs take over the memory of inputs where the graph allows it and nobody reads it later. */
-int runner_new(struct runner *r, const struct kc_job_spec *spec, const char *variant, uint32_t workers, int in_place,
-               kc_load_fn *load, void *load_self, struct kc_error *e);
-void runner_free(struct runner *r);
-void runner_init_parameters(struct runner *r, uint64_t seed);
-const struct kc_graph_tensor *runner_tensor(const struct runner *r, int32_t index);
-uint64_t runner_elements(const struct runner *r, int32_t index);
+/* Builds graph, op table and memory; parameters are zero until graph_runner_init_parameters() or the caller fills
+ * them. Returns 0 or -errno. `in_place`: outputs take over the memory of inputs where the graph allows it and nobody
+ * reads it later. */
+int graph_runner_new(struct runner *r, const struct kc_job_spec *spec, const char *variant, uint32_t workers,
+                     int in_place, kc_load_fn *load, void *load_self, struct kc_error *e);
+void graph_runner_free(struct runner *r);
+void graph_runner_init_parameters(struct runner *r, uint64_t seed);
+const struct kc_graph_tensor *graph_runner_tensor(const struct runner *r, int32_t index);
+uint64_t graph_runner_elements(const struct runner *r, int32_t index);
 /* Index of the tensor with that role and name; -1. */
-int32_t runner_find(const struct runner *r, enum kc_role role, const char *name);
-/* Ops [first, last) of the graph. accumulate: gradients are added to; else the first W op of each overwrites. The result
- * tensor is always added to. */
-int runner_run(struct runner *r, uint32_t first, uint32_t last, int accumulate, uint32_t micro,
+int32_t graph_runner_find(const struct runner *r, enum kc_role role, const char *name);
+/* Ops [first, last) of the graph. accumulate: gradients are added to; else the first W op of each overwrites. The
+ * result tensor is always added to. */
+int graph_runner_run(struct runner *r, uint32_t first, uint32_t last, int accumulate, uint32_t micro,
                const struct kc_step_values *step, struct kc_error *e);
 /* √Σ g² over all gradients, through the NORM op. */
-double runner_gradient_norm(struct runner *r);
+double graph_runner_gradient_norm(struct runner *r);
 /* AdamW on every parameter. */
-int runner_update(struct runner *r, const struct kc_step_values *step, struct kc_error *e);
+int graph_runner_update(struct runner *r, const struct kc_step_values *step, struct kc_error *e);
 
 #endif

@@ -11,11 +11,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-const struct rig_tensor rig_small[] = {
-    {"transformer.wte.weight", 2, {31, 8}, KC_INIT_NORMAL, 0.02f}, {"transformer.h.0.ln_1.weight", 1, {8}, KC_INIT_ONE, 0},
-    {"transformer.h.0.attn.c_attn.weight", 2, {8, 24}, KC_INIT_NORMAL, 0.02f},
-    {"transformer.h.0.attn.c_attn.bias", 1, {24}, KC_INIT_ZERO, 0}, {"transformer.ln_f.weight", 1, {8}, KC_INIT_ONE, 0},
-    {"transformer.odd", 1, {1009}, KC_INIT_NORMAL, 1}};
+const struct rig_tensor rig_small[] = {{"transformer.wte.weight", 2, {31, 8}, KC_INIT_NORMAL, 0.02f},
+                                       {"transformer.h.0.ln_1.weight", 1, {8}, KC_INIT_ONE, 0},
+                                       {"transformer.h.0.attn.c_attn.weight", 2, {8, 24}, KC_INIT_NORMAL, 0.02f},
+                                       {"transformer.h.0.attn.c_attn.bias", 1, {24}, KC_INIT_ZERO, 0},
+                                       {"transformer.ln_f.weight", 1, {8}, KC_INIT_ONE, 0},
+                                       {"transformer.odd", 1, {1009}, KC_INIT_NORMAL, 1}};
 const uint32_t rig_small_count = sizeof rig_small / sizeof rig_small[0];
 const struct rig_tensor rig_large[] = {{"big", 2, {1025, 1031}, KC_INIT_NORMAL, 0.02f}, {"a", 1, {5}, KC_INIT_ONE, 0},
     {"wide", 2, {3, 70000}, KC_INIT_NORMAL, 0.02f}};
@@ -32,8 +33,15 @@ static uint64_t elements(const struct rig_tensor *t)
 static void plan_tensor(struct rig *r, struct kc_plan_tensor *out, const struct rig_tensor *t, int32_t bucket,
                         uint64_t offset)
 {
-    *out = (struct kc_plan_tensor){.role = KC_PARAMETER, .type = KC_F32, .rank = (uint8_t)t->rank, .init = (uint8_t)t->init,
-        .layer = -1, .of = -1, .init_scale = t->scale, .bucket = bucket, .offset = offset};
+    *out = (struct kc_plan_tensor){.role = KC_PARAMETER,
+                                   .type = KC_F32,
+                                   .rank = (uint8_t)t->rank,
+                                   .init = (uint8_t)t->init,
+                                   .layer = -1,
+                                   .of = -1,
+                                   .init_scale = t->scale,
+                                   .bucket = bucket,
+                                   .offset = offset};
     out->name = kc_contract_text(&r->plan_arena, t->name);
     for (uint32_t d = 0; d < t->rank; d++)
         out->global[d] = out->local[d] = t->size[d];
@@ -43,7 +51,8 @@ void rig_plan(struct rig *r, const struct rig_tensor *tensors, uint32_t count, s
 {
     uint32_t buckets = (count + l.per_bucket - 1) / l.per_bucket;
     ck_assert_int_eq(kc_arena_new(&r->plan_arena, 1 << 20), 0);
-    struct kc_shard_plan *p = kc_contract_begin(&r->plan_arena, KC_CONTRACT_SHARD_PLAN, KC_SHARD_PLAN_VERSION, sizeof *p);
+    struct kc_shard_plan *p =
+        kc_contract_begin(&r->plan_arena, KC_CONTRACT_SHARD_PLAN, KC_SHARD_PLAN_VERSION, sizeof *p);
     struct kc_plan_tensor *t = kc_contract_array(&r->plan_arena, &p->tensors, count, sizeof *t);
     struct kc_plan_bucket *b = kc_contract_array(&r->plan_arena, &p->buckets, buckets, sizeof *b);
     struct kc_plan_segment *s = kc_contract_array(&r->plan_arena, &p->segments, count, sizeof *s);
@@ -57,7 +66,8 @@ void rig_plan(struct rig *r, const struct rig_tensor *tensors, uint32_t count, s
         uint64_t unit = 64 * l.ranks;
         offset = i % l.per_bucket ? (offset + 15) / 16 * 16 : 0; /* padding between tensors */
         plan_tensor(r, &t[which], &tensors[which], (int32_t)bucket, offset);
-        s[i] = (struct kc_plan_segment){.tensor = (int32_t)which, .offset = offset, .count = elements(&tensors[which])};
+        s[i] =
+            (struct kc_plan_segment){.tensor = (int32_t)which, .offset = offset, .count = elements(&tensors[which])};
         offset += elements(&tensors[which]);
         if (i % l.per_bucket == 0)
             b[bucket].segments_first = i;
@@ -180,7 +190,8 @@ int rig_snapshot(struct rig *r)
     struct kc_error e = {""};
     char root[33];
     rig_root(r, root);
-    static const enum kc_state_verb verbs[] = {KC_VERB_SNAPSHOT_BEGIN, KC_VERB_SNAPSHOT_WRITE, KC_VERB_SNAPSHOT_COMMIT};
+    static const enum kc_state_verb verbs[] = {KC_VERB_SNAPSHOT_BEGIN, KC_VERB_SNAPSHOT_WRITE,
+                                               KC_VERB_SNAPSHOT_COMMIT};
     for (int i = 0; i < 3; i++) {
         ck_assert_int_eq(rig_verb(r, verbs[i], &e), 0);
         rig_sum(r, 0, 2);
@@ -240,12 +251,25 @@ static int hit(struct rig_faults *f, const char *operation, bool changes)
 {
     if (f->writes_only && !changes)
         return 0;
-    if (++f->calls != f->at)
+    if (++f->calls != f->at || f->corrupts)
         return 0;
     f->failed = operation;
     if (f->code == 0)
         _exit(99);
     return f->code;
+}
+
+/* What is done to which file; the last part of the path. */
+static void trace(struct rig_faults *f, const char *operation, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    if (f->traces && f->traced < 1024)
+        snprintf(f->trace[f->traced++], 64, "%s %.44s", operation, slash ? slash + 1 : path);
+}
+
+static void trace_fd(struct rig_faults *f, const char *operation, int fd)
+{
+    trace(f, operation, fd < 256 ? f->name[fd] : "?");
 }
 
 #define POSIX kc_storage_posix
@@ -257,7 +281,12 @@ static int hit(struct rig_faults *f, const char *operation, bool changes)
 
 static int f_open(void *self, const char *path, int flags)
 {
-    FAULT("open", (flags & O_CREAT) != 0, open(NULL, path, flags));
+    struct rig_faults *f = self;
+    const char *slash = strrchr(path, '/');
+    int code = hit(self, "open", (flags & O_CREAT) != 0), fd = code ? code : POSIX.open(NULL, path, flags);
+    if (fd >= 0 && fd < 256)
+        snprintf(f->name[fd], sizeof f->name[fd], "%.47s", slash ? slash + 1 : path);
+    return fd;
 }
 
 static int f_close(void *self, int fd)
@@ -270,6 +299,16 @@ static ssize_t f_write(void *self, int fd, const void *data, size_t bytes, uint6
 {
     struct rig_faults *f = self;
     int code = hit(f, "write", true);
+    trace_fd(f, "write", fd);
+    if (f->corrupts && f->calls == f->at) {
+        unsigned char *copy = malloc(bytes);
+        memcpy(copy, data, bytes);
+        copy[bytes / 2] ^= 4;
+        ssize_t n = POSIX.write(NULL, fd, copy, bytes, at);
+        free(copy);
+        f->failed = "corrupt";
+        return n;
+    }
     if (code && f->halves && bytes > 1) {
         f->at = f->calls + 1; /* the rest fails */
         f->halves = false;
@@ -299,11 +338,13 @@ static int f_reserve(void *self, int fd, uint64_t bytes)
 
 static int f_sync(void *self, int fd)
 {
+    trace_fd(self, "sync", fd);
     FAULT("sync", true, sync(NULL, fd));
 }
 
 static int f_sync_folder(void *self, const char *path)
 {
+    trace(self, "sync_folder", path);
     FAULT("sync_folder", true, sync_folder(NULL, path));
 }
 
@@ -319,6 +360,7 @@ static int f_lock(void *self, int fd)
 
 static int f_rename(void *self, const char *from, const char *to)
 {
+    trace(self, "rename", to);
     FAULT("rename", true, rename(NULL, from, to));
 }
 
@@ -329,6 +371,7 @@ static int f_make_folder(void *self, const char *path)
 
 static int f_remove(void *self, const char *path)
 {
+    trace(self, "remove", path);
     FAULT("remove", true, remove(NULL, path));
 }
 
@@ -354,18 +397,32 @@ static int f_free_bytes(void *self, const char *path, uint64_t *bytes)
 
 void rig_faults(struct rig_faults *f)
 {
-    *f = (struct rig_faults){.storage = {.self = f, .open = f_open, .close = f_close, .write = f_write, .read = f_read,
-        .size = f_size, .reserve = f_reserve, .sync = f_sync, .sync_folder = f_sync_folder, .forget = f_forget,
-        .lock = f_lock, .rename = f_rename, .make_folder = f_make_folder, .remove = f_remove,
-        .remove_folder = f_remove_folder, .list = f_list, .free_bytes = f_free_bytes}};
+    *f = (struct rig_faults){.storage = {.self = f,
+                                         .open = f_open,
+                                         .close = f_close,
+                                         .write = f_write,
+                                         .read = f_read,
+                                         .size = f_size,
+                                         .reserve = f_reserve,
+                                         .sync = f_sync,
+                                         .sync_folder = f_sync_folder,
+                                         .forget = f_forget,
+                                         .lock = f_lock,
+                                         .rename = f_rename,
+                                         .make_folder = f_make_folder,
+                                         .remove = f_remove,
+                                         .remove_folder = f_remove_folder,
+                                         .list = f_list,
+                                         .free_bytes = f_free_bytes}};
 }
 
 /* ---- files ---- */
 
-void rig_folder(char out[256])
+void rig_folder(char out[256], bool fast)
 {
     const char *tmp = getenv("TMPDIR");
-    snprintf(out, 256, "%s/kc-state-XXXXXX", tmp && *tmp ? tmp : "/tmp");
+    tmp = fast && access("/dev/shm", W_OK) == 0 ? "/dev/shm" : tmp && *tmp ? tmp : "/tmp";
+    snprintf(out, 256, "%s/kc-state-XXXXXX", tmp);
     ck_assert_ptr_nonnull(mkdtemp(out));
 }
 

@@ -1,5 +1,5 @@
-/* state_rig.h - what the tests of state share: shard plans built by hand, several ranks in one process whose store vectors
- * are summed by hand, made-up training, and a storage that fails or dies at the n-th call. */
+/* state_rig.h - what the tests of state share: shard plans built by hand, several ranks in one process whose store
+ * vectors are summed by hand, made-up training, and a storage that fails or dies at the n-th call. */
 #ifndef KC_TESTS_STATE_RIG_H
 #define KC_TESTS_STATE_RIG_H
 
@@ -74,12 +74,17 @@ struct rig_faults {
     bool writes_only;   /* count and fail only calls that change something */
     bool no_reserve;    /* a file system without fallocate */
     uint64_t free_says; /* != 0: what free_bytes answers */
+    bool corrupts;      /* the write at `at` says that it worked, and put one wrong bit down */
+    bool traces;        /* keep what was done, in order: "write rank-0.pack", … */
+    uint32_t traced;
+    char trace[1024][64], name[256][48]; /* name: of a descriptor */
     const char *failed; /* the operation that was made to fail */
 };
 void rig_faults(struct rig_faults *f);
 
-/* A fresh folder under $TMPDIR or /tmp; removed by rig_remove(). */
-void rig_folder(char out[256]);
+/* A fresh folder under $TMPDIR or /tmp, or in memory (/dev/shm) where fsync costs nothing; removed by rig_remove().
+ */
+void rig_folder(char out[256], bool fast);
 void rig_remove(const char *folder);
 /* Read, change and write back a file. */
 void rig_flip(const char *path, long offset);       /* negative: from the end */

@@ -449,6 +449,14 @@ static void lonely_make(struct lonely *l)
                                                    .deadline = kc_now() + 20 * KC_MILLISECOND};
 }
 
+static void lonely_free(struct lonely *l)
+{
+    for (int i = 0; i < 2; i++) {
+        close(l->fds[i]);
+        kc_probe_free(l->probe[i]);
+    }
+}
+
 START_TEST(missing_ranks_are_named)
 {
     struct lonely l = {0};
@@ -459,6 +467,7 @@ START_TEST(missing_ranks_are_named)
     ck_assert_msg(strstr(l.e.text, "in time: 1;") != NULL, "%s", l.e.text);
     /* the window is used now: another run can't take it */
     ck_assert_int_eq(kc_transport_local_new(&l.config, &t, &l.e), -EEXIST);
+    lonely_free(&l);
 }
 END_TEST
 
@@ -474,6 +483,7 @@ START_TEST(a_window_of_another_run_is_refused)
     ck_assert_int_eq(kc_transport_local_new(&other, &t, &l.e), -ETIMEDOUT);
     ck_assert_int_eq(kc_transport_local_new(&l.config, &t, &l.e), -EPROTO);
     ck_assert_msg(strstr(l.e.text, "window of rank 1: generation is 8, ours is 0") != NULL, "%s", l.e.text);
+    lonely_free(&l);
 }
 END_TEST
 
@@ -485,6 +495,7 @@ START_TEST(too_large_a_window_is_an_error_not_a_signal)
     l.config.data_bytes = SIZE_MAX >> 3; /* F15: refused before anything is reserved */
     int code = kc_transport_local_new(&l.config, &t, &l.e);
     ck_assert_msg(code == -ENOMEM && strstr(l.e.text, "are available") != NULL, "%d %s", code, l.e.text);
+    lonely_free(&l);
 }
 END_TEST
 

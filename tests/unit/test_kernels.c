@@ -1,5 +1,5 @@
-/* test_kernels.c - every op of the CPU table against formulas in f64: forward naively, backward by central differences of
- * the naive forward, for each kernel variant there is. */
+/* test_kernels.c - every op of the CPU table against formulas in f64: forward naively, backward by central
+ * differences of the naive forward, for each kernel variant there is. */
 #include "jobs/jobs.h"
 #include "jobs/kernels/cpu/kernels.h"
 #include "tests/unit/graph_runner.h"
@@ -63,7 +63,7 @@ static struct tensor make(int type, int rank, const uint64_t *size, double scale
     }
     return t;
 }
-#define MAKE(type, scale, ...)                                                                                         \
+#define MAKE(type, scale, ...) \
     make(type, sizeof((uint64_t[]){__VA_ARGS__}) / 8, (const uint64_t[]){__VA_ARGS__}, scale)
 
 static float *floats(const struct tensor *t)
@@ -80,17 +80,27 @@ static void drop(struct tensor *t, int n)
 }
 
 static struct kc_step_values step_values;
-static int run(enum kc_opcode op, const struct tensor *in, int inputs, struct tensor *out, int outputs, int accumulate,
-               const double *attr, struct kc_error *e)
+static int run(enum kc_opcode op, const struct tensor *in, int inputs, struct tensor *out, int outputs,
+               int accumulate, const double *attr, struct kc_error *e)
 {
     struct kc_view iv[KC_RULE_TENSORS], ov[KC_RULE_TENSORS];
     for (int i = 0; i < inputs; i++)
         iv[i] = in[i].view;
     for (int i = 0; i < outputs; i++)
         ov[i] = out[i].view;
-    struct kc_op_call call = {.opcode = (uint16_t)op, .accumulate = (uint8_t)accumulate, .inputs = (uint8_t)inputs,
-                              .outputs = (uint8_t)outputs, .in = iv, .out = ov, .attr = attr, .attrs = !attr ? 0 : op == KC_OP_ADAMW ? 4 : 1,
-                              .scratch = scratch, .scratch_bytes = sizeof scratch, .step = &step_values};
+    struct kc_op_call call = {.opcode = (uint16_t)op,
+                              .accumulate = (uint8_t)accumulate,
+                              .inputs = (uint8_t)inputs,
+                              .outputs = (uint8_t)outputs,
+                              .in = iv,
+                              .out = ov,
+                              .attr = attr,
+                              .attrs = !attr               ? 0
+                                       : op == KC_OP_ADAMW ? 4
+                                                           : 1,
+                              .scratch = scratch,
+                              .scratch_bytes = sizeof scratch,
+                              .step = &step_values};
     return table->ops[op].enqueue(table->self, &call, &lane.lane, e);
 }
 
@@ -206,7 +216,8 @@ static double slope(naive_fn *forward, const struct shape *s, double *const *in,
 
 /* Compare every `every`-th element of a derivative with the slope; `before` is what it was added to (or NULL). */
 static void derivative_is_slope(const char *what, const struct tensor *got, naive_fn *forward, const struct shape *s,
-                                double *const *in, int k, const struct tensor *dy, const double *before, uint64_t every)
+                                double *const *in, int k, const struct tensor *dy, const double *before,
+                                uint64_t every)
 {
     uint64_t n = 0;
     float *some = malloc(got->n * sizeof *some);
@@ -252,7 +263,8 @@ START_TEST(exponential_is_within_two_units)
 END_TEST
 
 /* (rows, in, out): ones, odd sizes, more than a tile of the grid in each direction */
-static const uint64_t linear_shapes[][3] = {{1, 1, 1}, {3, 5, 7}, {70, 33, 17}, {300, 9, 40}, {5, 300, 30}, {20, 8, 600}};
+static const uint64_t linear_shapes[][3] = {{1, 1, 1},    {3, 5, 7},    {70, 33, 17},
+                                            {300, 9, 40}, {5, 300, 30}, {20, 8, 600}};
 
 START_TEST(linear_maps_are_right)
 {
@@ -290,7 +302,8 @@ START_TEST(head_is_right)
         return;
     struct shape s = {.b = 1, .t = z[0], .h = z[1], .n = z[2]};
     struct tensor in[] = {MAKE(KC_F32, 1, 1, z[0], z[1]), MAKE(KC_F32, 1, z[2], z[1])};
-    struct tensor y = MAKE(KC_F32, 1, 1, z[0], z[2]), dy = MAKE(KC_F32, 1, 1, z[0], z[2]), dx = MAKE(KC_F32, 1, 1, z[0], z[1]);
+    struct tensor y = MAKE(KC_F32, 1, 1, z[0], z[2]), dy = MAKE(KC_F32, 1, 1, z[0], z[2]),
+                  dx = MAKE(KC_F32, 1, 1, z[0], z[1]);
     double *const exact[] = {in[0].exact, in[1].exact};
     naive_head(&s, exact, (double *const[]){y.exact});
     ck_assert_int_eq(run(KC_OP_HEAD_F, in, 2, &y, 1, 0, NULL, NULL), 0);
@@ -329,14 +342,17 @@ START_TEST(layernorm_is_right)
         struct tensor of[] = {dy, in[0], in[1], out[1], out[2], with ? residual : none};
         ck_assert_int_eq(run(KC_OP_LAYERNORM_I, of, 6, &dx, 1, 0, NULL, NULL), 0);
         if (h > 1) /* of a single number the norm is constant: its slope is rounding */
-            derivative_is_slope("layernorm dx", &dx, naive_layernorm, &s, exact, 0, &dy, with ? residual.exact : NULL, 3);
+            derivative_is_slope("layernorm dx", &dx, naive_layernorm, &s, exact, 0, &dy, with ? residual.exact : NULL,
+                                3);
         drop(&dx, 1);
     }
     for (int add = 0; add <= 1; add++) {
         struct tensor dw[] = {MAKE(KC_F32, 1, h), MAKE(KC_F32, 1, h)};
-        ck_assert_int_eq(run(KC_OP_LAYERNORM_W, (struct tensor[]){dy, in[0], out[1], out[2]}, 4, dw, 2, add, NULL, NULL), 0);
+        ck_assert_int_eq(
+            run(KC_OP_LAYERNORM_W, (struct tensor[]){dy, in[0], out[1], out[2]}, 4, dw, 2, add, NULL, NULL), 0);
         if (h > 1)
-            derivative_is_slope("layernorm dw", &dw[0], naive_layernorm, &s, exact, 1, &dy, add ? dw[0].exact : NULL, 1);
+            derivative_is_slope("layernorm dw", &dw[0], naive_layernorm, &s, exact, 1, &dy, add ? dw[0].exact : NULL,
+                                1);
         derivative_is_slope("layernorm db", &dw[1], naive_layernorm, &s, exact, 2, &dy, add ? dw[1].exact : NULL, 1);
         drop(dw, 2);
     }
@@ -345,8 +361,10 @@ START_TEST(layernorm_is_right)
 }
 END_TEST
 
-/* context, hidden, heads: below, at and across the blocks of 64 queries and 128 keys; widths not a multiple of a vector */
-static const uint64_t attention_shapes[][4] = {{1, 1, 4, 1}, {2, 7, 6, 2}, {1, 64, 8, 1}, {1, 70, 10, 2}, {1, 200, 3, 1}};
+/* context, hidden, heads: below, at and across the blocks of 64 queries and 128 keys; widths not a multiple of a
+ * vector */
+static const uint64_t attention_shapes[][4] = {
+    {1, 1, 4, 1}, {2, 7, 6, 2}, {1, 64, 8, 1}, {1, 70, 10, 2}, {1, 200, 3, 1}};
 
 START_TEST(attention_is_right)
 {
@@ -361,7 +379,8 @@ START_TEST(attention_is_right)
     ck_assert_int_eq(run(KC_OP_ATTENTION_F, &qkv, 1, out, 2, 0, NULL, NULL), 0);
     same("attention", floats(&out[0]), out[0].exact, out[0].n, 3e-6);
     same("attention lse", floats(&out[1]), out[1].exact, out[1].n, 2e-6);
-    ck_assert_int_eq(run(KC_OP_ATTENTION_I, (struct tensor[]){dy, qkv, out[0], out[1]}, 4, &dqkv, 1, 0, NULL, NULL), 0);
+    ck_assert_int_eq(run(KC_OP_ATTENTION_I, (struct tensor[]){dy, qkv, out[0], out[1]}, 4, &dqkv, 1, 0, NULL, NULL),
+                     0);
     derivative_is_slope("attention dqkv", &dqkv, naive_attention, &s, (double *const[]){qkv.exact}, 0, &dy, NULL,
                         1 + qkv.n / 150);
     drop(&qkv, 1), drop(out, 2), drop(&dy, 1), drop(&dqkv, 1);
@@ -375,10 +394,12 @@ START_TEST(attention_takes_large_scores)
         return;
     /* scores near ±300: e^score alone would be infinite; the sum must go through the largest */
     struct shape s = {.b = 1, .t = 150, .h = 8, .heads = 1};
-    struct tensor qkv = MAKE(KC_F32, 20, 1, 150, 24), out[] = {MAKE(KC_F32, 1, 1, 150, 8), MAKE(KC_F32, 1, 1, 1, 150)};
+    struct tensor qkv = MAKE(KC_F32, 20, 1, 150, 24),
+                  out[] = {MAKE(KC_F32, 1, 1, 150, 8), MAKE(KC_F32, 1, 1, 1, 150)};
     naive_attention(&s, (double *const[]){qkv.exact}, (double *const[]){out[0].exact, out[1].exact});
     ck_assert_int_eq(run(KC_OP_ATTENTION_F, &qkv, 1, out, 2, 0, NULL, NULL), 0);
-    same("attention", floats(&out[0]), out[0].exact, out[0].n, 1e-3); /* score of 300 ± 1e-5: e^x ± 3e-5 and its mix */
+    same("attention", floats(&out[0]), out[0].exact, out[0].n,
+         1e-3); /* score of 300 ± 1e-5: e^x ± 3e-5 and its mix */
     same("lse", floats(&out[1]), out[1].exact, out[1].n, 1e-6);
     drop(&qkv, 1), drop(out, 2);
     end_variant();
@@ -391,15 +412,16 @@ START_TEST(gelu_is_right)
         return;
     const uint64_t n = 4001;
     struct shape s = {.n = n};
-    struct tensor x = MAKE(KC_F32, 12, 1, n), y = MAKE(KC_F32, 1, 1, n), dy = MAKE(KC_F32, 1, 1, n), dx = MAKE(KC_F32, 1, 1, n);
+    struct tensor x = MAKE(KC_F32, 12, 1, n), y = MAKE(KC_F32, 1, 1, n), dy = MAKE(KC_F32, 1, 1, n),
+                  dx = MAKE(KC_F32, 1, 1, n);
     floats(&x)[0] = 0, floats(&x)[1] = 100, floats(&x)[2] = -100;
     for (int i = 0; i < 3; i++)
         x.exact[i] = (double)floats(&x)[i];
     naive_gelu(&s, (double *const[]){x.exact}, (double *const[]){y.exact});
     ck_assert_int_eq(run(KC_OP_GELU_F, &x, 1, &y, 1, 0, NULL, NULL), 0);
     for (uint64_t i = 0; i < n; i++) /* each value to its own size; where tanh saturates in f64, to 1e-9 of x */
-        ck_assert_msg(fabs((double)floats(&y)[i] - y.exact[i]) <= 3e-6 * fabs(y.exact[i]) + 1e-13, "gelu(%.9g): %.9g, not %.9g",
-                      x.exact[i], (double)floats(&y)[i], y.exact[i]);
+        ck_assert_msg(fabs((double)floats(&y)[i] - y.exact[i]) <= 3e-6 * fabs(y.exact[i]) + 1e-13,
+                      "gelu(%.9g): %.9g, not %.9g", x.exact[i], (double)floats(&y)[i], y.exact[i]);
     ck_assert_int_eq(run(KC_OP_GELU_I, (struct tensor[]){dy, x}, 2, &dx, 1, 0, NULL, NULL), 0);
     for (uint64_t i = 0; i < n; i++) {
         double v = x.exact[i], u = sqrt(2 / M_PI) * (v + 0.044715 * v * v * v), th = tanh(u);
@@ -483,7 +505,8 @@ START_TEST(cross_entropy_is_right)
     ck_assert_int_eq(run(KC_OP_CROSS_ENTROPY_F, in, 2, out, 2, 1, NULL, NULL), 0);
     ck_assert_double_eq_tol(result[0], 5 + loss, 1e-6 * loss);
     ck_assert_double_eq(result[1], 7 + count);
-    ck_assert_int_eq(run(KC_OP_CROSS_ENTROPY_I, (struct tensor[]){in[0], in[1], out[0]}, 3, &dlogits, 1, 0, NULL, NULL), 0);
+    ck_assert_int_eq(
+        run(KC_OP_CROSS_ENTROPY_I, (struct tensor[]){in[0], in[1], out[0]}, 3, &dlogits, 1, 0, NULL, NULL), 0);
     same("dlogits", floats(&dlogits), dlogits.exact, rows * v, 5e-6);
     ck_assert_int_eq(run(KC_OP_CROSS_ENTROPY_F, in, 2, out, 2, 0, NULL, NULL), 0);
     ck_assert_double_eq(result[1], count); /* and overwritten when the call says so */
@@ -527,7 +550,8 @@ START_TEST(elementwise_bits_do_not_depend_on_the_cut)
         return;
     const uint64_t n = 515;
     const double attr[] = {0.9, 0.95, 1e-8, 0.1};
-    struct tensor g = MAKE(KC_F32, 1, n), whole[] = {MAKE(KC_F32, 1, n), MAKE(KC_F32, 1, n), MAKE(KC_F32, 1, n)}, parts[3];
+    struct tensor g = MAKE(KC_F32, 1, n), whole[] = {MAKE(KC_F32, 1, n), MAKE(KC_F32, 1, n), MAKE(KC_F32, 1, n)},
+                  parts[3];
     for (int k = 0; k < 3; k++) {
         for (uint64_t i = 0; i < n; i++)
             floats(&whole[k])[i] = fabsf(floats(&whole[k])[i]);
@@ -596,12 +620,15 @@ START_TEST(not_a_number_is_kept) /* F47 */
     ck_assert_int_eq(run(KC_OP_LAYERNORM_F, (struct tensor[]){x, w, w}, 3, (struct tensor[]){y, mean, lse}, 3, 0,
                          (const double[]){1e-5}, NULL), 0);
     ck_assert(isnan(floats(&y)[12 * 5]));
-    ck_assert_int_eq(run(KC_OP_ATTENTION_F, &x, 1, (struct tensor[]){att, rows}, 2, 0, NULL, NULL), 0); /* in row 5's query */
+    ck_assert_int_eq(run(KC_OP_ATTENTION_F, &x, 1, (struct tensor[]){att, rows}, 2, 0, NULL, NULL),
+                     0); /* in row 5's query */
     ck_assert(isnan(floats(&att)[4 * 5]) && !isnan(floats(&att)[4 * 4]));
-    ck_assert_int_eq(run(KC_OP_CROSS_ENTROPY_F, (struct tensor[]){x, targets}, 2, (struct tensor[]){lse, result}, 2, 0,
-                         NULL, NULL), 0);
+    ck_assert_int_eq(run(KC_OP_CROSS_ENTROPY_F, (struct tensor[]){x, targets}, 2, (struct tensor[]){lse, result}, 2,
+                         0, NULL, NULL),
+                     0);
     ck_assert(isnan(((double *)result.view.data)[0]));
-    drop(&x, 1), drop(&y, 1), drop(&lse, 1), drop(&w, 1), drop(&targets, 1), drop(&result, 1), drop(&mean, 1), drop(&att, 1);
+    drop(&x, 1), drop(&y, 1), drop(&lse, 1), drop(&w, 1), drop(&targets, 1), drop(&result, 1), drop(&mean, 1),
+        drop(&att, 1);
     drop(&rows, 1);
     end_variant();
 }
@@ -675,7 +702,8 @@ START_TEST(lost_data_is_told_by_the_next_op)
     struct source s = {.result = -EIO};
     struct kc_error e = {{0}};
     load_table(&s, 1, 0);
-    struct tensor out[] = {MAKE(KC_I32, 0, 3, 4), MAKE(KC_I32, 0, 3, 4)}, x = MAKE(KC_F32, 1, 4), y = MAKE(KC_F32, 1, 4);
+    struct tensor out[] = {MAKE(KC_I32, 0, 3, 4), MAKE(KC_I32, 0, 3, 4)}, x = MAKE(KC_F32, 1, 4),
+                  y = MAKE(KC_F32, 1, 4);
     step_values = (struct kc_step_values){0};
     ck_assert_int_eq(kc_jobs_cpu_failed(table, &e), 0);
     ck_assert_int_eq(load_micro(out, 0, &e), 0); /* it ran on the lane */
@@ -692,7 +720,8 @@ START_TEST(wrong_shapes_are_refused_by_name)
 {
     ck_assert(use_variant(0));
     struct kc_error e = {{0}};
-    struct tensor in[] = {MAKE(KC_F32, 1, 2, 3), MAKE(KC_F32, 1, 3, 4), MAKE(KC_F32, 1, 5)}, y = MAKE(KC_F32, 1, 2, 4);
+    struct tensor in[] = {MAKE(KC_F32, 1, 2, 3), MAKE(KC_F32, 1, 3, 4), MAKE(KC_F32, 1, 5)},
+                  y = MAKE(KC_F32, 1, 2, 4);
     struct tensor rows[] = {MAKE(KC_I32, 0, 2, 8), MAKE(KC_I32, 0, 2, 8)}; /* the spec's micro is 3 */
     ck_assert_int_eq(run(KC_OP_LINEAR_F, in, 3, &y, 1, 0, NULL, &e), -EINVAL);
     ck_assert_str_eq(e.text, "op linear, operand 2: needs 4 elements of f32, has 5 of f32");

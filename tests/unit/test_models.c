@@ -1,5 +1,5 @@
-/* test_models.c - the GPT-2 graph is well-formed, and, run op by op without any layer, gives the numbers that PyTorch gave
- * (golden/gpt2), the same bits for any number of threads, and equal gradients however a batch is split. */
+/* test_models.c - the GPT-2 graph is well-formed, and, run op by op without any layer, gives the numbers that PyTorch
+ * gave (golden/gpt2), the same bits for any number of threads, and equal gradients however a batch is split. */
 #include "base/json.h"
 #include "contracts/job_spec.h"
 #include "jobs/jobs.h"
@@ -58,7 +58,8 @@ static const float *safetensors_floats(const struct safetensors *s, const char *
     json_t *t = json_object_get(s->head, name);
     ck_assert_msg(t, "%s is not in the file", name);
     json_t *at = json_object_get(t, "data_offsets");
-    uint64_t from = (uint64_t)json_integer_value(json_array_get(at, 0)), to = (uint64_t)json_integer_value(json_array_get(at, 1));
+    uint64_t from = (uint64_t)json_integer_value(json_array_get(at, 0)),
+             to = (uint64_t)json_integer_value(json_array_get(at, 1));
     *count = (to - from) / 4;
     float *copy = malloc(to - from);
     memcpy(copy, s->body + from, to - from);
@@ -116,20 +117,21 @@ static double apart(const float *got, double scale, const float *want, uint64_t 
     return d / largest;
 }
 
-/* Every tensor of `role` against the file; `scale` of ours; the key third of c_attn.bias apart (golden/README.md). */
+/* Every tensor of `role` against the file; `scale` of ours; the key third of c_attn.bias apart
+ * (golden/gpt2/README.md). */
 static void tensors_agree(struct runner *r, enum kc_role role, double scale, const char *path, double tolerance,
                           double key_bias)
 {
     struct safetensors s = safetensors_open(path);
     int compared = 0;
     for (uint32_t i = 0; i < r->graph->tensors.count; i++) {
-        const struct kc_graph_tensor *t = runner_tensor(r, (int32_t)i);
+        const struct kc_graph_tensor *t = graph_runner_tensor(r, (int32_t)i);
         if (t->role != role)
             continue;
-        const char *name = KC_TEXT(r->graph, (role == KC_GRADIENT ? runner_tensor(r, t->of) : t)->name);
+        const char *name = KC_TEXT(r->graph, (role == KC_GRADIENT ? graph_runner_tensor(r, t->of) : t)->name);
         uint64_t n, h = 0;
         const float *want = safetensors_floats(&s, name, &n), *got = r->data[i];
-        ck_assert_uint_eq(n, runner_elements(r, (int32_t)i));
+        ck_assert_uint_eq(n, graph_runner_elements(r, (int32_t)i));
         if (strstr(name, "c_attn.bias")) {
             h = n / 3;
             for (uint64_t k = h; k < 2 * h; k++)
@@ -160,7 +162,8 @@ static double run_step(struct runner *r, struct kc_step_values *v, uint32_t part
     double *result = r->data[r->graph->result];
     result[0] = result[1] = 0;
     for (uint32_t k = 0; k < parts; k++)
-        ck_assert_int_eq(runner_run(r, 0, forward_only ? r->graph->forward_ops : r->graph->ops.count, k > 0, k, v, NULL), 0);
+        ck_assert_int_eq(
+            graph_runner_run(r, 0, forward_only ? r->graph->forward_ops : r->graph->ops.count, k > 0, k, v, NULL), 0);
     return result[0] / result[1];
 }
 
@@ -168,12 +171,12 @@ static void parameters_load(struct runner *r, const char *path)
 {
     struct safetensors s = safetensors_open(path);
     for (uint32_t i = 0; i < r->graph->tensors.count; i++) {
-        const struct kc_graph_tensor *t = runner_tensor(r, (int32_t)i);
+        const struct kc_graph_tensor *t = graph_runner_tensor(r, (int32_t)i);
         if (t->role != KC_PARAMETER)
             continue;
         uint64_t n;
         const float *values = safetensors_floats(&s, KC_TEXT(r->graph, t->name), &n);
-        ck_assert_uint_eq(n, runner_elements(r, (int32_t)i));
+        ck_assert_uint_eq(n, graph_runner_elements(r, (int32_t)i));
         memcpy(r->data[i], values, n * sizeof *values);
         free((void *)values);
     }
@@ -193,7 +196,7 @@ START_TEST(training_gives_pytorchs_numbers)
     struct kc_job_spec spec = test_spec(2, 32, 4, 32, 256, 8 / parts);
     struct golden data = golden_open(32);
     struct runner r;
-    int bad = runner_new(&r, &spec, golden_runs[_i].variant, 1, 1, golden_fill, &data, NULL);
+    int bad = graph_runner_new(&r, &spec, golden_runs[_i].variant, 1, 1, golden_fill, &data, NULL);
     if (bad == -ENOTSUP) /* no AVX2 here */
         return;
     ck_assert_int_eq(bad, 0);
@@ -217,9 +220,11 @@ START_TEST(training_gives_pytorchs_numbers)
         json_t *want = json_array_get(steps, s);
         v.step = s;
         v.sample_first = s * 8;
-        double loss = run_step(&r, &v, parts, 0), norm = runner_gradient_norm(&r) / 256; /* 8 · 32 tokens */
-        ck_assert_msg(relative(loss, kc_json_real(want, "loss", 0)) <= 1e-5, "loss of step %d: %.9g", (int)s + 1, loss);
-        ck_assert_msg(relative(norm, kc_json_real(want, "grad_norm", 0)) <= 1e-4, "norm of step %d: %.9g", (int)s + 1, norm);
+        double loss = run_step(&r, &v, parts, 0), norm = graph_runner_gradient_norm(&r) / 256; /* 8 · 32 tokens */
+        ck_assert_msg(relative(loss, kc_json_real(want, "loss", 0)) <= 1e-5, "loss of step %d: %.9g", (int)s + 1,
+                      loss);
+        ck_assert_msg(relative(norm, kc_json_real(want, "grad_norm", 0)) <= 1e-4, "norm of step %d: %.9g", (int)s + 1,
+                      norm);
         if (s == 0)
             tensors_agree(&r, KC_GRADIENT, 1.0 / 256, GOLDEN "gradients.safetensors", 1e-4, 1e-7);
         v.lr = rate(s, 20, 4, 1e-2, 0.1);
@@ -227,7 +232,7 @@ START_TEST(training_gives_pytorchs_numbers)
         v.scale = fmin(1, 1.0 / (norm + 1e-6)) / 256;
         v.beta1_power = pow(0.9, (double)s + 1);
         v.beta2_power = pow(0.95, (double)s + 1);
-        ck_assert_int_eq(runner_update(&r, &v, NULL), 0);
+        ck_assert_int_eq(graph_runner_update(&r, &v, NULL), 0);
     }
     tensors_agree(&r, KC_PARAMETER, 1, GOLDEN "final.safetensors", 1e-3, 2e-2);
     json_t *after = json_object_get(ref, "loss_after_on_first_4_batches");
@@ -235,7 +240,7 @@ START_TEST(training_gives_pytorchs_numbers)
         v.sample_first = k * 8;
         ck_assert_double_eq_tol(run_step(&r, &v, parts, 1), json_real_value(json_array_get(after, k)), 1e-4);
     }
-    runner_free(&r);
+    graph_runner_free(&r);
     free(data.data);
     json_decref(ref);
 }
@@ -286,8 +291,8 @@ START_TEST(every_op_reads_what_was_written_before)
             int32_t t = KC_AT(g, int32_t, ops[i].in)[k];
             if (t < 0)
                 continue;
-            ck_assert_msg(written[t] || tensor(g, t)->role == KC_PARAMETER, "op %u (%s) reads %s, which nobody wrote", i,
-                          KC_TEXT(g, o->name), KC_TEXT(g, tensor(g, t)->name));
+            ck_assert_msg(written[t] || tensor(g, t)->role == KC_PARAMETER, "op %u (%s) reads %s, which nobody wrote",
+                          i, KC_TEXT(g, o->name), KC_TEXT(g, tensor(g, t)->name));
             read[t]++;
         }
         const int32_t *out = KC_AT(g, int32_t, ops[i].out);
@@ -306,7 +311,8 @@ START_TEST(every_op_reads_what_was_written_before)
     for (uint32_t i = 0; i < g->tensors.count; i++) { /* nothing is made in vain, and nothing left out */
         const struct kc_graph_tensor *t = tensor(g, (int32_t)i);
         ck_assert_msg(t->role == KC_PARAMETER || written[i], "%s is never written", KC_TEXT(g, t->name));
-        ck_assert_msg(t->role == KC_GRADIENT || t->role == KC_RESULT || read[i], "%s is never read", KC_TEXT(g, t->name));
+        ck_assert_msg(t->role == KC_GRADIENT || t->role == KC_RESULT || read[i], "%s is never read",
+                      KC_TEXT(g, t->name));
     }
     ck_assert(tensor(g, g->tokens)->role == KC_INPUT && tensor(g, g->targets)->role == KC_INPUT);
     ck_assert_uint_eq(tensor(g, g->tokens)->size[0], 4); /* micro · data */
@@ -372,7 +378,8 @@ START_TEST(initial_values_are_gpt2s)
         else if (strstr(name, "ln_"))
             ck_assert_int_eq(t->init, KC_INIT_ONE);
         else
-            ck_assert(t->init == KC_INIT_NORMAL && t->init_scale == (strstr(name, "c_proj") ? 0.005f : 0.02f)); /* 0.02/√16 */
+            ck_assert(t->init == KC_INIT_NORMAL &&
+                      t->init_scale == (strstr(name, "c_proj") ? 0.005f : 0.02f)); /* 0.02/√16 */
     }
     kc_arena_free(&arena);
 }
@@ -463,16 +470,16 @@ static int random_fill(void *self, int evaluate, uint64_t position, uint32_t row
     return 0;
 }
 
-static struct runner passed(struct kc_job_spec *spec, const char *variant, uint32_t workers, int backwards, int in_place,
-                            uint32_t parts, int *bad)
+static struct runner passed(struct kc_job_spec *spec, const char *variant, uint32_t workers, int backwards,
+                            int in_place, uint32_t parts, int *bad)
 {
     struct runner r;
-    *bad = runner_new(&r, spec, variant, workers, in_place, random_fill, &spec->vocab, NULL);
+    *bad = graph_runner_new(&r, spec, variant, workers, in_place, random_fill, &spec->vocab, NULL);
     if (*bad < 0)
         return r;
     r.lane.lane.self = &r.lane; /* r moves */
     r.lane.backwards = backwards;
-    runner_init_parameters(&r, 5);
+    graph_runner_init_parameters(&r, 5);
     struct kc_step_values v = {0};
     run_step(&r, &v, parts, 0);
     return r;
@@ -481,7 +488,7 @@ static struct runner passed(struct kc_job_spec *spec, const char *variant, uint3
 static void same_bits(struct runner *a, struct runner *b)
 {
     for (uint32_t i = 0; i < a->graph->tensors.count; i++) {
-        const struct kc_graph_tensor *t = runner_tensor(a, (int32_t)i);
+        const struct kc_graph_tensor *t = graph_runner_tensor(a, (int32_t)i);
         if (t->role == KC_GRADIENT || t->role == KC_RESULT)
             ck_assert_msg(memcmp(a->data[i], b->data[i], elements(t) * kc_type_bytes[t->type]) == 0, "%s differs",
                           KC_TEXT(a->graph, t->name));
@@ -504,20 +511,20 @@ START_TEST(threads_and_memory_plan_change_no_bit)
         struct runner other = passed(&spec, variant, ways[w].workers, ways[w].backwards, ways[w].in_place, 1, &bad);
         ck_assert_int_eq(bad, 0);
         same_bits(&one, &other);
-        ck_assert_double_eq(runner_gradient_norm(&one), runner_gradient_norm(&other));
-        runner_free(&other);
+        ck_assert_double_eq(graph_runner_gradient_norm(&one), graph_runner_gradient_norm(&other));
+        graph_runner_free(&other);
     }
-    runner_free(&one);
+    graph_runner_free(&one);
 }
 END_TEST
 
 static void gradients_near(struct runner *a, struct runner *b, double tolerance)
 {
     for (uint32_t i = 0; i < a->graph->tensors.count; i++) {
-        const struct kc_graph_tensor *t = runner_tensor(a, (int32_t)i);
+        const struct kc_graph_tensor *t = graph_runner_tensor(a, (int32_t)i);
         if (t->role != KC_GRADIENT || strstr(KC_TEXT(a->graph, t->name), "c_attn.bias"))
             continue; /* its key third is rounding alone */
-        int32_t k = runner_find(b, KC_GRADIENT, KC_TEXT(a->graph, t->name));
+        int32_t k = graph_runner_find(b, KC_GRADIENT, KC_TEXT(a->graph, t->name));
         double d = apart(a->data[i], 1, b->data[k], 0, elements(t));
         ck_assert_msg(d <= tolerance, "%s: %.3g apart", KC_TEXT(a->graph, t->name), d);
     }
@@ -536,9 +543,9 @@ START_TEST(variants_agree)
             continue;
         ck_assert_int_eq(bad, 0);
         gradients_near(&portable, &other, 1e-5);
-        runner_free(&other);
+        graph_runner_free(&other);
     }
-    runner_free(&portable);
+    graph_runner_free(&portable);
 }
 END_TEST
 
@@ -552,8 +559,8 @@ START_TEST(accumulation_equals_one_large_batch) /* F43 */
     const double *a = whole.data[whole.graph->result], *b = parts.data[parts.graph->result];
     ck_assert(a[1] == 320 && b[1] == 320 && relative(a[0], b[0]) < 1e-6);
     gradients_near(&whole, &parts, 1e-5);
-    runner_free(&whole);
-    runner_free(&parts);
+    graph_runner_free(&whole);
+    graph_runner_free(&parts);
 }
 END_TEST
 

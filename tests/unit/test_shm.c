@@ -1,4 +1,5 @@
-/* test_shm.c - what is written through a probe or by a keeper is what a reader gets; unknown is not zero; sleepers are woken. */
+/* test_shm.c - what is written through a probe or by a keeper is what a reader gets; unknown is not zero;
+ * sleepers are woken. */
 #include "base/clock.h"
 #include "shm/keeper.h"
 #include "shm/reader.h"
@@ -199,7 +200,8 @@ START_TEST(rank_is_read_as_it_was_written)
     ck_assert_int_eq(v.words.phase, KC_PHASE_BACKWARD);
     ck_assert_str_eq(v.words.text, "train.bin shrank");
 
-    kc_board_process(b, 1, &(struct kc_rank_process){.incarnation = 1, .pid = (uint32_t)getpid(), .signal = 9, .ended = kc_now()});
+    kc_board_process(b, 1, &(struct kc_rank_process){.incarnation = 1, .pid = (uint32_t)getpid(),
+                                                     .signal = 9, .ended = kc_now()});
     kc_reader_rank(r, 1, &v);
     ck_assert_int_eq(v.state, KC_RANK_FAILED);
     ck_assert_str_eq(v.words.text, "train.bin shrank"); /* still there after its end */
@@ -226,7 +228,8 @@ END_TEST
 static struct kc_probe *handler_probe;
 static void on_signal(int s)
 {
-    struct kc_last_words w = {.reason = KC_REASON_SIGNAL, .signal = s, .peer = -1, .fault = 0x1234, .stack_count = 99};
+    struct kc_last_words w = {.reason = KC_REASON_SIGNAL, .signal = s, .peer = -1, .fault = 0x1234,
+                              .stack_count = 99};
     w.stack[0] = 42;
     kc_probe_last_words(handler_probe, &w);
 }
@@ -262,8 +265,8 @@ START_TEST(flight_recorder_keeps_the_newest)
     ck_assert_int_eq(kc_reader_ops(r, 0, ops, KC_OPS, &torn), 0);
     uint64_t first = 0;
     for (uint64_t i = 0; i < 300; i++) {
-        struct kc_op_seen op = {.group = 1, .sequence = i, .count = i * 2, .bytes = i * 8, .peer = -1, .collective = 3,
-                                .primitive = KC_ALL_REDUCE, .type = KC_F32};
+        struct kc_op_seen op = {.group = 1, .sequence = i, .count = i * 2, .bytes = i * 8, .peer = -1,
+                                .collective = 3, .primitive = KC_ALL_REDUCE, .type = KC_F32};
         uint64_t h = kc_probe_op_begin(p, &op);
         if (i == 0)
             first = h;
@@ -344,7 +347,8 @@ START_TEST(histories_are_streams)
 }
 END_TEST
 
-/* The curve always holds the whole run: points are consecutive, and mean, min, max follow from the formula loss(step). */
+/* The curve always holds the whole run: points are consecutive, and mean, min, max follow from the formula
+ * loss(step). */
 static void check_curve(struct kc_reader *r, uint64_t first, uint64_t last)
 {
     static struct kc_curve_point c[KC_CURVE + 1];

@@ -1,5 +1,5 @@
-/* test_shm_saved.c - a saved board says what the live one said, torn stays torn, and no byte of a damaged one makes the reader
- * leave its bounds (run under the address checker). */
+/* test_shm_saved.c - a saved board says what the live one said, torn stays torn, and no byte of a damaged one
+ * makes the reader leave its bounds (run under the address checker). */
 #include "base/clock.h"
 #include "base/file.h"
 #include "shm/board.h"
@@ -38,7 +38,8 @@ static struct kc_board *busy_board(struct kc_probe *p[2])
     uint32_t members[2] = {0, 1};
     ck_assert_msg(kc_board_create(instance, &f, &b, &error) == 0, "%s", error.text);
     kc_board_incarnation(b, 1);
-    kc_board_status(b, &(struct kc_job_status){.state = KC_JOB_RUNNING, .incarnation = 1, .failed_rank = -1, .since = kc_now()});
+    kc_board_status(b, &(struct kc_job_status){.state = KC_JOB_RUNNING, .incarnation = 1, .failed_rank = -1,
+                                                .since = kc_now()});
     for (uint32_t i = 0; i < 2; i++) {
         ck_assert_int_eq(kc_probe_attach(dup(kc_board_fd(b)), i, 1, &p[i], &error), 0);
         kc_board_process(b, i, &(struct kc_rank_process){.incarnation = 1, .pid = (uint32_t)getpid(), .cores = "0"});
@@ -78,10 +79,11 @@ static uint64_t read_all(struct kc_reader *r)
     uint64_t use = 0;
     uint32_t torn;
     if (kc_reader_facts(r, &facts) == 0)
-        use += strlen(facts.id) + strlen(facts.name) + strlen(facts.directory) + strlen(facts.model) + strlen(facts.device);
+        use += strlen(facts.id) + strlen(facts.name) + strlen(facts.directory) + strlen(facts.model) +
+               strlen(facts.device);
     if (kc_reader_status(r, &status) == 0)
-        use += strlen(status.text) + (uint64_t)kc_job_state_row[status.state].letter + strlen(kc_phase_name[status.failed_phase]) +
-               strlen(kc_reason_name[status.failed_reason]);
+        use += strlen(status.text) + (uint64_t)kc_job_state_row[status.state].letter +
+               strlen(kc_phase_name[status.failed_phase]) + strlen(kc_reason_name[status.failed_reason]);
     if (kc_reader_ack(r, &ack) == 0)
         use += strlen(ack.text);
     if (kc_reader_plan(r, &plan) == 0)
@@ -94,8 +96,9 @@ static uint64_t read_all(struct kc_reader *r)
         struct kc_rank_view v;
         uint64_t cursor = 0, lost = 0;
         ck_assert_int_eq(kc_reader_rank(r, i, &v), 0);
-        use += strlen(kc_rank_state_name[v.state]) + strlen(kc_phase_name[v.phase]) + strlen(kc_wait_name[v.wait.what]) +
-               strlen(kc_reason_name[v.words.reason]) + strlen(v.words.text) + strlen(v.process.cores);
+        use += strlen(kc_rank_state_name[v.state]) + strlen(kc_phase_name[v.phase]) +
+               strlen(kc_wait_name[v.wait.what]) + strlen(kc_reason_name[v.words.reason]) +
+               strlen(v.words.text) + strlen(v.process.cores);
         for (uint32_t k = 0; k < v.words.stack_count; k++)
             use += v.words.stack[k];
         int n = kc_reader_ops(r, i, ops, KC_OPS, &torn);
@@ -283,7 +286,8 @@ START_TEST(no_damage_leads_out_of_bounds)
     ck_assert_int_eq(kc_file_read(path, 64 << 20, &data, &bytes), 0);
     const size_t interesting[] = {
         offsetof(struct kc_job_segment, leader.groups), offsetof(struct kc_job_segment, leader.steps_head),
-        offsetof(struct kc_job_segment, leader.evaluations_head), offsetof(struct kc_job_segment, leader.snapshots_head),
+        offsetof(struct kc_job_segment, leader.evaluations_head),
+        offsetof(struct kc_job_segment, leader.snapshots_head),
         offsetof(struct kc_job_segment, leader.curve_head), offsetof(struct kc_job_segment, rank[0].ops_head),
         offsetof(struct kc_job_segment, rank[0].events_head), offsetof(struct kc_job_segment, rank[1].status),
         offsetof(struct kc_job_segment, keeper.status), offsetof(struct kc_job_segment, rank[0].words),
@@ -296,8 +300,9 @@ START_TEST(no_damage_leads_out_of_bounds)
         for (int k = 0; k < 1 + round * 4; k++) {
             random = random * 6364136223846793005u + 1442695040888963407u;
             uint64_t value = random >> 20 & 1 ? random : random >> 21 & 1 ? UINT64_MAX : random & 0xffff;
+            const size_t head = sizeof(struct kc_segment_head);
             size_t at = k % 3 == 0 ? interesting[(random >> 40) % WHERE] + (random >> 33) % 8 * 8
-                                   : sizeof(struct kc_segment_head) + (random >> 24) % (bytes - sizeof(struct kc_segment_head));
+                                   : head + (random >> 24) % (bytes - head);
             at &= ~(size_t)7;
             memcpy(copy + at, &value, sizeof value);
         }

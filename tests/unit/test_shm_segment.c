@@ -1,5 +1,5 @@
-/* test_shm_segment.c - segments are made whole or not at all, attached only when they are ours, and removed only when nobody uses
- * them. Cases that need a right we may lack are skipped by name. */
+/* test_shm_segment.c - segments are made whole or not at all, attached only when they are ours, and removed only
+ * when nobody uses them. Cases that need a right we may lack are skipped by name. */
 #include "base/clock.h"
 #include "shm/board.h"
 #include "shm/keeper.h"
@@ -122,7 +122,8 @@ START_TEST(attach_refuses_what_is_not_a_whole_board_of_here_and_now)
     uint64_t none = 0, bytes = 4096, ns = 1;
     refused("a-1", -ENOENT, "there is no board");
     damaged(offsetof(struct kc_segment_head, magic), &none, 8, -EBADMSG, "never finished");
-    damaged(offsetof(struct kc_segment_head, version), &version, 4, -EPROTO, "board version 2, this program reads version 1");
+    damaged(offsetof(struct kc_segment_head, version), &version, 4, -EPROTO,
+            "board version 2, this program reads version 1");
     damaged(offsetof(struct kc_segment_head, kind), &kind, 4, -EBADMSG, "kind 9");
     damaged(offsetof(struct kc_segment_head, ranks), &ranks, 4, -EBADMSG, "damaged");
     damaged(offsetof(struct kc_segment_head, bytes), &bytes, 8, -EBADMSG, "4096 bytes");
@@ -237,7 +238,8 @@ START_TEST(F14_segments_of_the_dead_are_removed)
     for (int i = 0; i < 3; i++)
         end(pid[i]);
     ck_assert_int_eq(segments(), 4);
-    /* a console that looks at a dead job's board takes no lock and is in nobody's way; what it has mapped stays readable */
+    /* a console that looks at a dead job's board takes no lock and is in nobody's way; what it has mapped stays
+     * readable */
     struct kc_reader *r = NULL;
     struct kc_segment_info info;
     ck_assert_int_eq(kc_reader_attach(instance, "dead-1", &r, &error), 0);
@@ -274,7 +276,8 @@ START_TEST(F17_a_name_left_by_a_killed_run_is_taken_over)
 }
 END_TEST
 
-/* A segment is in use as long as one rank maps it, also when its keeper was killed and the rank's fd was the keeper's. */
+/* A segment is in use as long as one rank maps it, also when its keeper was killed and the rank's fd was the
+ * keeper's. */
 START_TEST(F16_ranks_hold_the_board_after_their_keeper)
 {
     int tell[2];
@@ -332,20 +335,27 @@ END_TEST
 
 /* ---- F15 ---- */
 
+static int put(const char *path, const char *text)
+{
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    int ok = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+    if (fd >= 0)
+        close(fd);
+    return ok ? 0 : -1;
+}
+
 /* A mount namespace of our own: as root, or as root of a user namespace. */
 static int own_mounts(void)
 {
-    unsigned uid = geteuid();
+    unsigned uid = geteuid(), gid = getegid();
     if (unshare(CLONE_NEWNS) != 0) {
         if (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0)
             return -errno;
-        char map[64];
-        int n = snprintf(map, sizeof map, "%u %u 1", uid, uid);
-        int fd = open("/proc/self/uid_map", O_WRONLY | O_CLOEXEC);
-        int ok = fd >= 0 && write(fd, map, (size_t)n) == n;
-        if (fd >= 0)
-            close(fd);
-        if (!ok)
+        char users[32], groups[32];
+        snprintf(users, sizeof users, "%u %u 1", uid, uid);
+        snprintf(groups, sizeof groups, "%u %u 1", gid, gid);
+        if (put("/proc/self/uid_map", users) < 0 || put("/proc/self/setgroups", "deny") < 0 ||
+            put("/proc/self/gid_map", groups) < 0)
             return -EPERM;
     }
     return mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 ? 0 : -errno;

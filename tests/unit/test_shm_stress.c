@@ -1,7 +1,8 @@
-/* test_shm_stress.c - a writer is killed at random moments, again and again, while a reader reads. Every record is made from one
- * number, so a reader can tell a true copy from a torn one: it must never be given a torn one as whole, must be told of those
- * that a dead writer left torn, and the next incarnation must be able to take the slot over. Also threads of one rank, for the
- * thread checker. F18: nothing that a killed writer held may stop anybody. */
+/* test_shm_stress.c - a writer is killed at random moments, again and again, while a reader reads. Every record
+ * is made from one number, so a reader can tell a true copy from a torn one: it must never be given a torn one as
+ * whole, must be told of those that a dead writer left torn, and the next incarnation must be able to take the
+ * slot over. Also threads of one rank, for the thread checker. F18: nothing that a killed writer held may stop
+ * anybody. */
 #include "base/clock.h"
 #include "shm/board.h"
 #include "shm/keeper.h"
@@ -32,8 +33,9 @@ static void number_text(char *out, size_t room, uint64_t n)
 
 static void write_round(struct kc_probe *p, uint64_t n)
 {
-    struct kc_op_seen op = {.group = (uint32_t)n, .generation = (uint32_t)(n * 3), .sequence = n * 5, .count = n * 7,
-                            .bytes = n * 11, .peer = (int32_t)(n & 0xffff), .primitive = (uint8_t)(n % KC_PRIMITIVES)};
+    struct kc_op_seen op = {.group = (uint32_t)n, .generation = (uint32_t)(n * 3), .sequence = n * 5,
+                            .count = n * 7, .bytes = n * 11, .peer = (int32_t)(n & 0xffff),
+                            .primitive = (uint8_t)(n % KC_PRIMITIVES)};
     uint64_t h = kc_probe_op_begin(p, &op);
     int w = kc_probe_wait_begin(p, 1 + n % 8, (uint32_t)n, n * 13);
     kc_probe_op_started(p, h);
@@ -46,9 +48,11 @@ static void write_round(struct kc_probe *p, uint64_t n)
 
     kc_probe_step(p, n);
     kc_probe_step_record(p, &(struct kc_step_record){.step = n, .loss = (double)n, .grad_norm = (double)n * 2,
-                                                     .lr = (double)n * 3, .tokens = n * 19, .seconds = (double)n * 4});
+                                                     .lr = (double)n * 3, .tokens = n * 19,
+                                                     .seconds = (double)n * 4});
     kc_probe_evaluation(p, &(struct kc_evaluation){.step = n, .loss = (double)n, .tokens = n * 23, .seconds = 1});
-    struct kc_snapshot_entry s = {.version = n, .step = n * 2, .root = {n * 3, n * 5}, .bytes = n * 7, .time = n * 11};
+    struct kc_snapshot_entry s = {.version = n, .step = n * 2, .root = {n * 3, n * 5}, .bytes = n * 7,
+                                  .time = n * 11};
     number_text(s.path, sizeof s.path, n);
     kc_probe_snapshot(p, &s);
     struct kc_ack a = {.control = n, .step = n * 3, .checkpoints = (uint32_t)n, .checkpoint_version = n * 7};
@@ -145,8 +149,8 @@ static void check_leader(const struct kc_reader *r, struct seen *seen)
     seen->torn += torn;
     int code = kc_reader_ack(r, &a);
     if (code == 0 && a.control)
-        ck_assert(a.step == a.control * 3 && a.checkpoints == (uint32_t)a.control && a.checkpoint_version == a.control * 7 &&
-                  is_number(a.text, a.control));
+        ck_assert(a.step == a.control * 3 && a.checkpoints == (uint32_t)a.control &&
+                  a.checkpoint_version == a.control * 7 && is_number(a.text, a.control));
     seen->torn += code == -EAGAIN;
     check_curve(r);
 }
@@ -291,8 +295,9 @@ static void *lane(void *arg)
 {
     struct kc_probe *p = arg;
     for (uint64_t n = 1; !atomic_load(&stop); n++) {
-        struct kc_op_seen op = {.group = (uint32_t)n, .generation = (uint32_t)(n * 3), .sequence = n * 5, .count = n * 7,
-                                .bytes = n * 11, .peer = (int32_t)(n & 0xffff), .primitive = (uint8_t)(n % KC_PRIMITIVES)};
+        struct kc_op_seen op = {.group = (uint32_t)n, .generation = (uint32_t)(n * 3), .sequence = n * 5,
+                            .count = n * 7, .bytes = n * 11, .peer = (int32_t)(n & 0xffff),
+                            .primitive = (uint8_t)(n % KC_PRIMITIVES)};
         int w = kc_probe_wait_begin(p, 1 + n % 8, (uint32_t)n, n * 13);
         uint64_t h = kc_probe_op_begin(p, &op);
         kc_probe_op_started(p, h);
@@ -350,6 +355,42 @@ START_TEST(threads_of_a_rank_share_a_probe)
 }
 END_TEST
 
+/* A place of a ring that several threads write has one writer at a time, whatever a thread that slept in it does. */
+START_TEST(a_place_of_a_ring_has_one_writer)
+{
+    struct kc_job_facts f = {.id = "ring-1", .ranks = 1};
+    struct kc_board *b = NULL;
+    struct kc_probe *p = NULL;
+    struct kc_segment s;
+    struct kc_event_seen ev[KC_RANK_EVENTS];
+    uint64_t cursor = 0, lost = 0;
+    snprintf(instance, sizeof instance, "o%d", (int)getpid());
+    ck_assert_int_eq(kc_board_create(instance, &f, &b, &error), 0);
+    ck_assert_int_eq(kc_probe_attach(dup(kc_board_fd(b)), 0, 1, &p, &error), 0);
+    ck_assert_int_eq(kc_segment_attach(instance, "ring-1", 1, &s, &error), 0);
+    struct kc_rank_slot *slot = &((struct kc_job_segment *)(void *)s.head)->rank[0];
+    for (uint64_t n = 0; n < 4; n++)
+        kc_probe_event(p, KC_EVENT_PAUSED, n, 0, "mine");
+    slot->events[3].seq = 2 * 3 + 1; /* a thread fell asleep in entry 3 */
+    for (uint64_t n = 4; n < 40; n++)
+        kc_probe_event(p, KC_EVENT_PAUSED, n, 0, "mine");
+    ck_assert_uint_eq(slot->events[3].seq, 2 * 3 + 1); /* entry 35 was not written over it */
+    slot->events[3].seq = 2 * 3 + 2;                   /* it wakes and ends its own */
+    int n = kc_reader_events(kc_board_reader(b), 0, &cursor, ev, KC_RANK_EVENTS, &lost);
+    ck_assert_uint_eq((uint64_t)n + lost, cursor);
+    for (int i = 0; i < n; i++)
+        ck_assert(ev[i].number == ev[i].a && ev[i].number != 35);
+    slot->ops_head = 0; /* a thread that claimed number 0 long ago: its place holds a later operation */
+    slot->ops[0].seq = 2 * KC_OPS + 2;
+    kc_probe_op_done(p, kc_probe_op_begin(p, &(struct kc_op_seen){.group = 9}), 0);
+    ck_assert_uint_eq(slot->ops[0].seq, 2 * KC_OPS + 2);
+    ck_assert_uint_eq(slot->ops[0].body.group, 0);
+    kc_segment_close(&s);
+    kc_probe_free(p);
+    kc_board_free(b, 1);
+}
+END_TEST
+
 /* A record that is written all the time, without a pause: the reader gets true copies, or is told, nothing else. */
 static void *hammer(void *arg)
 {
@@ -377,14 +418,15 @@ START_TEST(a_record_under_constant_writing)
         if (code != 0 || a.control == 0)
             continue;
         whole++;
-        ck_assert(a.step == a.control * 3 && a.checkpoints == (uint32_t)a.control && a.checkpoint_version == a.control * 7);
+        ck_assert(a.step == a.control * 3 && a.checkpoints == (uint32_t)a.control &&
+                  a.checkpoint_version == a.control * 7);
         for (size_t i = 0; i < sizeof a.text - 1; i++)
             ck_assert(a.text[i] == (char)('a' + a.control % 26));
     }
     atomic_store(&stop, 1);
     pthread_join(t, NULL);
-    printf("a record under constant writing: %llu whole, %llu times told that it is torn\n", (unsigned long long)whole,
-           (unsigned long long)torn);
+    printf("a record under constant writing: %llu whole, %llu times told that it is torn\n",
+           (unsigned long long)whole, (unsigned long long)torn);
     ck_assert_uint_gt(whole, 0);
     kc_reader_free(r);
     kc_probe_free(rank_probe[0]);
@@ -407,6 +449,7 @@ int main(void)
     tcase_add_test(c, a_record_whose_writer_died_in_it_is_torn_until_it_is_taken_over);
     tcase_add_test(c, threads_of_a_rank_share_a_probe);
     tcase_add_test(c, a_record_under_constant_writing);
+    tcase_add_test(c, a_place_of_a_ring_has_one_writer);
     suite_add_tcase(s, c);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_NORMAL);

@@ -52,7 +52,8 @@ START_TEST(functions_of_a_number_agree_with_libm)
 }
 END_TEST
 
-/* Any range of the stream is the same as that part of the whole; other names, purposes and seeds are other streams. */
+/* Any range of the stream is the same as that part of the whole; other names, purposes and seeds are other streams.
+ */
 START_TEST(normal_values_depend_on_position_alone)
 {
     enum { N = 100000 };
@@ -213,7 +214,8 @@ static __attribute__((noinline)) int stranger_opens(struct kc_state_if *io)
     return code;
 }
 
-/* DESIGN §3.2: every ticket and view is counted by caller; an unexpected caller is refused and remembered with its stack. */
+/* DESIGN §3.2: every ticket and view is counted by caller; an unexpected caller is refused and remembered with its
+ * stack. */
 START_TEST(ledger_counts_by_caller_and_refuses_strangers)
 {
     struct rig r;
@@ -305,7 +307,8 @@ START_TEST(guard_makes_a_write_without_a_ticket_fatal)
             /* always: this bucket alone; phase: its class */
             ck_assert_int_eq(write_is_fatal(&io, &r, klass[k], 1), g == KC_GUARD_ALWAYS);
             io.close(io.self, klass[k], 0);
-            ck_assert_int_eq(write_is_fatal(&io, &r, klass[k], 0), g == KC_GUARD_ALWAYS); /* phase: until the last close */
+            ck_assert_int_eq(write_is_fatal(&io, &r, klass[k], 0),
+                             g == KC_GUARD_ALWAYS); /* phase: until the last close */
             for (uint32_t b = 1; b < 3; b++) {
                 ck_assert_int_eq(io.open(io.self, klass[k], b, &data), 0);
                 io.close(io.self, klass[k], b);
@@ -373,8 +376,12 @@ START_TEST(window_memory_is_the_callers)
     rig_plan(&r, rig_small, rig_small_count, (struct rig_layout){2, 1, 2, false});
     size_t bytes = kc_state_window_bytes(r.plan);
     char *memory = mmap(NULL, bytes + 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    struct kc_state_config c = {.spec = &spec, .shard = r.plan, .rank = 0, .memory = memory, .memory_bytes = bytes - 1,
-        .guard = KC_GUARD_ALWAYS};
+    struct kc_state_config c = {.spec = &spec,
+                                .shard = r.plan,
+                                .rank = 0,
+                                .memory = memory,
+                                .memory_bytes = bytes - 1,
+                                .guard = KC_GUARD_ALWAYS};
     ck_assert_int_eq(kc_state_new(&c, &s, &e), -EINVAL);
     c.memory_bytes = bytes;
     c.memory = memory + 64;
@@ -628,7 +635,8 @@ START_TEST(speeds_are_printed)
     struct kc_digest d = kc_digest(v, N * sizeof *v);
     uint64_t t4 = kc_now();
     printf("state: root mix %.2f GB/s (XXH3-128 over the same bytes %.2f GB/s), normal values %.1f M/s [%x]\n",
-           N * 4.0 / (double)(t3 - t2), N * 4.0 / (double)(t4 - t3), N / 8 * 1e3 / (double)(t1 - t0), (unsigned)d.low & 1);
+           N * 4.0 / (double)(t3 - t2), N * 4.0 / (double)(t4 - t3), N / 8 * 1e3 / (double)(t1 - t0),
+           (unsigned)d.low & 1);
     struct rig r;
     rig_open(&r, rig_large, rig_large_count, (struct rig_layout){1, 0, 1, false}, NULL, NULL, "");
     rig_train(&r);

@@ -1,5 +1,5 @@
-/* test_state_snapshot.c - snapshots: the durable protocol under every failure and every death, damage of every kind, other
- * layouts, retention. Rows F30-F34, F39-F42, F46 of the list of faults. */
+/* test_state_snapshot.c - snapshots: the durable protocol under every failure and every death, damage of every kind,
+ * other layouts, retention. Rows F30-F34, F39-F42, F46 of the list of faults. */
 #include "state_rig.h"
 
 #include "base/file.h"
@@ -21,7 +21,13 @@ static char folder[256];
 
 static void setup(void)
 {
-    rig_folder(folder);
+    rig_folder(folder, false);
+}
+
+/* For the tests that save hundreds of times. */
+static void setup_fast(void)
+{
+    rig_folder(folder, true);
 }
 
 static void teardown(void)
@@ -82,8 +88,9 @@ static void check_values(const struct rig *r, uint64_t step)
 /* F39-F42, F44: what is restored is what was saved, on any other layout, with progress and history. */
 START_TEST(a_snapshot_restores_on_every_layout)
 {
-    static const struct rig_layout layouts[] = {{1, 0, 100, false}, {1, 1, 1, true}, {2, 0, 2, false}, {2, 1, 3, true},
-        {4, 0, 1, false}, {4, 1, 2, true}, {3, 1, 4, false}};
+    static const struct rig_layout layouts[] = {{1, 0, 100, false}, {1, 1, 1, true},  {2, 0, 2, false},
+                                                {2, 1, 3, true},    {4, 0, 1, false}, {4, 1, 2, true},
+                                                {3, 1, 4, false}};
     enum { N = sizeof layouts / sizeof layouts[0] };
     struct kc_snapshot_info info;
     char root[N][33], again[33];
@@ -329,15 +336,19 @@ struct damage {
     const char *says;
 };
 static const struct damage damages[] = {
-    {"MANIFEST.json", FLIP, 3, "damaged"}, {"MANIFEST.json", FLIP, 200, "damaged"}, {"MANIFEST.json", FLIP, -10, "damaged"},
-    {"MANIFEST.json", FLIP, -1, "damaged"}, {"MANIFEST.json", CUT, -1, "damaged"}, {"MANIFEST.json", GROW, 1, "damaged"},
-    {"MANIFEST.json", GONE, 0, "missing"}, {"MANIFEST.json", EMPTY, 0, "damaged"},
-    {"rank-0.pack", FLIP, 0, "superblock"}, {"rank-0.pack", FLIP, 20, "superblock"}, {"rank-0.pack", FLIP, 4000, "superblock"},
-    {"rank-1.pack", FLIP, 4096, "extent at byte 4096 is damaged"}, {"rank-0.pack", FLIP, 8192, "is damaged"},
-    {"rank-1.pack", FLIP, -100, "index is damaged"}, {"rank-1.pack", FLIP, -48, "footer"}, {"rank-1.pack", FLIP, -40, "footer"},
-    {"rank-1.pack", FLIP, -30, "footer"}, {"rank-1.pack", FLIP, -20, "index"}, {"rank-1.pack", FLIP, -1, "footer"},
-    {"rank-1.pack", CUT, -1, "footer"}, {"rank-1.pack", CUT, -5000, "footer"}, {"rank-0.pack", GROW, 1, "footer"},
-    {"rank-0.pack", GROW, 4096, "footer"}, {"rank-1.pack", GONE, 0, "missing"}, {"rank-1.pack", EMPTY, 0, "too short"}};
+    {"MANIFEST.json", FLIP, 3, "damaged"},     {"MANIFEST.json", FLIP, 200, "damaged"},
+    {"MANIFEST.json", FLIP, -10, "damaged"},   {"MANIFEST.json", FLIP, -1, "damaged"},
+    {"MANIFEST.json", CUT, -1, "damaged"},     {"MANIFEST.json", GROW, 1, "damaged"},
+    {"MANIFEST.json", GONE, 0, "missing"},     {"MANIFEST.json", EMPTY, 0, "damaged"},
+    {"rank-0.pack", FLIP, 0, "superblock"},    {"rank-0.pack", FLIP, 20, "superblock"},
+    {"rank-0.pack", FLIP, 4000, "superblock"}, {"rank-1.pack", FLIP, 4096, "extent at byte 4096 is damaged"},
+    {"rank-0.pack", FLIP, 8192, "is damaged"}, {"rank-1.pack", FLIP, -100, "index is damaged"},
+    {"rank-1.pack", FLIP, -48, "footer"},      {"rank-1.pack", FLIP, -40, "footer"},
+    {"rank-1.pack", FLIP, -30, "footer"},      {"rank-1.pack", FLIP, -20, "index"},
+    {"rank-1.pack", FLIP, -1, "footer"},       {"rank-1.pack", CUT, -1, "footer"},
+    {"rank-1.pack", CUT, -5000, "footer"},     {"rank-0.pack", GROW, 1, "footer"},
+    {"rank-0.pack", GROW, 4096, "footer"},     {"rank-1.pack", GONE, 0, "missing"},
+    {"rank-1.pack", EMPTY, 0, "too short"}};
 
 static void do_damage(const char *version, const struct damage *d)
 {
@@ -439,7 +450,8 @@ START_TEST(state_root_is_compared_after_the_load)
     rig_verb(&r, KC_VERB_SNAPSHOT_BEGIN, &e);
     rig_sum(&r, 0, 2);
     rig_verb(&r, KC_VERB_ROOT_PART, &e);
-    ck_assert_int_eq(r.io[0].open(r.io[0].self, KC_STATE_MOMENT1, 0, &data), 0); /* a bit falls between root and write */
+    ck_assert_int_eq(r.io[0].open(r.io[0].self, KC_STATE_MOMENT1, 0, &data),
+                     0); /* a bit falls between root and write */
     ((unsigned char *)data)[0] ^= 1;
     r.io[0].close(r.io[0].self, KC_STATE_MOMENT1, 0);
     rig_verb(&r, KC_VERB_SNAPSHOT_WRITE, &e);
@@ -543,8 +555,8 @@ struct trouble {
 static const struct trouble troubles[] = {{-ENOSPC, false, false}, {-EIO, false, false}, {-EDQUOT, false, false},
     {-ENOSPC, true, false}, {-ENOSPC, false, true}};
 
-/* F34: for every call n of a snapshot, the n-th fails. The snapshot before stays whole, the line says what failed and why,
- * training's state is untouched, and the next attempt succeeds. */
+/* F34: for every call n of a snapshot, the n-th fails. The snapshot before stays whole, the line says what failed
+ * and why, training's state is untouched, and the next attempt succeeds. */
 START_TEST(every_failing_call_leaves_the_newest_whole)
 {
     struct rig_faults f;
@@ -588,7 +600,8 @@ START_TEST(every_failing_call_leaves_the_newest_whole)
             ck_assert_int_eq(code, troubles[_i].code);
             struct kc_snapshot_info other;
             kc_state_last_snapshot(r.state[1], &other);
-            const char *line = strstr(info.reason, number) ? info.reason : other.reason; /* the rank that failed knows */
+            const char *line =
+                strstr(info.reason, number) ? info.reason : other.reason; /* the rank that failed knows */
             ck_assert_msg(strstr(line, number) && strstr(line, folder), "call %llu (%s): %s", (unsigned long long)n,
                           f.failed, line);
             if (troubles[_i].code == -ENOSPC)
@@ -639,7 +652,8 @@ START_TEST(every_death_leaves_the_newest_whole)
                       (unsigned long long)n, status);
         died = WEXITSTATUS(status) == 99;
         check_newest(died ? 1 : 2);
-        rig_open(&r, rig_small, FEW, two, folder, NULL, ""); /* the next incarnation saves, and nothing is left lying */
+        rig_open(&r, rig_small, FEW, two, folder, NULL,
+                 ""); /* the next incarnation saves, and nothing is left lying */
         struct kc_error e = {""};
         ck_assert_msg(rig_restore(&r, 0, &e) == 0, "%s", e.text);
         rig_train(&r);
@@ -680,6 +694,82 @@ START_TEST(every_failing_read_is_an_error_or_an_older_version)
         check_values(&r, step_of(&r, 0));
         rig_close(&r);
     }
+}
+END_TEST
+
+/* Where `line` stands first at or after `from`; fails if it does not. */
+static uint32_t traced(const struct rig_faults *f, uint32_t from, const char *line)
+{
+    uint32_t i = from;
+    while (i < f->traced && strcmp(f->trace[i], line) != 0)
+        i++;
+    ck_assert_msg(i < f->traced, "after %u: no \"%s\"", from, line);
+    return i;
+}
+
+/* F30, DESIGN §3.5: each thing is durable before the next points to it, and the old goes last. A failed fsync would show in
+ * no test that cannot cut the power; the order of the calls does. */
+START_TEST(each_thing_is_durable_before_the_next)
+{
+    static struct rig_faults f;
+    struct rig r;
+    rig_faults(&f);
+    rig_open(&r, rig_small, FEW, two, folder, &f.storage, "");
+    for (int i = 0; i < 3; i++) {
+        f.traces = i == 2; /* the third: keep is 2, so it removes the first */
+        rig_train(&r);
+        ck_assert_int_eq(rig_snapshot(&r), 0);
+    }
+    const char *base = strrchr(folder, '/') + 1;
+    char sync_root[64];
+    snprintf(sync_root, sizeof sync_root, "sync_folder %s", base);
+    uint32_t packs = traced(&f, traced(&f, 0, "sync rank-0.pack"), "sync rank-1.pack");
+    uint32_t manifest = traced(&f, packs, "sync MANIFEST.json");
+    uint32_t committed = traced(&f, traced(&f, manifest, "sync_folder tmp.v00000003"), "rename v00000003");
+    uint32_t pointer = traced(&f, traced(&f, traced(&f, committed, sync_root), "sync tmp.CURRENT"), "rename CURRENT");
+    traced(&f, traced(&f, traced(&f, pointer, sync_root), "rename tmp.old.1"), "remove MANIFEST.json");
+    for (uint32_t i = 0; i < f.traced; i++) {
+        if (strncmp(f.trace[i], "write rank", 10) == 0)
+            ck_assert_uint_lt(i, packs); /* nothing is written behind its sync */
+        if (strncmp(f.trace[i], "sync rank-0", 11) == 0)
+            ck_assert_uint_eq(i, traced(&f, 0, "sync rank-0.pack")); /* once a file */
+        if (strncmp(f.trace[i], "remove", 6) == 0)
+            ck_assert_uint_gt(i, pointer);
+    }
+    rig_close(&r);
+}
+END_TEST
+
+/* A disk that says yes and stores something else: found by reading back, never committed. */
+START_TEST(every_corrupted_write_is_found_before_the_commit)
+{
+    struct rig_faults *f = malloc(sizeof *f);
+    bool hit = true;
+    uint32_t found = 0, writes = 0;
+    for (uint64_t n = 1; hit; n++) {
+        struct rig r;
+        fresh_folder();
+        rig_faults(f);
+        f->writes_only = true;
+        rig_open(&r, rig_small, FEW, two, folder, &f->storage, "");
+        rig_train(&r);
+        ck_assert_int_eq(rig_snapshot(&r), 0);
+        rig_train(&r);
+        f->calls = 0;
+        f->at = n;
+        f->corrupts = true;
+        int code = rig_snapshot(&r);
+        hit = f->calls >= n;
+        found += code == -EBADMSG;
+        writes += f->failed != NULL;
+        ck_assert(code == 0 || code == -EBADMSG);
+        f->at = 0;
+        check_newest(code ? 1 : 2);
+        rig_close(&r);
+    }
+    ck_assert_uint_gt(writes, 20);
+    ck_assert_uint_eq(found, writes - 1); /* all but CURRENT, which is for people */
+    free(f);
 }
 END_TEST
 
@@ -734,7 +824,8 @@ START_TEST(the_manifest_reads_as_documented)
     ck_assert_uint_eq(json_array_size(json_object_get(m, "packs")), 2);
     ck_assert_uint_eq(json_array_size(json_object_get(m, "tensors")), rig_small_count);
     path_of("v00000001/rank-1.pack", path);
-    ck_assert_int_eq(kc_json_integer(json_array_get(json_object_get(m, "packs"), 1), "bytes", 0), rig_file_bytes(path));
+    ck_assert_int_eq(kc_json_integer(json_array_get(json_object_get(m, "packs"), 1), "bytes", 0),
+                     rig_file_bytes(path));
     json_decref(file);
     rig_close(&r);
 }
@@ -743,9 +834,11 @@ END_TEST
 int main(void)
 {
     Suite *suite = suite_create("state_snapshot");
-    TCase *c = tcase_create("snapshot");
+    TCase *c = tcase_create("snapshot"), *fast = tcase_create("faults");
     tcase_set_timeout(c, 300);
+    tcase_set_timeout(fast, 300);
     tcase_add_checked_fixture(c, setup, teardown);
+    tcase_add_checked_fixture(fast, setup_fast, teardown);
     tcase_add_test(c, a_snapshot_restores_on_every_layout);
     tcase_add_test(c, large_tensors_are_cut_into_extents);
     tcase_add_test(c, agreement_survives_a_sum_of_a_sum);
@@ -753,17 +846,20 @@ int main(void)
     tcase_add_test(c, a_snapshot_of_another_model_or_seed_is_refused_by_name);
     tcase_add_test(c, retention_keeps_the_newest_whole_versions);
     tcase_add_test(c, leftovers_are_removed_unless_somebody_writes);
-    tcase_add_loop_test(c, damage_is_named_marked_and_passed_over, 0, sizeof damages / sizeof damages[0]);
+    tcase_add_loop_test(fast, damage_is_named_marked_and_passed_over, 0, sizeof damages / sizeof damages[0]);
     tcase_add_test(c, verify_reads_every_byte);
     tcase_add_test(c, state_root_is_compared_after_the_load);
     tcase_add_test(c, ranks_that_chose_differently_do_not_restore);
     tcase_add_test(c, nonfinite_state_is_not_saved);
-    tcase_add_loop_test(c, every_failing_call_leaves_the_newest_whole, 0, sizeof troubles / sizeof troubles[0]);
-    tcase_add_test(c, every_death_leaves_the_newest_whole);
-    tcase_add_test(c, every_failing_read_is_an_error_or_an_older_version);
+    tcase_add_loop_test(fast, every_failing_call_leaves_the_newest_whole, 0, sizeof troubles / sizeof troubles[0]);
+    tcase_add_test(c, each_thing_is_durable_before_the_next);
+    tcase_add_test(fast, every_corrupted_write_is_found_before_the_commit);
+    tcase_add_test(fast, every_death_leaves_the_newest_whole);
+    tcase_add_test(fast, every_failing_read_is_an_error_or_an_older_version);
     tcase_add_test(c, a_full_disk_is_seen_before_writing);
     tcase_add_test(c, the_manifest_reads_as_documented);
     suite_add_tcase(suite, c);
+    suite_add_tcase(suite, fast);
     SRunner *sr = srunner_create(suite);
     srunner_run_all(sr, CK_NORMAL);
     int failed = srunner_ntests_failed(sr);

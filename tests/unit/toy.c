@@ -390,7 +390,9 @@ static int enqueue(void *self, const struct kc_op_call *call, struct kc_lane *la
         tiles = 8;
     else if (call->opcode == TOY_HEAD_W)
         tiles = (uint32_t)call->in[0].size[2];
-    return lane->enqueue(lane, tile, &j, sizeof j, tiles);
+    int r = lane->enqueue(lane, tile, &j, sizeof j, tiles);
+    atomic_fetch_add(&c->ran[call->opcode], 1);
+    return r;
 }
 
 void toy_ops(struct kc_op ops[TOY_TABLE])

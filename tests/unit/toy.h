@@ -12,6 +12,8 @@
 #include "contracts/op_table.h"
 #include "contracts/shard_plan.h"
 
+#include <stdatomic.h>
+
 enum toy_opcode {
     TOY_LOAD, TOY_EMBED_F, TOY_EMBED_W, TOY_AFFINE_F, TOY_AFFINE_I, TOY_AFFINE_W, TOY_HEAD_F, TOY_HEAD_I, TOY_HEAD_W,
     TOY_LOSS_F, TOY_LOSS_I, TOY_OPCODES,
@@ -47,7 +49,8 @@ struct toy_context {
     const struct kc_shard_plan *shard;
     uint32_t rank;
     int fail_load_at;   /* step at which LOAD answers -EIO; -1 never */
-    int poison_at;      /* step at which this rank's affine weight gradient becomes not a number; -1 never */
+    int poison_at;      /* step at which this rank's affine weight gradients become not a number; -1 never */
+    _Atomic uint32_t ran[TOY_TABLE]; /* calls of each op so far */
 };
 void toy_ops(struct kc_op ops[TOY_TABLE]);
 

@@ -1,0 +1,459 @@
+/* test_console_model.c - jobs from a synthetic $KC_HOME and a board of our own: figures, waits, metrics, and that all verbs
+ * and the screen say the same. The board is written by this process through shm's own writers. */
+#include "console_home.h"
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "console/model.h"
+#include "console/report.h"
+#include "console/text.h"
+#include "shm/keeper.h"
+#include "shm/probe.h"
+#include "shm/segment.h"
+#include "supervisor/protocol.h"
+
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static struct console_home home;
+static struct kc_board *board;
+static struct kc_probe *probe[2];
+
+static void setup(void)
+{
+    console_home_make(&home);
+}
+
+static void open_board(const char *id)
+{
+    struct kc_job_facts facts = {.ranks = 2, .steps = 300, .zero = 1};
+    struct kc_error e = {""};
+    static const uint32_t members[] = {0, 1};
+    snprintf(facts.id, sizeof facts.id, "%s", id);
+    snprintf(facts.name, sizeof facts.name, "demo");
+    ck_assert_msg(kc_board_create(home.instance, &facts, &board, &e) == 0, "%s", e.text);
+    kc_board_incarnation(board, 1);
+    kc_board_status(board, &(struct kc_job_status){.state = KC_JOB_RUNNING, .incarnation = 1, .failed_rank = -1});
+    for (uint32_t r = 0; r < 2; r++) {
+        ck_assert_msg(kc_probe_attach(dup(kc_board_fd(board)), r, 1, &probe[r], &e) == 0, "%s", e.text);
+        kc_board_process(board, r, &(struct kc_rank_process){.incarnation = 1, .pid = 5000 + r, .started = kc_now()});
+        kc_probe_state(probe[r], KC_RANK_RUNNING);
+    }
+    kc_board_gate_open(board);
+    kc_probe_group(probe[0], 0, 1, "world", members, 2);
+    kc_probe_begin_at(probe[0], 0);
+    kc_probe_step(probe[0], 42);
+    kc_probe_step(probe[1], 42);
+    kc_probe_step_record(probe[0], &(struct kc_step_record){.step = 42, .loss = 2.5, .grad_norm = 0.5, .lr = 1e-3,
+                                                            .tokens = 4096, .seconds = 0.5});
+    kc_probe_phase(probe[0], KC_PHASE_BACKWARD);
+    kc_probe_phase(probe[1], KC_PHASE_COMMUNICATION);
+    kc_probe_set(probe[0], KC_METRIC_FORWARD_SECONDS, 0.125);
+    kc_probe_set(probe[1], KC_METRIC_FORWARD_SECONDS, 0.25);
+    kc_probe_set(probe[0], KC_METRIC_LOSS, NAN);
+    kc_probe_add(probe[0], KC_METRIC_TOKENS, 172032);
+    kc_probe_wait_begin(probe[1], KC_WAIT_ALL_REDUCE, 0, 6650);
+}
+
+static void close_board(void)
+{
+    for (int r = 0; r < 2; r++) {
+        kc_probe_free(probe[r]);
+        probe[r] = NULL;
+    }
+    kc_board_free(board, 1);
+    board = NULL;
+}
+
+static void teardown(void)
+{
+    if (board)
+        close_board();
+    console_home_remove(&home);
+}
+
+static json_t *answer_json(const char *const *words, int code)
+{
+    struct console_answer a;
+    console_run(&a, words);
+    ck_assert_msg(a.code == code, "%d, wanted %d: %s", a.code, code, a.err);
+    json_t *o = json_loads(a.out, 0, NULL);
+    ck_assert_msg(o != NULL, "%s", a.out);
+    console_answer_free(&a);
+    return o;
+}
+#define JSON(code, ...) answer_json((const char *const[]){__VA_ARGS__, "--json", NULL}, code)
+
+/* ---- files ---------------------------------------------------------------------------------------------------------------- */
+
+START_TEST(files_alone_tell_a_job)
+{
+    struct job j;
+    struct kc_home h;
+    console_home_job(&home, "demo-1", "finished", 120, 300);
+    console_home_write(&home, "jobs/demo-1/result.json",
+                       "{\"state\":\"finished\",\"exit_code\":0,\"step\":300,\"loss\":1.5,\"validation_loss\":1.75,"
+                       "\"state_root\":\"00112233445566778899aabbccddeeff\",\"seconds\":12.5,\"first_failure\":null}");
+    ck_assert_int_eq(kc_home_find(NULL, NULL, &h, NULL), 0);
+    ck_assert_int_eq(job_read(&h, "demo-1", &j, NULL), 0);
+    ck_assert_int_eq(j.state, KC_JOB_FINISHED);
+    ck_assert_int_eq(j.step, 300);
+    ck_assert_int_eq(j.steps, 300);
+    ck_assert(j.loss == 1.5 && j.validation_loss == 1.75 && j.seconds == 12.5);
+    ck_assert_str_eq(j.state_root, "00112233445566778899aabbccddeeff");
+    ck_assert_int_eq(j.restarts, 0);
+    job_free(&j);
+}
+END_TEST
+
+/* A claimed id without files, a file that is no JSON, half a line: unknown, never a crash, never a wrong number. */
+START_TEST(half_written_files_are_unknown)
+{
+    struct job j;
+    struct kc_home h;
+    struct kc_error e = {""};
+    ck_assert_int_eq(kc_home_find(NULL, NULL, &h, NULL), 0);
+    console_home_write(&home, "jobs/claimed-1/rank-0.log", "");
+    ck_assert_int_eq(job_read(&h, "claimed-1", &j, &e), -ENOENT);
+    console_home_job(&home, "demo-1", "running", 3, 300);
+    console_home_write(&home, "jobs/demo-1/spec.json", "{\"name\":");
+    console_home_write(&home, "jobs/demo-1/metrics.jsonl",
+                       "{\"step\":1,\"loss\":5.0}\nnot json\n{\"step\":2,\"loss\":null,\"lr\":0.5}\n{\"step\":3,\"lo");
+    ck_assert_int_eq(job_read(&h, "demo-1", &j, &e), 0);
+    ck_assert_int_eq(j.step, 2);
+    ck_assert(isnan(j.loss) && j.lr == 0.5);
+    ck_assert_int_eq(j.steps, -1);
+    ck_assert_str_eq(j.name, "demo");
+    job_free(&j);
+    json_t *o = JSON(0, "show", "demo-1"), *job = json_object_get(o, "job");
+    ck_assert(json_is_null(json_object_get(job, "loss")) && json_is_null(json_object_get(job, "steps")));
+    ck_assert(json_is_null(json_object_get(job, "state_root")));
+    json_decref(o);
+}
+END_TEST
+
+START_TEST(a_mistyped_job_is_told_with_the_nearest)
+{
+    struct console_answer a;
+    console_home_job(&home, "quickstart-1", "stopped", 3, 300);
+    CONSOLE_RUN(&a, "show", "quikstart-1");
+    ck_assert_int_eq(a.code, KC_EXIT_NO_OBJECT);
+    ck_assert_ptr_nonnull(strstr(a.err, "Did you mean quickstart-1?"));
+    console_answer_free(&a);
+    CONSOLE_RUN(&a, "show", "../../etc");
+    ck_assert_int_eq(a.code, KC_EXIT_NO_OBJECT);
+    console_answer_free(&a);
+}
+END_TEST
+
+/* ---- board ---------------------------------------------------------------------------------------------------------------- */
+
+START_TEST(a_running_job_is_read_from_its_board)
+{
+    console_home_job(&home, "demo-1", "starting", 40, 300);
+    open_board("demo-1");
+    json_t *o = JSON(0, "show", "demo-1"), *j = json_object_get(o, "job"), *ranks = json_object_get(j, "ranks");
+    ck_assert_str_eq(kc_json_text(j, "state", ""), "running");
+    ck_assert_int_eq(kc_json_integer(j, "step", 0), 42);
+    ck_assert(kc_json_real(j, "loss", 0) == 2.5);
+    ck_assert(kc_json_real(j, "tokens_per_second", 0) == 8192);
+    ck_assert_uint_eq(json_array_size(ranks), 2);
+    const json_t *r0 = json_array_get(ranks, 0), *r1 = json_array_get(ranks, 1), *wait = json_object_get(r1, "wait");
+    ck_assert_int_eq(kc_json_integer(r0, "pid", 0), 5000);
+    ck_assert_str_eq(kc_json_text(r0, "phase", ""), "backward");
+    ck_assert(json_is_null(json_object_get(r0, "wait")));
+    ck_assert_str_eq(kc_json_text(r1, "phase", ""), "communication");
+    ck_assert_str_eq(kc_json_text(wait, "what", ""), "all-reduce");
+    ck_assert_str_eq(kc_json_text(wait, "group", ""), "world");
+    ck_assert_int_eq(kc_json_integer(wait, "sequence", 0), 6650);
+    ck_assert(kc_json_real(wait, "seconds", -1) >= 0);
+    /* the slowest rank is what a step waits for */
+    ck_assert(kc_json_real(json_object_get(j, "split"), "forward_seconds", 0) == 0.25);
+    ck_assert(json_is_null(json_object_get(json_object_get(j, "split"), "data_seconds")));
+    json_decref(o);
+}
+END_TEST
+
+/* F22: equal counts are not progress: who waits for whom, and for how long. */
+START_TEST(f22_show_says_who_waits_for_what)
+{
+    struct console_answer a;
+    console_home_job(&home, "demo-1", "running", 40, 300);
+    open_board("demo-1");
+    CONSOLE_RUN(&a, "show", "demo-1");
+    ck_assert_int_eq(a.code, 0);
+    ck_assert_ptr_nonnull(strstr(a.out, "all-reduce world#6650 for "));
+    console_answer_free(&a);
+}
+END_TEST
+
+/* F57: ps, show, metrics and the model that the screen draws give the same figures. */
+START_TEST(f57_all_verbs_say_the_same)
+{
+    struct model m;
+    struct kc_home h;
+    console_home_job(&home, "demo-1", "running", 40, 300);
+    open_board("demo-1");
+    json_t *ps = JSON(0, "ps"), *show = JSON(0, "show", "demo-1");
+    const json_t *a = json_array_get(json_object_get(ps, "jobs"), 0), *b = json_object_get(show, "job");
+    ck_assert_int_eq(kc_home_find(NULL, NULL, &h, NULL), 0);
+    ck_assert_int_eq(model_read(&h, &m, NULL), 0);
+    ck_assert_uint_eq(m.count, 1);
+    static const char *const same[] = {"id", "name", "state", "step", "steps", "loss", "validation_loss", "lr", "grad_norm",
+                                       "tokens_per_second", "step_seconds", "state_root", "restarts", "split"};
+    json_t *c = report_job(&m.job[0]);
+    for (size_t i = 0; i < sizeof same / sizeof same[0]; i++) {
+        ck_assert_msg(json_equal(json_object_get(a, same[i]), json_object_get(b, same[i])), "%s", same[i]);
+        ck_assert_msg(json_equal(json_object_get(a, same[i]), json_object_get(c, same[i])), "%s", same[i]);
+    }
+    json_decref(c);
+    model_free(&m);
+    json_decref(ps);
+    json_decref(show);
+}
+END_TEST
+
+/* A board of another layout: one line, exit code 8, and what the files say is still shown. */
+START_TEST(a_board_of_another_version_is_told)
+{
+    struct console_answer a;
+    char name[KC_SEGMENT_NAME];
+    console_home_job(&home, "demo-1", "running", 40, 300);
+    ck_assert_int_eq(kc_segment_name(name, home.instance, "demo-1", NULL), 0);
+    open_board("demo-1");
+    int fd = shm_open(name, O_RDWR, 0);
+    ck_assert_int_ge(fd, 0);
+    uint32_t version = 999;
+    ck_assert_int_eq(pwrite(fd, &version, sizeof version, 8), sizeof version); /* behind the magic: board.h */
+    close(fd);
+    CONSOLE_RUN(&a, "show", "demo-1");
+    ck_assert_msg(a.code == KC_EXIT_VERSION, "%d: %s", a.code, a.err);
+    ck_assert_msg(strchr(a.err, '\n') == a.err + strlen(a.err) - 1, "%s", a.err);
+    ck_assert_ptr_nonnull(strstr(a.out, "step 40/300"));
+    console_answer_free(&a);
+    CONSOLE_RUN(&a, "wait", "demo-1", "--timeout", "5s");
+    ck_assert_int_eq(a.code, KC_EXIT_VERSION);
+    console_answer_free(&a);
+}
+END_TEST
+
+/* ---- metrics -------------------------------------------------------------------------------------------------------------- */
+
+/* Prometheus text format 0.0.4: HELP and TYPE once a family, its samples together, counters _total, unknown left out. */
+START_TEST(metrics_follow_the_format)
+{
+    struct console_answer a;
+    char family[128] = "", seen[64][96], *save = NULL;
+    int families = 0, samples = 0;
+    console_home_job(&home, "demo-1", "running", 40, 300);
+    open_board("demo-1");
+    CONSOLE_RUN(&a, "metrics");
+    ck_assert_int_eq(a.code, 0);
+    ck_assert(a.out[a.out_bytes - 1] == '\n');
+    ck_assert_ptr_nonnull(strstr(a.out, "\nkc_forward_seconds{job=\"demo-1\",rank=\"1\"} 0.25\n"));
+    ck_assert_ptr_nonnull(strstr(a.out, "\nkc_tokens_total{job=\"demo-1\",rank=\"0\"} 172032\n"));
+    ck_assert_ptr_nonnull(strstr(a.out, "\nkc_job_state{job=\"demo-1\",state=\"running\"} 1\n"));
+    ck_assert_ptr_null(strstr(a.out, "kc_snapshot_bytes")); /* nobody has set it */
+    ck_assert_ptr_null(strstr(a.out, "nan"));
+    for (char *line = strtok_r(a.out, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+        char name[96] = "", type[16] = "", rest[8];
+        double value;
+        if (sscanf(line, "# HELP %95s", name) == 1) {
+            for (int i = 0; i < families; i++)
+                ck_assert_str_ne(seen[i], name);
+            snprintf(seen[families++], sizeof seen[0], "%s", name);
+            snprintf(family, sizeof family, "%s", name);
+            continue;
+        }
+        if (sscanf(line, "# TYPE %95s %15s", name, type) == 2) {
+            ck_assert_str_eq(name, family);
+            ck_assert_int_eq(!strcmp(type, "counter"), strlen(name) > 6 && !strcmp(name + strlen(name) - 6, "_total"));
+            continue;
+        }
+        size_t n = strcspn(line, "{ ");
+        ck_assert_msg(n == strlen(family) && !strncmp(line, family, n), "%s stands in family %s", line, family);
+        const char *end = strrchr(line, '}');
+        ck_assert_int_eq(sscanf(end ? end + 1 : line + n, " %lf%7s", &value, rest), 1); /* no time stamp */
+        ck_assert(!isnan(value));
+        samples++;
+    }
+    ck_assert_int_gt(samples, 10);
+    console_answer_free(&a);
+}
+END_TEST
+
+/* ---- waiting -------------------------------------------------------------------------------------------------------------- */
+
+static void *step_later(void *arg)
+{
+    uint64_t *when = arg;
+    struct timespec nap = {.tv_nsec = 200000000};
+    nanosleep(&nap, NULL);
+    *when = kc_now();
+    kc_probe_step(probe[0], 100);
+    return NULL;
+}
+
+START_TEST(wait_returns_soon_after_the_fact)
+{
+    struct console_answer a;
+    pthread_t thread;
+    uint64_t when = 0;
+    console_home_job(&home, "demo-1", "running", 40, 300);
+    open_board("demo-1");
+    pthread_create(&thread, NULL, step_later, &when);
+    CONSOLE_RUN(&a, "wait", "demo-1", "--for", "step>=100", "--timeout", "20s");
+    uint64_t now = kc_now();
+    pthread_join(thread, NULL);
+    ck_assert_msg(a.code == KC_EXIT_OK, "%s", a.err);
+    ck_assert_uint_ge(now, when);
+    printf("wait returned %.1f ms after the fact (50 wanted)\n", (double)(now - when) * 1e-6);
+    ck_assert_uint_lt(now - when, 500 * KC_MILLISECOND); /* ten times what is expected */
+    console_answer_free(&a);
+}
+END_TEST
+
+START_TEST(wait_ends_with_the_outcome)
+{
+    static const struct {
+        const char *state;
+        int code, with_condition;
+    } cases[] = {{"finished", 0, 1}, {"stopped", 0, 1}, {"failed", 1, 1}, {"interrupted", 1, 1}};
+    struct console_answer a;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        console_home_job(&home, "demo-1", cases[i].state, 3, 300);
+        CONSOLE_RUN(&a, "wait", "demo-1");
+        ck_assert_msg(a.code == cases[i].code, "%s: %d %s", cases[i].state, a.code, a.err);
+        ck_assert_ptr_nonnull(strstr(a.err, cases[i].state));
+        console_answer_free(&a);
+        CONSOLE_RUN(&a, "wait", "demo-1", "--for", "step>=200");
+        ck_assert_int_eq(a.code, cases[i].with_condition);
+        console_answer_free(&a);
+        CONSOLE_RUN(&a, "wait", "demo-1", "--for", "step>=3");
+        ck_assert_int_eq(a.code, 0);
+        console_answer_free(&a);
+    }
+    console_home_job(&home, "demo-1", "paused", 3, 300);
+    CONSOLE_RUN(&a, "wait", "demo-1", "--timeout", "60ms", "--json");
+    ck_assert_int_eq(a.code, KC_EXIT_TIMEOUT);
+    ck_assert_ptr_nonnull(strstr(a.out, "\"code\":7"));
+    console_answer_free(&a);
+}
+END_TEST
+
+static void *interrupt_later(void *arg)
+{
+    (void)arg;
+    struct timespec nap = {.tv_nsec = 150000000};
+    nanosleep(&nap, NULL);
+    kill(getpid(), SIGINT);
+    return NULL;
+}
+
+START_TEST(ctrl_c_leaves_the_job_and_says_so)
+{
+    static const char *const cases[][5] = {{"wait", "demo-1"}, {"log", "demo-1", "-f"}};
+    for (size_t i = 0; i < 2; i++) {
+        struct console_answer a;
+        pthread_t thread;
+        console_home_job(&home, "demo-1", "paused", 3, 300);
+        pthread_create(&thread, NULL, interrupt_later, NULL);
+        console_run(&a, cases[i]);
+        pthread_join(thread, NULL);
+        ck_assert_int_eq(a.code, KC_EXIT_INTERRUPTED);
+        ck_assert_ptr_nonnull(strstr(a.err, "job demo-1 goes on"));
+        console_answer_free(&a);
+    }
+}
+END_TEST
+
+/* ---- logs ----------------------------------------------------------------------------------------------------------------- */
+
+/* F54: into a pipe go plain lines: what the ranks wrote, byte for byte, and nothing of ours that steers a terminal. */
+START_TEST(f54_no_control_codes_in_a_pipe)
+{
+    struct console_answer a;
+    console_home_job(&home, "demo-1", "finished", 3, 300);
+    console_home_write(&home, "jobs/demo-1/rank-0.log", "hello\nlast");
+    console_home_write(&home, "jobs/demo-1/rank-1.log", "there\n");
+    console_home_write(&home, "jobs/demo-1/rank-0.log.1", "older\n");
+    CONSOLE_RUN(&a, "log", "demo-1");
+    ck_assert_str_eq(a.out, "0| older\n0| hello\n0| last\n1| there\n");
+    console_answer_free(&a);
+    CONSOLE_RUN(&a, "log", "demo-1/1");
+    ck_assert_str_eq(a.out, "there\n");
+    console_answer_free(&a);
+    static const char *const verbs[][3] = {{"ps"}, {"show", "demo-1"}, {"wait", "demo-1"}, {"node"}, {"metrics"}, {"help"}};
+    for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; i++) {
+        console_run(&a, verbs[i]);
+        for (size_t k = 0; k < a.out_bytes; k++)
+            ck_assert_msg(a.out[k] == '\n' || (unsigned char)a.out[k] >= 0x20, "%s: %#x", verbs[i][0], a.out[k]);
+        console_answer_free(&a);
+    }
+}
+END_TEST
+
+START_TEST(a_log_in_json_is_valid_whatever_it_holds)
+{
+    console_home_job(&home, "demo-1", "finished", 3, 300);
+    console_home_write(&home, "jobs/demo-1/rank-0.log", "bad \377 \033[31m\nfine\n");
+    json_t *o = JSON(0, "log", "demo-1/0"), *lines = json_object_get(o, "lines");
+    ck_assert_uint_eq(json_array_size(lines), 2);
+    ck_assert_str_eq(kc_json_text(json_array_get(lines, 0), "text", ""), "bad \\xff \\x1b[31m");
+    json_decref(o);
+    struct console_answer a;
+    CONSOLE_RUN(&a, "log", "demo-1", "-f", "--json"); /* an ended job: comes to its end; an object a line */
+    ck_assert_int_eq(a.code, 0);
+    char *save = NULL;
+    int count = 0;
+    for (char *line = strtok_r(a.out, "\n", &save); line; line = strtok_r(NULL, "\n", &save), count++) {
+        o = json_loads(line, 0, NULL);
+        ck_assert_str_eq(kc_json_text(o, "schema", ""), "kc.log/1");
+        json_decref(o);
+    }
+    ck_assert_int_eq(count, 2);
+    console_answer_free(&a);
+    CONSOLE_RUN(&a, "log", "demo-1/7");
+    ck_assert_int_eq(a.code, KC_EXIT_NO_OBJECT);
+    console_answer_free(&a);
+    CONSOLE_RUN(&a, "log", "demo-1/x");
+    ck_assert_int_eq(a.code, KC_EXIT_USAGE);
+    console_answer_free(&a);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("console model");
+    TCase *t = tcase_create("model");
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_set_timeout(t, 60);
+    tcase_add_test(t, files_alone_tell_a_job);
+    tcase_add_test(t, half_written_files_are_unknown);
+    tcase_add_test(t, a_mistyped_job_is_told_with_the_nearest);
+    tcase_add_test(t, a_running_job_is_read_from_its_board);
+    tcase_add_test(t, f22_show_says_who_waits_for_what);
+    tcase_add_test(t, f57_all_verbs_say_the_same);
+    tcase_add_test(t, a_board_of_another_version_is_told);
+    tcase_add_test(t, metrics_follow_the_format);
+    tcase_add_test(t, wait_returns_soon_after_the_fact);
+    tcase_add_test(t, wait_ends_with_the_outcome);
+    tcase_add_test(t, ctrl_c_leaves_the_job_and_says_so);
+    tcase_add_test(t, f54_no_control_codes_in_a_pipe);
+    tcase_add_test(t, a_log_in_json_is_valid_whatever_it_holds);
+    suite_add_tcase(s, t);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_NORMAL);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed != 0;
+}

@@ -1,0 +1,940 @@
+/* test_executor.c - the executor of schedule, ranks as threads, with kernels of the toy model, a communication made of one
+ * barrier a call, and a state that is plain memory. What is compared: layouts, thread counts, formulas. */
+#include "schedule/schedule.h"
+
+#include "base/clock.h"
+#include "schedule/executor_impl.h"
+#include "toy.h"
+
+#include <check.h>
+#include <errno.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define COUNTS_ALLOCATIONS 0
+#else
+#define COUNTS_ALLOCATIONS 1
+/* Every allocation of the process, counted. */
+static _Atomic uint64_t allocations;
+void *__libc_malloc(size_t n);
+void *__libc_calloc(size_t n, size_t m);
+void *__libc_realloc(void *p, size_t n);
+void *malloc(size_t n)
+{
+    atomic_fetch_add(&allocations, 1);
+    return __libc_malloc(n);
+}
+void *calloc(size_t n, size_t m)
+{
+    atomic_fetch_add(&allocations, 1);
+    return __libc_calloc(n, m);
+}
+void *realloc(void *p, size_t n)
+{
+    atomic_fetch_add(&allocations, 1);
+    return __libc_realloc(p, n);
+}
+#endif
+
+#define RANKS 4
+#define BUCKETS 8
+
+/* ---- communication: the last to come does it for all ---- */
+
+struct kc_group {
+    struct kc_comm_call call[RANKS];
+    uint32_t arrived, generation;
+    uint64_t next;
+};
+
+struct world {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct kc_group groups[2];
+    uint32_t ranks;
+    bool aborted;
+    unsigned char *sum;
+};
+
+struct rank {
+    struct world *world;
+    uint32_t number;
+    struct toy_context toy;
+    struct kc_op ops[TOY_TABLE];
+    struct kc_op_table table;
+    struct kc_comm_if comm;
+    struct kc_state_if state;
+    /* state */
+    const struct kc_shard_plan *shard;
+    float *data[KC_STATES][BUCKETS]; /* moments under zero: the own shard alone */
+    bool open[KC_STATES][BUCKETS];
+    uint64_t store[256];
+    char verbs[512];
+    int fail_verb; /* verb that answers -EIO; -1 none */
+    /* a collective in flight */
+    struct kc_comm_call call;
+    const struct kc_group *group;
+    int fail_collective;       /* the n-th answers -EPROTO; -1 none */
+    uint16_t hold_until_ran;   /* the first collective completes only after this op ran; TOY_TABLE none */
+    uint32_t collectives;
+    struct kc_arena arena;
+    const struct kc_exec_plan *plan;
+    struct kc_executor *executor;
+    struct kc_run run;
+    struct kc_error e;
+    int code;
+};
+
+static void reduce(struct world *w, const struct kc_group *g, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        double d = 0;
+        float f = 0;
+        uint64_t u = 0;
+        for (uint32_t r = 0; r < w->ranks; r++) {
+            const void *in = g->call[r].in;
+            d += g->call[0].type == KC_F64 ? ((const double *)in)[i] : 0;
+            f += g->call[0].type == KC_F32 ? ((const float *)in)[i] : 0;
+            u += g->call[0].type == KC_U64 ? ((const uint64_t *)in)[i] : 0;
+        }
+        if (g->call[0].type == KC_F64)
+            ((double *)(void *)w->sum)[i] = d;
+        else if (g->call[0].type == KC_F32)
+            ((float *)(void *)w->sum)[i] = f;
+        else
+            ((uint64_t *)(void *)w->sum)[i] = u;
+    }
+}
+
+static void perform(struct world *w, struct kc_group *g)
+{
+    size_t bytes = g->call[0].count * kc_type_bytes[g->call[0].type];
+    if (g->call[0].primitive == KC_ALL_GATHER)
+        for (uint32_t r = 0; r < w->ranks; r++)
+            memcpy(w->sum + r * bytes, g->call[r].in, bytes);
+    else
+        reduce(w, g, g->call[0].count);
+    for (uint32_t r = 0; r < w->ranks; r++) {
+        size_t part = g->call[0].primitive == KC_REDUCE_SCATTER ? bytes / w->ranks : bytes;
+        if (g->call[0].primitive == KC_ALL_GATHER)
+            part = bytes * w->ranks;
+        memcpy(g->call[r].out, w->sum + (g->call[0].primitive == KC_REDUCE_SCATTER ? r * part : 0), part);
+    }
+}
+
+static int comm_start(void *self, const struct kc_group *g, const struct kc_comm_call *call, struct kc_comm_op **op,
+                      struct kc_error *e)
+{
+    struct rank *r = self;
+    if (r->fail_collective == (int)r->collectives++)
+        return kc_fail(e, -EPROTO, "signatures differ");
+    r->call = *call;
+    r->group = g;
+    *op = (struct kc_comm_op *)(void *)r;
+    return 0;
+}
+
+static int comm_wait(void *self, struct kc_comm_op **op, uint64_t deadline, struct kc_error *e)
+{
+    struct rank *r = self;
+    struct world *w = r->world;
+    struct kc_group *g = (struct kc_group *)(uintptr_t)r->group;
+    (void)deadline;
+    while (r->hold_until_ran < TOY_TABLE && !atomic_load(&r->toy.ran[r->hold_until_ran]))
+        sched_yield();
+    pthread_mutex_lock(&w->lock);
+    uint32_t generation = g->generation;
+    int code = r->call.sequence == g->next ? 0 : kc_fail(e, -EPROTO, "sequence");
+    g->call[r->number] = r->call;
+    if (code == 0 && ++g->arrived == w->ranks) {
+        perform(w, g);
+        g->arrived = 0, g->generation++, g->next++;
+        pthread_cond_broadcast(&w->changed);
+    }
+    while (code == 0 && g->generation == generation && !w->aborted)
+        pthread_cond_wait(&w->changed, &w->lock);
+    if (code == 0 && g->generation == generation)
+        code = kc_fail(e, -ESHUTDOWN, "aborted");
+    pthread_mutex_unlock(&w->lock);
+    *op = NULL;
+    return code;
+}
+
+static const struct kc_group *comm_group(void *self, uint32_t index)
+{
+    return &((struct rank *)self)->world->groups[index];
+}
+
+static void world_abort(struct world *w)
+{
+    pthread_mutex_lock(&w->lock);
+    w->aborted = true;
+    pthread_cond_broadcast(&w->changed);
+    pthread_mutex_unlock(&w->lock);
+}
+
+/* ---- state ---- */
+
+static uint64_t first_of(const struct rank *r, enum kc_state_class what, uint32_t bucket)
+{
+    const struct kc_plan_bucket *b = KC_AT(r->shard, struct kc_plan_bucket, r->shard->buckets) + bucket;
+    return what >= KC_STATE_MOMENT1 && r->shard->zero ? r->number * b->shard : 0;
+}
+
+static const void *state_read(void *self, enum kc_state_class what, uint32_t bucket, uint64_t *version)
+{
+    struct rank *r = self;
+    (void)version;
+    return (const void *)((uintptr_t)r->data[what][bucket] - first_of(r, what, bucket) * 4);
+}
+
+static int state_open(void *self, enum kc_state_class what, uint32_t bucket, void **data)
+{
+    struct rank *r = self;
+    if (r->open[what][bucket])
+        return -EBUSY;
+    r->open[what][bucket] = true;
+    *data = (void *)(uintptr_t)state_read(self, what, bucket, NULL);
+    return 0;
+}
+
+static void state_close(void *self, enum kc_state_class what, uint32_t bucket)
+{
+    struct rank *r = self;
+    if (!r->open[what][bucket]) /* Check allocates and is not for threads */
+        abort();
+    r->open[what][bucket] = false;
+}
+
+static int state_verb(void *self, enum kc_state_verb verb, struct kc_error *e)
+{
+    struct rank *r = self;
+    size_t n = strlen(r->verbs);
+    snprintf(r->verbs + n, sizeof r->verbs - n, "%s ", kc_state_verb_name[verb]);
+    r->store[0] = 1;
+    return r->fail_verb == (int)verb ? kc_fail(e, -EIO, "disk full") : 0;
+}
+
+static uint64_t *state_store(void *self, size_t *count)
+{
+    *count = sizeof((struct rank *)self)->store / 8;
+    return ((struct rank *)self)->store;
+}
+
+/* ---- a job ---- */
+
+struct job {
+    struct toy toy;
+    struct world world;
+    struct rank rank[RANKS];
+    uint32_t threads;
+    double clip;
+    bool skip;
+};
+
+static const struct toy_shape shape = {.ranks = 2, .zero = 1, .layers = 3, .hidden = 40, .vocab = 7, .context = 5,
+                                       .micro = 2, .sequences = 8, .latency_ns = 1};
+
+/* Starting values: a formula of the element alone. */
+static float start_value(int32_t tensor, uint64_t i)
+{
+    return (float)(0.3 * sin(1.7 * tensor + 0.9 * (double)i + 1));
+}
+
+static void rank_state(struct rank *r, const struct kc_shard_plan *s)
+{
+    const struct kc_plan_bucket *b = KC_AT(s, struct kc_plan_bucket, s->buckets);
+    const struct kc_plan_segment *g = KC_AT(s, struct kc_plan_segment, s->segments);
+    ck_assert_uint_le(s->buckets.count, BUCKETS);
+    for (uint32_t k = 0; k < s->buckets.count; k++) {
+        for (int c = 0; c < KC_STATES; c++)
+            r->data[c][k] = calloc(c >= KC_STATE_MOMENT1 && s->zero ? b[k].shard : b[k].count, 4);
+        for (uint32_t i = 0; i < b[k].segments_count; i++)
+            for (uint64_t n = 0; n < g[b[k].segments_first + i].count; n++)
+                r->data[KC_STATE_PARAMETER][k][g[b[k].segments_first + i].offset + n] =
+                    start_value(g[b[k].segments_first + i].tensor, n);
+    }
+}
+
+static void job_make(struct job *j, struct toy_shape s, uint32_t threads, double clip, bool skip)
+{
+    memset(j, 0, sizeof *j);
+    toy_plan(&j->toy, s);
+    j->threads = threads, j->clip = clip, j->skip = skip;
+    pthread_mutex_init(&j->world.lock, NULL);
+    pthread_cond_init(&j->world.changed, NULL);
+    j->world.ranks = s.ranks;
+    j->world.sum = malloc(1u << 20);
+    for (uint32_t i = 0; i < s.ranks; i++) {
+        struct rank *r = &j->rank[i];
+        r->world = &j->world, r->number = i, r->shard = j->toy.shard;
+        r->toy.shard = j->toy.shard, r->toy.rank = i, r->toy.fail_load_at = r->toy.poison_at = -1;
+        r->fail_verb = r->fail_collective = -1, r->hold_until_ran = TOY_TABLE;
+        toy_ops(r->ops);
+        r->table = (struct kc_op_table){.self = &r->toy, .device = "cpu", .variant = "toy", .ops = r->ops,
+                                        .count = TOY_TABLE};
+        r->comm = (struct kc_comm_if){.self = r, .start = comm_start, .wait = comm_wait, .group = comm_group};
+        r->state = (struct kc_state_if){.self = r, .read = state_read, .open = state_open, .close = state_close,
+                                        .verb = state_verb, .store = state_store};
+        rank_state(r, j->toy.shard);
+        ck_assert_int_eq(kc_arena_new(&r->arena, 1u << 20), 0);
+        int code = kc_schedule_expand(j->toy.shard, j->toy.comm, i, &r->arena, &r->plan, &r->e);
+        ck_assert_msg(code == 0, "%s", r->e.text);
+        struct kc_executor_config c = {.shard = j->toy.shard, .comm_plan = j->toy.comm, .plan = r->plan, .ops = &r->table,
+                                       .comm = &r->comm, .state = &r->state, .threads = threads, .clip = clip,
+                                       .skip_nonfinite = skip, .oversubscribe = i % 2};
+        code = kc_executor_new(&c, &r->executor, &r->e);
+        ck_assert_msg(code == 0, "%s", r->e.text);
+    }
+}
+
+static void job_free(struct job *j)
+{
+    world_abort(&j->world);
+    for (uint32_t i = 0; i < j->world.ranks; i++) {
+        kc_executor_free(j->rank[i].executor);
+        kc_arena_free(&j->rank[i].arena);
+        for (uint32_t k = 0; k < BUCKETS; k++)
+            for (int c = 0; c < KC_STATES; c++)
+                free(j->rank[i].data[c][k]);
+    }
+    free(j->world.sum);
+    toy_free(&j->toy);
+}
+
+struct order {
+    struct job *job;
+    struct rank *rank;
+    enum kc_program_id program;
+    uint64_t step;
+};
+
+static void *rank_main(void *argument)
+{
+    struct order *o = argument;
+    struct rank *r = o->rank;
+    r->run.values = (struct kc_step_values){.step = o->step, .lr = 0.01, .beta1_power = pow(0.9, (double)o->step + 1),
+                                            .beta2_power = pow(0.95, (double)o->step + 1),
+                                            .sample_first = o->step * o->job->toy.shape.sequences};
+    r->code = kc_executor_run(r->executor, o->program, &r->run, &r->e);
+    if (r->code < 0 && r->code != -EDOM)
+        world_abort(r->world); /* as engine does when a rank fails */
+    return NULL;
+}
+
+/* One program on all ranks at once. */
+static void job_run(struct job *j, enum kc_program_id program, uint64_t step)
+{
+    pthread_t thread[RANKS];
+    struct order order[RANKS];
+    for (uint32_t i = 0; i < j->world.ranks; i++) {
+        order[i] = (struct order){j, &j->rank[i], program, step};
+        pthread_create(&thread[i], NULL, rank_main, &order[i]);
+    }
+    for (uint32_t i = 0; i < j->world.ranks; i++)
+        pthread_join(thread[i], NULL);
+}
+
+static void job_train(struct job *j, uint64_t steps, double *losses)
+{
+    for (uint64_t s = 0; s < steps; s++) {
+        job_run(j, KC_PROGRAM_TRAIN, s);
+        for (uint32_t i = 0; i < j->world.ranks; i++) {
+            ck_assert_msg(j->rank[i].code == 0, "rank %u: %s", i, j->rank[i].e.text);
+            ck_assert_double_eq(j->rank[i].run.loss, j->rank[0].run.loss); /* the same on all ranks */
+        }
+        losses[s] = j->rank[0].run.loss;
+    }
+}
+
+/* Parameter values of a rank by tensor, without padding, into out; returns how many. */
+static size_t parameters(const struct rank *r, float *out)
+{
+    const struct kc_plan_tensor *t = KC_AT(r->shard, struct kc_plan_tensor, r->shard->tensors);
+    size_t n = 0;
+    for (uint32_t i = 0; i < r->shard->tensors.count; i++) {
+        if (t[i].role != KC_PARAMETER)
+            continue;
+        size_t count = t[i].local[0] * (t[i].rank > 1 ? t[i].local[1] : 1);
+        memcpy(out + n, r->data[KC_STATE_PARAMETER][t[i].bucket] + t[i].offset, count * 4);
+        n += count;
+    }
+    return n;
+}
+
+#define STEPS 4
+#define ROOM 4096
+struct result {
+    double loss[STEPS];
+    float values[ROOM];
+    size_t count;
+    double norm;
+};
+
+static void train_layout(struct toy_shape s, uint32_t threads, struct result *out)
+{
+    struct job *j = malloc(sizeof *j);
+    job_make(j, s, threads, 1.0, false);
+    job_train(j, STEPS, out->loss);
+    out->count = parameters(&j->rank[0], out->values);
+    out->norm = j->rank[0].run.grad_norm;
+    for (uint32_t i = 1; i < s.ranks; i++) { /* replicas are equal */
+        float *other = malloc(sizeof out->values);
+        ck_assert_uint_eq(parameters(&j->rank[i], other), out->count);
+        ck_assert_mem_eq(other, out->values, out->count * 4);
+        free(other);
+    }
+    job_free(j);
+    free(j);
+}
+
+/* ---- what comes out ---- */
+
+/* The model by its formula, in double: mean cross entropy over a batch, logits of row 0. */
+static double formula(const struct kc_shard_plan *s, const struct toy_shape *h, double *logits_of_last)
+{
+    const struct kc_plan_tensor *t = KC_AT(s, struct kc_plan_tensor, s->tensors);
+    int32_t wte = -1, w[8], b[8];
+    uint32_t layers = 0;
+    for (int32_t i = 0; i < (int32_t)s->tensors.count; i++) {
+        if (t[i].role != KC_PARAMETER)
+            continue;
+        if (t[i].rank == 2)
+            wte = i;
+        else if (strstr(KC_TEXT(s, t[i].name), ".w"))
+            w[layers] = i;
+        else
+            b[layers++] = i;
+    }
+    double sum = 0;
+    for (uint64_t row = 0; row < h->sequences; row++)
+        for (uint64_t i = 0; i < h->context; i++) {
+            uint64_t q = row * 31 + i * 17, token = q % 7, target = (q / 3 + 1) % 7;
+            double z[7], top = -1e30, total = 0;
+            for (uint32_t v = 0; v < h->vocab; v++) {
+                z[v] = 0;
+                for (uint32_t k = 0; k < h->hidden; k++) {
+                    double x = (double)start_value(wte, token * h->hidden + k);
+                    for (uint32_t l = 0; l < layers; l++)
+                        x = x * (1 + (double)start_value(w[l], k)) + (double)start_value(b[l], k);
+                    z[v] += x * (double)start_value(wte, v * h->hidden + k);
+                }
+                top = fmax(top, z[v]);
+            }
+            for (uint32_t v = 0; v < h->vocab; v++)
+                total += exp(z[v] - top);
+            sum += top + log(total) - z[target];
+            memcpy(logits_of_last, z, sizeof z);
+        }
+    return sum / (double)(h->sequences * h->context);
+}
+
+START_TEST(the_first_loss_is_that_of_the_formula_and_training_lowers_it)
+{
+    struct job *j = malloc(sizeof *j);
+    double losses[20], z[7];
+    job_make(j, shape, 1, 0, false);
+    job_train(j, 20, losses);
+    double want = formula(j->toy.shard, &shape, z);
+    ck_assert_double_eq_tol(losses[0], want, 1e-6 * want);
+    ck_assert_double_lt(losses[19], 0.8 * losses[0]);
+    /* no clip: gradients are divided by the step's tokens and nothing else */
+    ck_assert_double_eq(j->rank[0].run.values.scale, 1.0 / (8 * 5));
+    ck_assert_double_eq(j->rank[0].run.agreed[KC_AGREE_TOKENS], 8 * 5);
+    job_free(j);
+    free(j);
+}
+END_TEST
+
+START_TEST(clipping_scales_by_the_global_norm)
+{
+    struct job *j = malloc(sizeof *j);
+    double loss;
+    job_make(j, shape, 1, 0.01, false);
+    job_train(j, 1, &loss);
+    const struct kc_run *run = &j->rank[1].run;
+    ck_assert_double_gt(run->grad_norm, 0.01);
+    ck_assert_double_eq_tol(run->values.scale * 40, 0.01 / (run->grad_norm + 1e-6), 1e-12);
+    ck_assert_double_eq_tol(run->grad_norm, sqrt(run->agreed[KC_AGREE_NORM]) / 40, 1e-12);
+    job_free(j);
+    free(j);
+}
+END_TEST
+
+START_TEST(F43_F44_every_layout_gives_the_same_losses_norms_and_parameters)
+{
+    static struct result first, other;
+    struct toy_shape s = shape;
+    s.ranks = 1, s.zero = 0, s.micro = 8;
+    train_layout(s, 1, &first);
+    const uint32_t layouts[][3] = {{1, 1, 8}, {1, 0, 2}, {2, 0, 4}, {2, 1, 4}, {2, 1, 1}, {4, 0, 2}, {4, 1, 2}, {4, 1, 1}};
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+        s.ranks = layouts[i][0], s.zero = layouts[i][1], s.micro = layouts[i][2];
+        train_layout(s, 1, &other);
+        for (int k = 0; k < STEPS; k++)
+            ck_assert_double_eq_tol(other.loss[k], first.loss[k], 1e-5 * first.loss[k]);
+        ck_assert_double_eq_tol(other.norm, first.norm, 1e-4 * first.norm);
+        for (size_t n = 0; n < first.count; n++)
+            ck_assert_float_eq_tol(other.values[n], first.values[n], 2e-3f);
+    }
+}
+END_TEST
+
+START_TEST(zero_one_and_thread_count_change_no_bit)
+{
+    static struct result first, other;
+    struct toy_shape s = shape;
+    train_layout(s, 1, &first);
+    for (uint32_t threads = 1; threads <= 3; threads++)
+        for (uint32_t zero = 0; zero < 2; zero++) {
+            s.zero = zero;
+            train_layout(s, threads, &other);
+            ck_assert_mem_eq(other.loss, first.loss, sizeof first.loss);
+            ck_assert_mem_eq(other.values, first.values, first.count * 4);
+        }
+}
+END_TEST
+
+START_TEST(reductions_run_while_backward_goes_on)
+{
+    /* The first reduction ends only when the last op of backward has run: a schedule that waited for it would stand still. */
+    struct job *j = malloc(sizeof *j);
+    double loss;
+    struct toy_shape s = shape;
+    s.hidden = 20000, s.context = 1, s.sequences = 4;
+    job_make(j, s, 1, 1, false);
+    ck_assert_uint_gt(j->toy.shard->buckets.count, 1);
+    free(j->world.sum);
+    j->world.sum = malloc(4u << 20);
+    for (int i = 0; i < 2; i++)
+        j->rank[i].hold_until_ran = TOY_EMBED_W;
+    job_train(j, 1, &loss);
+    job_free(j);
+    free(j);
+}
+END_TEST
+
+START_TEST(evaluation_sums_over_runs_and_ranks_and_changes_nothing)
+{
+    struct job *j = malloc(sizeof *j);
+    static float before[ROOM], after[ROOM];
+    double z[7];
+    job_make(j, shape, 1, 1, false);
+    size_t n = parameters(&j->rank[0], before);
+    for (int i = 0; i < 2; i++)
+        kc_executor_clear(j->rank[i].executor);
+    job_run(j, KC_PROGRAM_EVALUATE, 0); /* rows 0–3; a run is one micro-batch a rank */
+    job_run(j, KC_PROGRAM_EVALUATE, 0);
+    job_run(j, KC_PROGRAM_AGREE, 0);
+    ck_assert_double_eq(j->rank[1].run.agreed[KC_AGREE_TOKENS], 2 * 4 * 5);
+    struct toy_shape half = shape;
+    half.sequences = 4;
+    double want = formula(j->toy.shard, &half, z);
+    ck_assert_double_eq_tol(j->rank[1].run.loss, want, 1e-6 * want);
+    parameters(&j->rank[0], after);
+    ck_assert_mem_eq(before, after, n * 4);
+    job_free(j);
+    free(j);
+}
+END_TEST
+
+START_TEST(forward_leaves_logits_of_the_tokens_that_were_given)
+{
+    struct job *j = malloc(sizeof *j);
+    struct toy_shape s = shape;
+    double z[7];
+    s.ranks = 1, s.micro = 1, s.sequences = 1;
+    job_make(j, s, 1, 1, false);
+    int32_t *tokens = kc_executor_tokens(j->rank[0].executor);
+    for (uint64_t i = 0; i < s.context; i++)
+        tokens[i] = (int32_t)(i * 17 % 7); /* row 0 of the loader */
+    kc_executor_clear(j->rank[0].executor);
+    job_run(j, KC_PROGRAM_FORWARD, 0);
+    ck_assert_int_eq(j->rank[0].code, 0);
+    formula(j->toy.shard, &s, z);
+    const float *logits = kc_executor_logits(j->rank[0].executor) + (s.context - 1) * s.vocab;
+    for (uint32_t v = 0; v < s.vocab; v++)
+        ck_assert_double_eq_tol((double)logits[v], z[v], 1e-4);
+    job_run(j, KC_PROGRAM_AGREE, 0);
+    ck_assert_double_eq(j->rank[0].run.agreed[KC_AGREE_TOKENS], 0); /* all targets were masked */
+    job_free(j);
+    free(j);
+}
+END_TEST
+
+START_TEST(F13_control_and_stop_votes_are_agreed_in_band)
+{
+    struct job *j = malloc(sizeof *j);
+    job_make(j, shape, 1, 1, false);
+    j->rank[0].run.control = 12345, j->rank[1].run.control = 99; /* only rank 0's counts */
+    j->rank[1].run.stop_vote = 1;
+    j->rank[0].run.replica_digest = j->rank[1].run.replica_digest = 7;
+    const enum kc_program_id programs[] = {KC_PROGRAM_TRAIN, KC_PROGRAM_AGREE};
+    for (int p = 0; p < 2; p++) {
+        job_run(j, programs[p], 0);
+        for (int i = 0; i < 2; i++) {
+            ck_assert_double_eq(j->rank[i].run.agreed[KC_AGREE_CONTROL], 12345);
+            ck_assert_double_eq(j->rank[i].run.agreed[KC_AGREE_STOP], 1);
+            ck_assert_double_eq(j->rank[i].run.agreed[KC_AGREE_DIGEST], 14);
+        }
+    }
+    job_free(j);
+    free(j);
+}
+END_TEST
+
+START_TEST(digests_that_differ_are_named_with_their_rank)
+{
+    struct job *j = malloc(sizeof *j);
+    struct toy_shape s = shape;
+    s.ranks = 4;
+    job_make(j, s, 1, 1, false);
+    job_run(j, KC_PROGRAM_DIGEST, 0);
+    ck_assert_msg(j->rank[3].code == 0, "%s", j->rank[3].e.text);
+    j->rank[2].executor->c.digest[KC_DIGEST_SPEC] = 5;
+    job_run(j, KC_PROGRAM_DIGEST, 0);
+    for (int i = 0; i < 4; i++) {
+        ck_assert_int_eq(j->rank[i].code, -EPROTO);
+        ck_assert_ptr_nonnull(strstr(j->rank[i].e.text, "rank 0 holds another job_spec than rank 2"));
+    }
+    job_free(j);
+    free(j);
+}
+END_TEST
+
+START_TEST(storage_programs_run_their_verbs_in_order_and_end_at_an_agreed_failure)
+{
+    struct job *j = malloc(sizeof *j);
+    job_make(j, shape, 1, 1, false);
+    job_run(j, KC_PROGRAM_SNAPSHOT, 0);
+    ck_assert_str_eq(j->rank[1].verbs, "root-part root-close begin store-agree write store-agree commit store-agree ");
+    ck_assert_uint_eq(j->rank[1].store[0], 1); /* set by the last verb; the sum before it was 2 */
+    j->rank[0].verbs[0] = j->rank[1].verbs[0] = 0;
+    job_run(j, KC_PROGRAM_RESTORE, 0);
+    ck_assert_str_eq(j->rank[1].verbs, "read store-agree root-part restore-close ");
+    for (int i = 0; i < 2; i++)
+        j->rank[i].fail_verb = KC_VERB_ROOT_CLOSE;
+    j->rank[0].world->aborted = false;
+    job_run(j, KC_PROGRAM_ROOT, 0);
+    ck_assert_int_eq(j->rank[0].code, -EIO);
+    ck_assert_ptr_nonnull(strstr(j->rank[0].e.text, "disk full"));
+    j->world.aborted = false;
+    job_run(j, KC_PROGRAM_AGREE, 0); /* all failed alike: the next program runs */
+    ck_assert_msg(j->rank[0].code == 0, "%s", j->rank[0].e.text);
+    job_free(j);
+    free(j);
+}
+END_TEST
+
+/* ---- faults ---- */
+
+START_TEST(F47_a_value_that_is_not_finite_is_named_before_the_reduction)
+{
+    struct job *j = malloc(sizeof *j);
+    static float before[ROOM], after[ROOM];
+    job_make(j, shape, 1, 1, false);
+    double loss;
+    job_train(j, 1, &loss);
+    size_t n = parameters(&j->rank[0], before);
+    j->rank[1].toy.poison_at = 1;
+    job_run(j, KC_PROGRAM_TRAIN, 1);
+    for (int i = 0; i < 2; i++) { /* all ranks say the same, also the one that is healthy */
+        ck_assert_int_eq(j->rank[i].code, -EDOM);
+        ck_assert_str_eq(j->rank[i].e.text, "step 2: rank 1 has a value that is not finite in the gradient of h.2.w (bucket 0), "
+                                            "before the reduction; lower optimizer.lr, or set policy.on_nonfinite to skip");
+        ck_assert_double_eq(j->rank[i].run.agreed[KC_AGREE_NONFINITE], 1);
+    }
+    parameters(&j->rank[0], after); /* F46: nothing was updated */
+    ck_assert_mem_eq(before, after, n * 4);
+    job_run(j, KC_PROGRAM_AGREE, 0); /* and a snapshot or a stop can still be agreed on */
+    ck_assert_int_eq(j->rank[0].code, 0);
+    j->rank[0].toy.poison_at = 1;
+    job_run(j, KC_PROGRAM_TRAIN, 1);
+    ck_assert_ptr_nonnull(strstr(j->rank[0].e.text, "step 2: 2 ranks have values that are not finite"));
+    job_free(j);
+    free(j);
+}
+END_TEST
+
+START_TEST(a_step_that_is_not_finite_is_left_out_when_policy_says_so)
+{
+    struct job *j = malloc(sizeof *j);
+    static float before[ROOM], after[ROOM];
+    job_make(j, shape, 2, 1, true);
+    double loss;
+    job_train(j, 1, &loss);
+    size_t n = parameters(&j->rank[0], before);
+    j->rank[0].toy.poison_at = 1;
+    job_run(j, KC_PROGRAM_TRAIN, 1);
+    for (int i = 0; i < 2; i++) {
+        ck_assert_msg(j->rank[i].code == 0 && j->rank[i].run.skipped, "%s", j->rank[i].e.text);
+        parameters(&j->rank[i], after);
+        ck_assert_mem_eq(before, after, n * 4);
+    }
+    job_run(j, KC_PROGRAM_TRAIN, 2);
+    ck_assert_int_eq(j->rank[1].code, 0);
+    ck_assert(!j->rank[1].run.skipped);
+    parameters(&j->rank[1], after);
+    ck_assert(memcmp(before, after, n * 4) != 0);
+    job_free(j);
+    free(j);
+}
+END_TEST
+
+START_TEST(an_error_of_the_communication_lane_ends_the_program)
+{
+    struct job *j = malloc(sizeof *j);
+    job_make(j, shape, 2, 1, false);
+    j->rank[1].fail_collective = 1;
+    job_run(j, KC_PROGRAM_TRAIN, 0);
+    ck_assert_int_eq(j->rank[1].code, -EPROTO);
+    ck_assert_str_eq(j->rank[1].e.text, "signatures differ");
+    ck_assert_int_eq(j->rank[0].code, -ESHUTDOWN); /* its peer, by the abort */
+    job_run(j, KC_PROGRAM_AGREE, 0);
+    ck_assert_int_eq(j->rank[1].code, -ESHUTDOWN); /* nothing runs after that */
+    job_free(j);
+    free(j);
+}
+END_TEST
+
+START_TEST(F11_an_error_of_the_compute_lane_does_not_wait_for_communication)
+{
+    struct job *j = malloc(sizeof *j);
+    job_make(j, shape, 1, 1, false);
+    j->rank[0].toy.fail_load_at = 0;
+    job_run(j, KC_PROGRAM_TRAIN, 0);
+    ck_assert_int_eq(j->rank[0].code, -EIO);
+    ck_assert_str_eq(j->rank[0].e.text, "load, layer -1, micro-batch 0: train.bin shrank");
+    ck_assert_int_eq(j->rank[1].code, -ESHUTDOWN);
+    job_free(j);
+    free(j);
+}
+END_TEST
+
+static void *abort_soon(void *argument)
+{
+    struct job *j = argument;
+    while (!atomic_load(&j->rank[0].executor->in_flight))
+        sched_yield();
+    world_abort(&j->world);
+    return NULL;
+}
+
+START_TEST(F10_an_abort_wakes_both_lanes)
+{
+    struct job *j = malloc(sizeof *j);
+    job_make(j, shape, 2, 1, false);
+    pthread_t t;
+    pthread_create(&t, NULL, abort_soon, j);
+    struct order o = {j, &j->rank[0], KC_PROGRAM_TRAIN, 0}; /* rank 1 never comes */
+    rank_main(&o);
+    pthread_join(t, NULL);
+    ck_assert_int_eq(j->rank[0].code, -ESHUTDOWN);
+    job_free(j);
+    free(j);
+}
+END_TEST
+
+START_TEST(a_table_without_an_opcode_of_the_plan_is_refused)
+{
+    struct job *j = malloc(sizeof *j);
+    job_make(j, shape, 1, 1, false);
+    struct kc_executor_config c = j->rank[0].executor->c;
+    struct kc_op_table short_table = j->rank[0].table;
+    short_table.count = TOY_NORM;
+    c.ops = &short_table;
+    struct kc_executor *x = NULL;
+    struct kc_error e = {""};
+    ck_assert_int_eq(kc_executor_new(&c, &x, &e), -EINVAL);
+    ck_assert_ptr_null(x);
+    ck_assert_ptr_nonnull(strstr(e.text, "has no opcode"));
+    job_free(j);
+    free(j);
+}
+END_TEST
+
+/* ---- cost ---- */
+
+START_TEST(a_step_allocates_nothing)
+{
+#if COUNTS_ALLOCATIONS
+    struct job *j = malloc(sizeof *j);
+    struct toy_shape s = shape;
+    s.ranks = 1, s.sequences = 4;
+    job_make(j, s, 2, 1, false);
+    struct order o = {j, &j->rank[0], KC_PROGRAM_TRAIN, 0};
+    rank_main(&o);
+    uint64_t before = atomic_load(&allocations);
+    ck_assert_uint_gt(before, 0);
+    for (o.step = 1; o.step < 50; o.step++)
+        rank_main(&o);
+    ck_assert_int_eq(j->rank[0].code, 0);
+    ck_assert_uint_eq(atomic_load(&allocations), before);
+    job_free(j);
+    free(j);
+#endif
+}
+END_TEST
+
+START_TEST(the_time_of_a_step_is_told_in_parts_that_sum_up)
+{
+    struct job *j = malloc(sizeof *j);
+    struct toy_shape s = shape;
+    s.hidden = 4000;
+    job_make(j, s, 1, 1, false);
+    uint64_t from = kc_now();
+    job_run(j, KC_PROGRAM_TRAIN, 0);
+    double wall = (double)(kc_now() - from) / 1e9, sum = 0;
+    for (int p = 0; p < KC_PARTS; p++) {
+        ck_assert_double_ge(j->rank[0].run.seconds[p], 0);
+        sum += j->rank[0].run.seconds[p];
+    }
+    ck_assert_double_gt(j->rank[0].run.seconds[KC_PART_FORWARD], 0);
+    ck_assert_double_gt(j->rank[0].run.seconds[KC_PART_BACKWARD], 0);
+    ck_assert_double_gt(j->rank[0].run.seconds[KC_PART_OPTIMIZER], 0);
+    ck_assert_double_le(sum, wall);
+    job_free(j);
+    free(j);
+}
+END_TEST
+
+/* ---- small parts ---- */
+
+START_TEST(values_that_are_not_finite_are_found_at_every_place)
+{
+    enum { N = 2100 };
+    float *v = malloc(N * sizeof *v);
+    const float bad[] = {NAN, INFINITY, -INFINITY, -NAN};
+    for (int i = 0; i < N; i++)
+        v[i] = i % 3 == 0 ? 3.4028235e38f : i % 3 == 1 ? -1e-45f : 0; /* the largest, a subnormal, zero */
+    ck_assert_int_eq(kc_find_nonfinite(v, N), -1);
+    for (int i = 0; i < N; i += 7) {
+        float old = v[i];
+        v[i] = bad[i % 4];
+        ck_assert_int_eq(kc_find_nonfinite(v, N), i);
+        ck_assert_int_eq(kc_find_nonfinite(v, (uint64_t)i), -1);
+        v[i] = old;
+    }
+    free(v);
+}
+END_TEST
+
+START_TEST(the_nonfinite_word_counts_ranks_and_names_a_single_one)
+{
+    uint32_t ranks, rank;
+    int64_t where;
+    kc_nonfinite_decode(kc_nonfinite_encode(3, -1) + kc_nonfinite_encode(63, 100000), &ranks, &rank, &where);
+    ck_assert_uint_eq(ranks, 1);
+    ck_assert_uint_eq(rank, 63);
+    ck_assert_int_eq(where, 100000);
+    kc_nonfinite_decode(kc_nonfinite_encode(2, -2), &ranks, &rank, &where); /* the loss */
+    ck_assert_uint_eq(ranks, 1);
+    ck_assert_int_eq(where, -2);
+    double sum = 0;
+    for (uint32_t r = 0; r < KC_RANKS_MAX; r++)
+        sum += kc_nonfinite_encode(r, 1000000);
+    kc_nonfinite_decode(sum, &ranks, &rank, &where);
+    ck_assert_uint_eq(ranks, 64);
+}
+END_TEST
+
+struct tiles {
+    _Atomic uint32_t *ran;
+    uint32_t workers;
+    _Atomic uint32_t *strays;
+};
+
+static void count_tile(void *argument, uint32_t index, uint32_t worker)
+{
+    struct tiles *t = argument;
+    atomic_fetch_add(&t->ran[index], 1);
+    if (worker >= t->workers)
+        atomic_fetch_add(t->strays, 1);
+}
+
+START_TEST(a_team_runs_every_tile_once)
+{
+    enum { GRIDS = 3000, TILES = 37 };
+    for (uint32_t threads = 1; threads <= 4; threads++) {
+        struct kc_team *team = NULL;
+        ck_assert_int_eq(kc_team_new(threads, threads % 2 ? 200 : 0, NULL, &team), 0);
+        static _Atomic uint32_t ran[TILES], strays;
+        memset((void *)ran, 0, sizeof ran);
+        struct tiles t = {ran, threads, &strays};
+        struct kc_lane *lane = kc_team_lane(team);
+        for (uint32_t g = 0; g < GRIDS; g++)
+            ck_assert_int_eq(lane->enqueue(lane, count_tile, &t, sizeof t, g % (TILES + 1)), 0);
+        for (uint32_t i = 0; i < TILES; i++) {
+            uint32_t want = 0;
+            for (uint32_t g = 0; g < GRIDS; g++)
+                want += i < g % (TILES + 1);
+            ck_assert_uint_eq(ran[i], want);
+        }
+        ck_assert_uint_eq(strays, 0);
+        char large[600];
+        ck_assert_int_eq(lane->enqueue(lane, count_tile, large, sizeof large, 1), -EINVAL);
+        kc_team_free(team);
+    }
+}
+END_TEST
+
+START_TEST(progress_numbers_wrap)
+{
+    /* round 2^31 - 1, then 0, 1: a busy team comes there in a day */
+    ck_assert(kc_progress_is(5, 5));
+    ck_assert(!kc_progress_is(5, 6));
+    ck_assert(kc_progress_is(0, 0x7fffffff));
+    ck_assert(!kc_progress_is(0x7fffffff, 0));
+    ck_assert(!kc_progress_is(0x7fffffff, 0x80000000u)); /* the number behind it, before it is cut */
+    ck_assert(kc_progress_is(PROGRESS_FAILED | 1, 1000));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("executor");
+    TCase *t = tcase_create("training");
+    tcase_set_timeout(t, 60);
+    tcase_add_test(t, the_first_loss_is_that_of_the_formula_and_training_lowers_it);
+    tcase_add_test(t, clipping_scales_by_the_global_norm);
+    tcase_add_test(t, F43_F44_every_layout_gives_the_same_losses_norms_and_parameters);
+    tcase_add_test(t, zero_one_and_thread_count_change_no_bit);
+    tcase_add_test(t, reductions_run_while_backward_goes_on);
+    suite_add_tcase(s, t);
+    t = tcase_create("programs");
+    tcase_set_timeout(t, 60);
+    tcase_add_test(t, evaluation_sums_over_runs_and_ranks_and_changes_nothing);
+    tcase_add_test(t, forward_leaves_logits_of_the_tokens_that_were_given);
+    tcase_add_test(t, F13_control_and_stop_votes_are_agreed_in_band);
+    tcase_add_test(t, digests_that_differ_are_named_with_their_rank);
+    tcase_add_test(t, storage_programs_run_their_verbs_in_order_and_end_at_an_agreed_failure);
+    suite_add_tcase(s, t);
+    t = tcase_create("faults");
+    tcase_set_timeout(t, 60);
+    tcase_add_test(t, F47_a_value_that_is_not_finite_is_named_before_the_reduction);
+    tcase_add_test(t, a_step_that_is_not_finite_is_left_out_when_policy_says_so);
+    tcase_add_test(t, an_error_of_the_communication_lane_ends_the_program);
+    tcase_add_test(t, F11_an_error_of_the_compute_lane_does_not_wait_for_communication);
+    tcase_add_test(t, F10_an_abort_wakes_both_lanes);
+    tcase_add_test(t, a_table_without_an_opcode_of_the_plan_is_refused);
+    suite_add_tcase(s, t);
+    t = tcase_create("parts");
+    tcase_set_timeout(t, 60);
+    tcase_add_test(t, a_step_allocates_nothing);
+    tcase_add_test(t, the_time_of_a_step_is_told_in_parts_that_sum_up);
+    tcase_add_test(t, values_that_are_not_finite_are_found_at_every_place);
+    tcase_add_test(t, the_nonfinite_word_counts_ranks_and_names_a_single_one);
+    tcase_add_test(t, a_team_runs_every_tile_once);
+    tcase_add_test(t, progress_numbers_wrap);
+    suite_add_tcase(s, t);
+    SRunner *r = srunner_create(s);
+    srunner_run_all(r, CK_NORMAL);
+    int failed = srunner_ntests_failed(r);
+    srunner_free(r);
+    return failed != 0;
+}
