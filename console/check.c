@@ -1,4 +1,5 @@
-/* check.c - the same road that ranks take before step 1 (govern/startup.h), with devices that are described, not leased. */
+/* check.c - the same road that ranks take before step 1 (govern/startup.h), with devices that are described, not
+ * leased. */
 #include "check.h"
 
 #include "session.h"
@@ -7,6 +8,7 @@
 #include "jobs/data/check.h"
 #include "jobs/jobs.h"
 #include "resource/resource.h"
+#include "state/state.h"
 #include "supervisor/protocol.h"
 
 #include <errno.h>
@@ -37,7 +39,7 @@ static int build_graph(void *self, struct kc_arena *a, struct kc_error *e)
     return kc_model_graph_build(c->spec, a, &c->graph, e);
 }
 
-/* ---- devices ------------------------------------------------------------------------------------------------------------ */
+/* ---- devices --------------------------------------------------------------------------------------------------- */
 
 struct devices {
     struct check *check;
@@ -59,7 +61,8 @@ static int build_costs(void *self, struct kc_arena *a, struct kc_error *e)
     return kc_resource_costs(a, &d->costs);
 }
 
-/* Leases that hold nothing: every rank the next `threads` units of the pool, from the first again where ranks share. */
+/* Leases that hold nothing: every rank the next `threads` units of the pool, from the first again where ranks
+ * share. */
 static int imagine_leases(struct devices *d, struct kc_error *e)
 {
     const struct kc_job_spec *spec = d->check->spec;
@@ -114,7 +117,7 @@ static int look_at_devices(struct check *c, const struct kc_home *home, struct d
     return rc;
 }
 
-/* ---- all ------------------------------------------------------------------------------------------------------------------ */
+/* ---- all ------------------------------------------------------------------------------------------------------- */
 
 static int plan(struct check *c, const struct kc_home *home, struct kc_error *e)
 {
@@ -135,6 +138,21 @@ static int plan(struct check *c, const struct kc_home *home, struct kc_error *e)
     return kc_startup_memory_check(&c->need, c->room, e);
 }
 
+/* Weights that the run would begin from: read as rank 0 will, so that what is missing, misshapen or unreadable is
+ * told now. */
+static int read_weights(const struct check *c, struct kc_error *e)
+{
+    struct kc_state_config config = {.spec = c->spec, .shard = c->plans.shard, .guard = KC_GUARD_COUNT};
+    struct kc_state *state = NULL;
+    if (!*KC_TEXT(c->spec, c->spec->init_from))
+        return 0;
+    int rc = kc_state_new(&config, &state, e);
+    if (!rc)
+        rc = kc_state_init(state, e);
+    kc_state_free(state);
+    return rc;
+}
+
 int check_spec(const struct kc_home *home, const char *path, struct check *out, struct kc_error *e)
 {
     struct check c;
@@ -149,6 +167,8 @@ int check_spec(const struct kc_home *home, const char *path, struct check *out, 
             rc = build(&c.graph_arena, build_graph, &c, e);
         if (!rc)
             rc = plan(&c, home, e);
+        if (!rc)
+            rc = read_weights(&c, e);
         code = rc == -ENOENT || rc == -EPROTO ? KC_EXIT_INVALID : session_code(rc); /* what it names is bad input */
     }
     if (rc) {

@@ -1,5 +1,5 @@
-/* check.h - everything that can be known about a spec before anything starts: its form, its data, how it would be cut, that
- * the programs cannot deadlock, and memory. What `kc check` shows and `kc start` does first. */
+/* check.h - everything that can be known about a spec before anything starts: its form, its data, how it would be
+ * cut, that the programs cannot deadlock, and memory. What `kc check` shows and `kc start` does first. */
 #ifndef KC_CONSOLE_CHECK_H
 #define KC_CONSOLE_CHECK_H
 

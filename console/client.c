@@ -17,7 +17,7 @@
 
 #define HELLO_NS (5 * KC_SECOND) /* a living kcd answers "hello" at once */
 
-/* ---- lines ---------------------------------------------------------------------------------------------------------- */
+/* ---- lines ----------------------------------------------------------------------------------------------------- */
 
 struct line {
     char *data; /* NUL-terminated once a line is there */
@@ -36,7 +36,8 @@ static int receive(int fd, struct line *l, uint64_t limit_ns)
             return -EINTR;
         if (end && now >= end)
             return -ETIMEDOUT;
-        int rc = poll(&p, 1, end && (end - now) / KC_MILLISECOND < 200 ? (int)((end - now) / KC_MILLISECOND) + 1 : 200);
+        int rc =
+            poll(&p, 1, end && (end - now) / KC_MILLISECOND < 200 ? (int)((end - now) / KC_MILLISECOND) + 1 : 200);
         if (rc < 0 && errno != EINTR)
             return -errno;
         if (rc <= 0)
@@ -101,7 +102,7 @@ static int exchange(int fd, const json_t *request, uint64_t limit_ns, json_t **r
     return rc;
 }
 
-/* ---- the supervisor ---------------------------------------------------------------------------------------------------- */
+/* ---- the supervisor -------------------------------------------------------------------------------------------- */
 
 static int open_socket(const struct kc_home *home, char *path, size_t room)
 {
@@ -157,8 +158,10 @@ static int connect_told(struct session *s, int *out)
         code = session_fail(s, KC_EXIT_VERSION, "what answers at %s does not speak kc's language: a kcd of another "
                             "version? End it, then start this one: kcd --daemon", path);
     else if (strcmp(version, KC_VERSION))
-        code = session_fail(s, KC_EXIT_VERSION, "kcd at %s is version %s, kc is %s. End it (kc shutdown --detach of that "
-                            "version), then start this one: kcd --daemon", path, version, KC_VERSION);
+        code = session_fail(s, KC_EXIT_VERSION,
+                            "kcd at %s is version %s, kc is %s. End it (kc shutdown --detach of that "
+                            "version), then start this one: kcd --daemon",
+                            path, version, KC_VERSION);
     json_decref(hello);
     if (code)
         close(fd);

@@ -4,9 +4,10 @@
 
 #include "session.h"
 
-/* Connect, ask, wait for the answer however late it is (Ctrl-C ends the wait, not the request). `fields` (a reference
- * that is taken, may be NULL) joins {"verb":verb}. On KC_EXIT_OK *reply is owned by the caller, who may pass NULL. Every failure is
- * told: no supervisor and stale socket 3, another version 8, what kcd refused with the code that it gave. */
+/* Connect, ask, wait for the answer however late it is (Ctrl-C ends the wait, not the request). `fields` (a
+ * reference that is taken, may be NULL) joins {"verb":verb}. On KC_EXIT_OK *reply is owned by the caller, who may
+ * pass NULL. Every failure is told: no supervisor and stale socket 3, another version 8, what kcd refused with the
+ * code that it gave. */
 int client_ask(struct session *s, const char *verb, json_t *fields, json_t **reply);
 /* KC_EXIT_OK if a supervisor answers; else told, as client_ask() tells it. */
 int client_present(struct session *s);

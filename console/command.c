@@ -42,7 +42,7 @@ static bool is_group(const char *word)
     return false;
 }
 
-/* ---- options ------------------------------------------------------------------------------------------------------- */
+/* ---- options --------------------------------------------------------------------------------------------------- */
 
 static int option_by_name(const char *name, size_t length)
 {
@@ -107,7 +107,7 @@ static int take_option(int count, const char *const *words, int *at, struct argu
     return 0;
 }
 
-/* ---- statements ------------------------------------------------------------------------------------------------------ */
+/* ---- statements ------------------------------------------------------------------------------------------------ */
 
 static int unknown_verb(const char *word, const char *second, struct kc_error *e)
 {
@@ -128,8 +128,8 @@ static int unknown_verb(const char *word, const char *second, struct kc_error *e
     if (is_group(word) && !near)
         return kc_fail(e, -EINVAL, "%s wants a second word. `kc help` lists them", word);
     if (near)
-        return kc_fail(e, -EINVAL, "unknown verb %s%s%s. Did you mean `kc %s`?", word, is_group(word) && second ? " " : "",
-                       is_group(word) && second ? second : "", near);
+        return kc_fail(e, -EINVAL, "unknown verb %s%s%s. Did you mean `kc %s`?", word,
+                       is_group(word) && second ? " " : "", is_group(word) && second ? second : "", near);
     return kc_fail(e, -EINVAL, "unknown verb %s. `kc help` lists them", word);
 }
 
@@ -174,7 +174,8 @@ int statement_parse(int count, const char *const *words, struct statement *out, 
     int plain = 0, used = 0;
     bool options = true;
     memset(out, 0, sizeof *out);
-    for (int i = 0; i < count && strcmp(words[i], "--"); i++) /* known first, so that errors come out in the right form */
+    for (int i = 0; i < count && strcmp(words[i], "--");
+         i++) /* known first, so that errors come out in the right form */
         out->json |= !strcmp(words[i], "--json");
     for (int at = 0; at < count;) {
         const char *word = words[at];
@@ -234,15 +235,18 @@ int statement_run(struct session *s, int count, const char *const *words)
     return code;
 }
 
-/* ---- help ------------------------------------------------------------------------------------------------------------ */
+/* ---- help ------------------------------------------------------------------------------------------------------ */
 
 void help_all(FILE *out)
 {
-    fprintf(out, "kc                             the screen, when both ends are a terminal\n"
-                 "kc VERB …                      one statement; the same on the screen's `:` line and in a batch file\n\n");
+    fprintf(
+        out,
+        "kc                             the screen, when both ends are a terminal\n"
+        "kc VERB …                      one statement; the same on the screen's `:` line and in a batch file\n\n");
     for (size_t i = 0; i < commands_count; i++) {
         char left[64];
-        snprintf(left, sizeof left, "%s%s%s", commands[i].verb, *commands[i].arguments ? " " : "", commands[i].arguments);
+        snprintf(left, sizeof left, "%s%s%s", commands[i].verb, *commands[i].arguments ? " " : "",
+                 commands[i].arguments);
         int pad = 26;
         for (const char *p = left; *p; p++) /* the one letter that is not ASCII, …, takes three bytes */
             pad += (*p & 0xc0) == 0x80;

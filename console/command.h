@@ -1,5 +1,5 @@
-/* command.h - the verbs of kc as a table, and how a line of words becomes a call. One statement is the same on the command
- * line, in a batch file and on the `:` line of the screen. */
+/* command.h - the verbs of kc as a table, and how a line of words becomes a call. One statement is the same on the
+ * command line, in a batch file and on the `:` line of the screen. */
 #ifndef KC_CONSOLE_COMMAND_H
 #define KC_CONSOLE_COMMAND_H
 
@@ -60,8 +60,9 @@ struct statement {
     bool help, json, version;
 };
 
-/* Options may stand anywhere, `--` ends them, `--name=value` and `-nvalue` are taken, abbreviations are not. On failure e
- * has the wrong word, the nearest known one and what to type; out->json is right even then. 0 or -EINVAL. */
+/* Options may stand anywhere, `--` ends them, `--name=value` and `-nvalue` are taken, abbreviations are not. On
+ * failure e has the wrong word, the nearest known one and what to type; out->json is right even then. 0 or
+ * -EINVAL. */
 int statement_parse(int count, const char *const *words, struct statement *out, struct kc_error *e);
 /* Parse and run; help and usage errors included. Returns an exit code. */
 int statement_run(struct session *s, int count, const char *const *words);

@@ -19,7 +19,8 @@ static const char *const figure_name[FIGURES] = {
     [FIGURE_RESTARTS] = "restarts",
 };
 static const char *const compare_name[COMPARES] = {
-    [COMPARE_EQ] = "=", [COMPARE_NE] = "!=", [COMPARE_LT] = "<", [COMPARE_LE] = "<=", [COMPARE_GT] = ">", [COMPARE_GE] = ">=",
+    [COMPARE_EQ] = "=",  [COMPARE_NE] = "!=", [COMPARE_LT] = "<",
+    [COMPARE_LE] = "<=", [COMPARE_GT] = ">",  [COMPARE_GE] = ">=",
 };
 
 static double figure_of(const struct job *j, enum figure f)
@@ -92,7 +93,8 @@ static int parse_term(const char **at, struct condition *c, struct kc_error *e)
     while (how < COMPARES && strcmp(compare_name[how], sign))
         how++;
     if (how == COMPARES)
-        return kc_fail(e, -EINVAL, "\"%s\" is not a comparison of --for. There are: = != < <= > >=, as in step>=100", sign);
+        return kc_fail(e, -EINVAL, "\"%s\" is not a comparison of --for. There are: = != < <= > >=, as in step>=100",
+                       sign);
     double v = strtod(value, &end);
     if (f == FIGURE_STATE) {
         int state = kc_name_find(kc_job_state_name, KC_JOB_STATES, value);
@@ -126,7 +128,8 @@ int condition_parse(const char *text, struct condition *out, struct kc_error *e)
         at += strspn(at, " \t");
         if (!*at)
             break;
-        if (take(&at, "abcdefghijklmnopqrstuvwxyz&", word, sizeof word) == 0 || (strcmp(word, "and") && strcmp(word, "&&")))
+        if (take(&at, "abcdefghijklmnopqrstuvwxyz&", word, sizeof word) == 0 ||
+            (strcmp(word, "and") && strcmp(word, "&&")))
             return kc_fail(e, -EINVAL, "\"%.60s\" is left over in --for. Comparisons are joined by `and`", text);
     }
     *out = c;

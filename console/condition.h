@@ -1,5 +1,5 @@
-/* condition.h - what `kc wait --for` waits for: figures of a job compared with values, joined by `and`. A figure that is
- * unknown makes its comparison false, never an error: it may become known. */
+/* condition.h - what `kc wait --for` waits for: figures of a job compared with values, joined by `and`. A figure
+ * that is unknown makes its comparison false, never an error: it may become known. */
 #ifndef KC_CONSOLE_CONDITION_H
 #define KC_CONSOLE_CONDITION_H
 
@@ -8,8 +8,17 @@
 #define CONDITION_TERMS 8
 
 /* One row a figure: name, and where it is read. */
-enum figure { FIGURE_STATE, FIGURE_STEP, FIGURE_LOSS, FIGURE_VALIDATION_LOSS, FIGURE_TOKENS_PER_SECOND, FIGURE_GRAD_NORM,
-              FIGURE_LR, FIGURE_RESTARTS, FIGURES };
+enum figure {
+    FIGURE_STATE,
+    FIGURE_STEP,
+    FIGURE_LOSS,
+    FIGURE_VALIDATION_LOSS,
+    FIGURE_TOKENS_PER_SECOND,
+    FIGURE_GRAD_NORM,
+    FIGURE_LR,
+    FIGURE_RESTARTS,
+    FIGURES
+};
 enum compare { COMPARE_EQ, COMPARE_NE, COMPARE_LT, COMPARE_LE, COMPARE_GT, COMPARE_GE, COMPARES };
 
 struct condition {

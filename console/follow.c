@@ -38,7 +38,7 @@ int outcome_code(const struct job *j)
     return j->state == KC_JOB_FAILED || j->state == KC_JOB_INTERRUPTED ? KC_EXIT_FALSE : KC_EXIT_OK;
 }
 
-/* ---- progress lines --------------------------------------------------------------------------------------------------- */
+/* ---- progress lines -------------------------------------------------------------------------------------------- */
 
 struct progress {
     bool wanted;
@@ -85,7 +85,7 @@ static void show_progress(struct session *s, struct progress *p, const struct jo
     fflush(s->out);
 }
 
-/* ---- waiting ------------------------------------------------------------------------------------------------------------ */
+/* ---- waiting --------------------------------------------------------------------------------------------------- */
 
 /* A job without keeper and without kcd stays as it is: say so, once, rather than wait in silence. */
 static void look_for_supervisor(struct session *s, const struct job *j, uint64_t *next)

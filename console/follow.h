@@ -1,5 +1,5 @@
-/* follow.h - waiting for a job: until it ends or a condition holds, looking every 15 ms, so that the answer comes within 50 ms of
- * the fact. The job is only looked at. */
+/* follow.h - waiting for a job: until it ends or a condition holds, looking every 15 ms, so that the answer comes
+ * within 50 ms of the fact. The job is only looked at. */
 #ifndef KC_CONSOLE_FOLLOW_H
 #define KC_CONSOLE_FOLLOW_H
 

@@ -74,8 +74,13 @@ static void halve(struct history *h)
 void history_add(struct history *h, uint64_t step, double loss)
 {
     bool finite = isfinite(loss);
-    struct history_point one = {.first = step, .last = step, .sum = finite ? loss : 0, .min = finite ? loss : INFINITY,
-                                .max = finite ? loss : -INFINITY, .finite = finite, .nonfinite = !finite};
+    struct history_point one = {.first = step,
+                                .last = step,
+                                .sum = finite ? loss : 0,
+                                .min = finite ? loss : INFINITY,
+                                .max = finite ? loss : -INFINITY,
+                                .finite = finite,
+                                .nonfinite = !finite};
     if (step <= h->last_step)
         return; /* each step stands once */
     h->last_step = step;
@@ -127,8 +132,8 @@ static void feed(struct history *h, const char *data, size_t bytes)
     }
 }
 
-/* Was the file cut back and grew again between two looks? Then its last byte before `at` is no longer the end of what was
- * read; a newline there is what we left, unless we stopped within a line. */
+/* Was the file cut back and grew again between two looks? Then its last byte before `at` is no longer the end of
+ * what was read; a newline there is what we left, unless we stopped within a line. */
 static bool cut_back(const struct history *h, int fd)
 {
     char last;

@@ -81,7 +81,8 @@ static int read_one(const struct kc_home *home, const char *id, struct job *out)
     return 0;
 }
 
-/* The number behind the last hyphen: ids are claimed with rising numbers only within a name, so it orders just those. */
+/* The number behind the last hyphen: ids are claimed with rising numbers only within a name, so it orders just
+ * those. */
 static long number_of(const char *id)
 {
     const char *hyphen = strrchr(id, '-');

@@ -1,5 +1,5 @@
-/* model.h - what is known about jobs, from their files under $KC_HOME/jobs and, while a job runs, from its board. The one
- * source of figures: the screen, ps, show, wait and metrics all read it here, so they say the same.
+/* model.h - what is known about jobs, from their files under $KC_HOME/jobs and, while a job runs, from its board.
+ * The one source of figures: the screen, ps, show, wait and metrics all read it here, so they say the same.
  *
  * Unknown is not zero: NaN for reals, -1 for whole numbers and states, "" for texts. */
 #ifndef KC_CONSOLE_MODEL_H

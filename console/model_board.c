@@ -26,7 +26,9 @@ static void read_wait(const struct kc_reader *r, const struct kc_rank_view *v, u
 {
     struct kc_group_entry group;
     memset(w, 0, sizeof *w);
-    w->what = v->torn & KC_TORN_WAIT || v->wait.what >= KC_WAITS ? -1 : (int)v->wait.what;
+    w->what = v->torn & KC_TORN_WAIT || v->wait.what >= KC_WAITS || v->wait.what == KC_WAIT_UNKNOWN
+                  ? -1
+                  : (int)v->wait.what;
     w->sequence = -1;
     w->seconds = NAN;
     if (w->what <= KC_WAIT_NONE)
@@ -48,7 +50,7 @@ static void read_rank(const struct kc_reader *r, uint32_t rank, struct job_rank 
     job_rank_clear(out, (int)rank);
     if (kc_reader_rank(r, rank, &v))
         return;
-    out->state = (int)v.state;
+    out->state = v.state == KC_RANK_UNKNOWN ? -1 : (int)v.state;
     out->letter = v.letter;
     if (!(v.torn & KC_TORN_PROCESS) && v.process.pid) {
         out->pid = v.process.pid;
@@ -63,7 +65,7 @@ static void read_rank(const struct kc_reader *r, uint32_t rank, struct job_rank 
     if (out->pid < 0)
         out->pid = v.identity.pid;
     out->incarnation = v.identity.incarnation;
-    out->phase = (int)v.phase;
+    out->phase = v.phase == KC_PHASE_UNKNOWN ? -1 : (int)v.phase;
     out->step = (int64_t)v.step;
     out->age = age(now, v.since);
     read_wait(r, &v, now, &out->wait);
@@ -88,7 +90,7 @@ static void read_status(struct job *j, const struct kc_reader *r)
     if (kc_reader_status(r, &s))
         return;
     /* That a job has ended is told by its files, which then are whole; a dead keeper's word is old. */
-    if (s.state < KC_JOB_STATES && !kc_job_state_row[s.state].ended && j->keeper_alive)
+    if (s.state < KC_JOB_STATES && s.state != KC_JOB_UNKNOWN && !kc_job_state_row[s.state].ended && j->keeper_alive)
         j->state = (int)s.state;
     j->restarts = s.restarts;
     j->incarnation = s.incarnation;
@@ -97,7 +99,8 @@ static void read_status(struct job *j, const struct kc_reader *r)
         j->failure.rank = s.failed_rank;
         j->failure.step = (int64_t)s.failed_step;
         j->failure.followers = s.followers;
-        snprintf(j->failure.phase, sizeof j->failure.phase, "%s", kc_name_of(kc_phase_name, KC_PHASES, s.failed_phase));
+        snprintf(j->failure.phase, sizeof j->failure.phase, "%s",
+                 kc_name_of(kc_phase_name, KC_PHASES, s.failed_phase));
         snprintf(j->failure.reason, sizeof j->failure.reason, "%s",
                  kc_name_of(kc_reason_name, KC_REASONS, s.failed_reason));
     }

@@ -1,5 +1,5 @@
-/* model_files.c - a job as its files tell it: spec.json, state.json, result.json and the end of metrics.jsonl (kc-job(5)).
- * A file that is missing or half-written leaves unknown what it would have said. */
+/* model_files.c - a job as its files tell it: spec.json, state.json, result.json and the end of metrics.jsonl
+ * (kc-job(5)). A file that is missing or half-written leaves unknown what it would have said. */
 #include "model.h"
 
 #include "base/file.h"
@@ -80,7 +80,9 @@ static void read_state(struct job *j, const json_t *state)
     snprintf(j->host, sizeof j->host, "%s", kc_json_text(state, "host", ""));
     snprintf(j->instance, sizeof j->instance, "%s", kc_json_text(state, "instance", ""));
     snprintf(j->created, sizeof j->created, "%s", kc_json_text(state, "created", ""));
-    j->keeper = kc_json_integer(json_object_get(state, "keeper"), "pid", -1);
+    j->keeper = kc_json_integer(json_object_get(state, "keeper"), "pid", 0);
+    if (j->keeper == 0)
+        j->keeper = -1;
     j->restarts = kc_json_integer(state, "restarts", -1);
     j->incarnation = kc_json_integer(state, "incarnation", -1);
     read_failure(j, json_object_get(state, "first_failure"));
@@ -102,9 +104,10 @@ static void read_result(struct job *j, const json_t *result)
     read_failure(j, json_object_get(result, "first_failure"));
 }
 
-/* ---- metrics.jsonl, from its end ----------------------------------------------------------------------------------------- */
+/* ---- metrics.jsonl, from its end ------------------------------------------------------------------------------- */
 
-/* A line that stands for a step, or for an evaluation; takes it only if that is not known yet. Returns whether all is. */
+/* A line that stands for a step, or for an evaluation; takes it only if that is not known yet. Returns whether all
+ * is. */
 static bool take_line(struct job *j, const char *line, size_t bytes)
 {
     json_t *o = json_loadb(line, bytes, 0, NULL);

@@ -5,7 +5,8 @@
 
 #include <math.h>
 
-/* A label value: \, " and newline are escaped. Ids are [a-z0-9-], but the format's rule is kept where the text is made. */
+/* A label value: \, " and newline are escaped. Ids are [a-z0-9-], but the format's rule is kept where the text is
+ * made. */
 static void label(FILE *out, const char *text)
 {
     for (; *text; text++)
@@ -33,6 +34,13 @@ static void value_of(FILE *out, double v)
         fprintf(out, " %.17g\n", v);
 }
 
+/* Figures of a process that is gone would stand still for ever: they are left out. */
+static bool lives(const struct job *j, const struct job_rank *r)
+{
+    return j->keeper_alive &&
+           (!r || (r->state != KC_RANK_ABSENT && r->state != KC_RANK_EXITED && r->state != KC_RANK_FAILED));
+}
+
 static void metric(const struct model *m, bool ended, int row, FILE *out)
 {
     const struct kc_metric_row *r = &kc_metric_row[row];
@@ -46,7 +54,7 @@ static void metric(const struct model *m, bool ended, int row, FILE *out)
         size_t samples = of_job ? 1 : j->ranks_known;
         for (size_t k = 0; k < samples; k++) {
             double v = of_job ? j->metric[row] : j->rank[k].metric[row];
-            if (isnan(v))
+            if (isnan(v) || !lives(j, of_job ? NULL : &j->rank[k]))
                 continue;
             if (!begun)
                 family(out, name, counter ? "counter" : "gauge", r->help);
@@ -74,6 +82,8 @@ static void states(const struct model *m, bool ended, FILE *out)
             family(out, "kc_job_state", "gauge", "1 for the state that the job is in, 0 for the others");
         begun = true;
         for (int state = 0; state < KC_JOB_STATES; state++) {
+            if (state == KC_JOB_UNKNOWN)
+                continue;
             fprintf(out, "kc_job_state{job=\"");
             label(out, j->id);
             fprintf(out, "\",state=\"%s\"} %d\n", kc_job_state_name[state], j->state == state);
@@ -89,9 +99,12 @@ static void states(const struct model *m, bool ended, FILE *out)
                 family(out, "kc_rank_state", "gauge", "1 for the state that the rank is in, 0 for the others");
             begun = true;
             for (int state = 0; state < KC_RANK_STATES; state++) {
+                if (state == KC_RANK_UNKNOWN)
+                    continue;
                 fprintf(out, "kc_rank_state{job=\"");
                 label(out, m->job[i].id);
-                fprintf(out, "\",rank=\"%d\",state=\"%s\"} %d\n", r->rank, kc_rank_state_name[state], r->state == state);
+                fprintf(out, "\",rank=\"%d\",state=\"%s\"} %d\n", r->rank, kc_rank_state_name[state],
+                        r->state == state);
             }
         }
 }

@@ -1,6 +1,6 @@
-/* prometheus.h - figures of jobs in the Prometheus text exposition format, version 0.0.4: HELP and TYPE once a family, all
- * samples of a family together, counters end in _total, no time stamps, what is unknown is left out. The families are the
- * rows of shm/metrics.def, and three of our own: kc_build_info, kc_job_state, kc_rank_state. */
+/* prometheus.h - figures of jobs in the Prometheus text exposition format, version 0.0.4: HELP and TYPE once a
+ * family, all samples of a family together, counters end in _total, no time stamps, what is unknown is left out.
+ * The families are the rows of shm/metrics.def, and three of our own: kc_build_info, kc_job_state, kc_rank_state. */
 #ifndef KC_CONSOLE_PROMETHEUS_H
 #define KC_CONSOLE_PROMETHEUS_H
 

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- JSON --------------------------------------------------------------------------------------------------------------- */
+/* ---- JSON ------------------------------------------------------------------------------------------------------ */
 
 json_t *report_whole(int64_t n)
 {
@@ -49,7 +49,8 @@ static json_t *failure_json(const struct job_failure *f)
     if (f->rank < 0)
         return json_null();
     return json_pack("{s:I,s:o,s:o,s:o,s:o}", "rank", (json_int_t)f->rank, "step", report_whole(f->step), "phase",
-                     session_text(f->phase), "reason", session_text(f->reason), "followers", report_whole(f->followers));
+                     session_text(f->phase), "reason", session_text(f->reason), "followers",
+                     report_whole(f->followers));
 }
 
 static json_t *snapshot_json(const struct job_snapshot *s)
@@ -105,7 +106,7 @@ json_t *report_job(const struct job *j)
     return o;
 }
 
-/* ---- text --------------------------------------------------------------------------------------------------------------- */
+/* ---- text ------------------------------------------------------------------------------------------------------ */
 
 static const char *whole(int64_t n, char *out, size_t room)
 {
@@ -154,9 +155,9 @@ void report_progress(const struct job *j, char *out, size_t room)
 void report_outcome(const struct job *j, char *out, size_t room)
 {
     char step[24], steps[24], loss[24], validation[24], seconds[32];
-    size_t n = (size_t)snprintf(out, room, "%s %s at step %s/%s: loss %s, validation loss %s", j->id, job_state_text(j),
-                                whole(j->step, step, sizeof step), whole(j->steps, steps, sizeof steps),
-                                text_number(j->loss, "%.4f", loss, sizeof loss),
+    size_t n = (size_t)snprintf(out, room, "%s %s at step %s/%s: loss %s, validation loss %s", j->id,
+                                job_state_text(j), whole(j->step, step, sizeof step),
+                                whole(j->steps, steps, sizeof steps), text_number(j->loss, "%.4f", loss, sizeof loss),
                                 text_number(j->validation_loss, "%.4f", validation, sizeof validation));
     if (!isnan(j->seconds) && n < room)
         n += (size_t)snprintf(out + n, room - n, ", %s", text_seconds(j->seconds, seconds, sizeof seconds));
@@ -173,7 +174,8 @@ static void page_ranks(const struct job *j, FILE *out)
     char pid[24], step[24], age[32], wait[128];
     if (!j->ranks_known)
         return;
-    fprintf(out, "\n%4s %8s %-10s %-13s %8s %10s  %s\n", "RANK", "PID", "STATE", "PHASE", "STEP", "UNCHANGED", "WAITS FOR");
+    fprintf(out, "\n%4s %8s %-10s %-13s %8s %10s  %s\n", "RANK", "PID", "STATE", "PHASE", "STEP", "UNCHANGED",
+            "WAITS FOR");
     for (size_t i = 0; i < j->ranks_known; i++) {
         const struct job_rank *r = &j->rank[i];
         report_wait(&r->wait, wait, sizeof wait);
@@ -199,13 +201,14 @@ void report_page(const struct job *j, FILE *out)
             text_number(j->lr, "%.4g", c, sizeof c));
     if (!isnan(j->step_seconds)) {
         fprintf(out, "step time   %s", text_seconds(j->step_seconds, a, sizeof a));
-        for (int i = 0; i < SPLITS; i++)
+        for (int i = 0; i < SPLITS && !isnan(j->split[SPLIT_FORWARD]); i++)
             fprintf(out, "%s %s %s", i ? "," : " =", split_name[i], text_seconds(j->split[i], a, sizeof a));
         fputc('\n', out);
     }
     if (j->snapshot.step >= 0)
-        fprintf(out, "snapshot    version %" PRId64 ", step %" PRId64 ", %s, %s\n", j->snapshot.version, j->snapshot.step,
-                text_bytes(j->snapshot.bytes, a, sizeof a), j->snapshot.verified ? "verified" : "not verified");
+        fprintf(out, "snapshot    version %" PRId64 ", step %" PRId64 ", %s, %s\n", j->snapshot.version,
+                j->snapshot.step, text_bytes(j->snapshot.bytes, a, sizeof a),
+                j->snapshot.verified ? "verified" : "not verified");
     if (*j->state_root)
         fprintf(out, "state_root  %s\n", j->state_root);
     fprintf(out, "restarts    %s\nfiles       %s\n", whole(j->restarts, a, sizeof a), j->directory);

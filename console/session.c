@@ -134,7 +134,7 @@ int draft_close(struct session *s, struct draft *d)
     return bad || fflush(s->out) ? KC_EXIT_SYSTEM : KC_EXIT_OK;
 }
 
-/* ---- Ctrl-C ----------------------------------------------------------------------------------------------------------- */
+/* ---- Ctrl-C ---------------------------------------------------------------------------------------------------- */
 
 static volatile sig_atomic_t interrupted;
 

@@ -1,5 +1,6 @@
-/* session.h - what a statement runs in: where it reads, where it writes, in which form. Data goes to `out`, messages to
- * `err` as "kc: …"; with --json what fails is also an object on `out`, so that a reader of stdout always gets an answer. */
+/* session.h - what a statement runs in: where it reads, where it writes, in which form. Data goes to `out`,
+ * messages to `err` as "kc: …"; with --json what fails is also an object on `out`, so that a reader of stdout
+ * always gets an answer. */
 #ifndef KC_CONSOLE_SESSION_H
 #define KC_CONSOLE_SESSION_H
 
@@ -33,8 +34,9 @@ json_t *session_text(const char *text);
 /* Foreign text: as it is into a pipe or file, made safe on a terminal (text.h). */
 void session_foreign(struct session *s, const char *data, size_t bytes);
 
-/* A page that holds names and texts we did not write: print it to the stream that draft_open() gives, then draft_close()
- * sends it through session_foreign(). Where there is no memory for it, what is printed is lost and EXIT_SYSTEM returned. */
+/* A page that holds names and texts we did not write: print it to the stream that draft_open() gives, then
+ * draft_close() sends it through session_foreign(). Where there is no memory for it, what is printed is lost and
+ * EXIT_SYSTEM returned. */
 struct draft {
     char *text;
     size_t bytes;

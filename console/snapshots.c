@@ -64,6 +64,22 @@ int snapshots_find(const struct kc_home *home, const char *word, struct snapshot
                    "`kc ps` lists jobs, `kc snap ls JOB` snapshots", word);
 }
 
+void snapshots_newest(struct job *j)
+{
+    struct snapshots list;
+    if (j->snapshot.step >= 0 || snapshots_of_job(j, &list, NULL))
+        return;
+    if (list.count) {
+        const struct kc_snapshot_info *i = &list.info[list.count - 1];
+        j->snapshot.version = (int64_t)i->version;
+        j->snapshot.step = (int64_t)i->step;
+        j->snapshot.bytes = (double)i->bytes;
+        j->snapshot.verified = i->verified;
+        snprintf(j->snapshot.root, sizeof j->snapshot.root, "%s", i->state_root);
+    }
+    snapshots_free(&list);
+}
+
 void snapshots_free(struct snapshots *s)
 {
     free(s->info);

@@ -15,6 +15,8 @@ struct snapshots {
 int snapshots_of_job(const struct job *j, struct snapshots *out, struct kc_error *e);
 /* `word`: a job's id (all of its snapshots), or the folder of one. -ENOENT neither. */
 int snapshots_find(const struct kc_home *home, const char *word, struct snapshots *out, struct kc_error *e);
+/* Fill in the newest snapshot of a job whose board does not tell it, from its folder. */
+void snapshots_newest(struct job *j);
 void snapshots_free(struct snapshots *s);
 
 #endif

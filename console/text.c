@@ -11,7 +11,11 @@ size_t text_character(const char *data, size_t bytes, unsigned *code)
     const unsigned char *p = (const unsigned char *)data;
     if (bytes == 0)
         return 0;
-    size_t n = p[0] < 0x80 ? 1 : (p[0] & 0xe0) == 0xc0 ? 2 : (p[0] & 0xf0) == 0xe0 ? 3 : (p[0] & 0xf8) == 0xf0 ? 4 : 0;
+    size_t n = p[0] < 0x80             ? 1
+               : (p[0] & 0xe0) == 0xc0 ? 2
+               : (p[0] & 0xf0) == 0xe0 ? 3
+               : (p[0] & 0xf8) == 0xf0 ? 4
+                                       : 0;
     if (n == 0 || n > bytes)
         return 0;
     unsigned c = n == 1 ? p[0] : p[0] & (0x7fu >> n);
@@ -35,7 +39,8 @@ static bool harmless(unsigned c)
              c == 0xfeff || (c >= 0xfff9 && c <= 0xffff) || (c >= 0xe0000 && c <= 0xe0fff));
 }
 
-/* The safe form of the character at data[0]: into `piece` (at most 17 bytes); returns its length, *used bytes of data. */
+/* The safe form of the character at data[0]: into `piece` (at most 17 bytes); returns its length, *used bytes of
+ * data. */
 static size_t safe_piece(const char *data, size_t bytes, int keep, char piece[20], size_t *used)
 {
     static const char hex[] = "0123456789abcdef";
@@ -81,8 +86,8 @@ void text_print(FILE *out, const char *data, size_t bytes)
     }
 }
 
-/* Ranges of East Asian wide and of combining characters (Unicode 15, condensed to what terminals agree on): wcwidth() would
- * say -1 for all of them in LANG=C, and differ between machines. */
+/* Ranges of East Asian wide and of combining characters (Unicode 15, condensed to what terminals agree on):
+ * wcwidth() would say -1 for all of them in LANG=C, and differ between machines. */
 int text_columns(unsigned c)
 {
     static const unsigned combining[][2] = {{0x300, 0x36f},   {0x483, 0x489},   {0x591, 0x5bd},   {0x610, 0x61a},
@@ -116,7 +121,7 @@ int text_width(const char *text)
     return width;
 }
 
-/* ---- numbers ------------------------------------------------------------------------------------------------------------ */
+/* ---- numbers --------------------------------------------------------------------------------------------------- */
 
 const char *text_number(double v, const char *format, char *out, size_t room)
 {

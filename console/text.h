@@ -9,9 +9,9 @@
 
 #define TEXT_KEEP_LINES 1 /* leave newlines and tabs as they are */
 
-/* Copy `bytes` of `data`: every control character (C0, DEL, C1, also as UTF-8), every byte that is not UTF-8 and every
- * mark that turns the direction of text becomes \xNN per byte. NUL-terminated, cut at a whole character. Returns the
- * length written. */
+/* Copy `bytes` of `data`: every control character (C0, DEL, C1, also as UTF-8), every byte that is not UTF-8 and
+ * every mark that turns the direction of text becomes \xNN per byte. NUL-terminated, cut at a whole character.
+ * Returns the length written. */
 size_t text_clean(const char *data, size_t bytes, int keep, char *out, size_t room);
 /* The same straight to a stream, newlines kept. Call with whole lines or the whole text. */
 void text_print(FILE *out, const char *data, size_t bytes);

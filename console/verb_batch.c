@@ -30,7 +30,8 @@ static int run_line(struct session *s, char *line, const char *path, int number)
         return session_fail(s, KC_EXIT_USAGE, "%s:%d: `kc %s` has no place in a batch file", path, number, word[0]);
     code = statement_run(s, (int)count, word);
     if (code)
-        session_note(s, "%s:%d: this statement ended with exit code %d; those after it were not run", path, number, code);
+        session_note(s, "%s:%d: this statement ended with exit code %d; those after it were not run", path, number,
+                     code);
     return code;
 }
 
@@ -66,7 +67,7 @@ int verb_version(struct session *s, const struct arguments *a)
     return session_emit(s, o);
 }
 
-/* ---- help ------------------------------------------------------------------------------------------------------------------ */
+/* ---- help ------------------------------------------------------------------------------------------------------ */
 
 static json_t *command_json(const struct command *c)
 {
@@ -74,11 +75,12 @@ static json_t *command_json(const struct command *c)
     for (int i = 0; i < OPTIONS; i++) {
         const struct option_row *o = &option_rows[i];
         if (c->options & (1u << i))
-            json_array_append_new(options, json_pack("{s:s,s:o,s:s}", "name", o->name, "argument",
-                                                     o->argument ? json_string(o->argument) : json_null(), "help", o->help));
+            json_array_append_new(options,
+                                  json_pack("{s:s,s:o,s:s}", "name", o->name, "argument",
+                                            o->argument ? json_string(o->argument) : json_null(), "help", o->help));
     }
-    return json_pack("{s:s,s:s,s:s,s:s,s:b,s:o}", "verb", c->verb, "arguments", c->arguments, "summary", c->summary, "help",
-                     c->help, "needs_kcd", c->needs == NEEDS_KCD, "options", options);
+    return json_pack("{s:s,s:s,s:s,s:s,s:b,s:o}", "verb", c->verb, "arguments", c->arguments, "summary", c->summary,
+                     "help", c->help, "needs_kcd", c->needs == NEEDS_KCD, "options", options);
 }
 
 int verb_help_of(struct session *s, const struct command *c)
@@ -98,7 +100,8 @@ int verb_help(struct session *s, const struct arguments *a)
 {
     if (a->words > 0) {
         char verb[160];
-        snprintf(verb, sizeof verb, "%.70s%s%.70s", a->word[0], a->words > 1 ? " " : "", a->words > 1 ? a->word[1] : "");
+        snprintf(verb, sizeof verb, "%.70s%s%.70s", a->word[0], a->words > 1 ? " " : "",
+                 a->words > 1 ? a->word[1] : "");
         const struct command *c = command_find(verb);
         if (c)
             return verb_help_of(s, c);

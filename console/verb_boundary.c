@@ -1,4 +1,5 @@
-/* verb_boundary.c - the boundary checker (layers/boundary) as a verb: who may touch what, and whether the build keeps to it. */
+/* verb_boundary.c - the boundary checker (layers/boundary) as a verb: who may touch what, and whether the build
+ * keeps to it. */
 #include "session.h"
 #include "verbs.h"
 
@@ -18,11 +19,14 @@ static void take_finding(void *arg, const struct kc_finding *f)
     struct findings *all = arg;
     if (all->list)
         json_array_append_new(all->list, json_pack("{s:s,s:s,s:s,s:b,s:o,s:o}", "rule", f->rule, "owner", f->owner,
-                                                   "strength", f->core ? "core" : "edge", "exempt", f->exempt, "place",
-                                                   session_text(f->place), "text", session_text(f->text)));
+                                                   "strength", f->core ? "core" : "edge", "exempt", f->exempt,
+                                                   "place", session_text(f->place), "text", session_text(f->text)));
     else
-        fprintf(all->s->out, "%s %s (%s) %s: %s\n", f->exempt ? "exempt" : f->core ? "BROKEN" : "warning", f->rule, f->owner,
-                f->place, f->text);
+        fprintf(all->s->out, "%s %s (%s) %s: %s\n",
+                f->exempt ? "exempt"
+                : f->core ? "BROKEN"
+                          : "warning",
+                f->rule, f->owner, f->place, f->text);
 }
 
 /* 0 kept, 1 a core rule is broken. */

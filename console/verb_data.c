@@ -70,7 +70,8 @@ int verb_data_prepare(struct session *s, const struct arguments *a)
     if (*p.validation)
         fprintf(s->out, "validation  %s: %llu tokens\n", p.validation, (unsigned long long)p.validation_tokens);
     fprintf(s->out, "vocabulary  %u, of which %u occur\n", p.vocab, p.distinct);
-    fprintf(s->out, "entropy     %.4f nats a token: what a model that knows only frequencies would lose\n", p.train_entropy);
+    fprintf(s->out, "entropy     %.4f nats a token: what a model that knows only frequencies would lose\n",
+            p.train_entropy);
     return KC_EXIT_OK;
 }
 
@@ -102,7 +103,8 @@ int verb_data_info(struct session *s, const struct arguments *a)
     fprintf(s->out, "format      magic %d, version %d, %u bytes a token\n", i.magic, i.version, i.bytes_each);
     fprintf(s->out, "tokens      %llu, of which %u are different; the largest is %u, at %llu\n",
             (unsigned long long)i.tokens, i.distinct, i.largest, (unsigned long long)i.largest_at);
-    fprintf(s->out, "entropy     %.4f nats a token: what a model that knows only frequencies would lose\n", i.entropy);
+    fprintf(s->out, "entropy     %.4f nats a token: what a model that knows only frequencies would lose\n",
+            i.entropy);
     fprintf(s->out, "begins     ");
     for (uint32_t k = 0; k < i.first_count; k++)
         fprintf(s->out, " %u", i.first[k]);

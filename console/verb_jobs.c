@@ -2,13 +2,15 @@
 #include "client.h"
 #include "follow.h"
 #include "report.h"
+#include "snapshots.h"
 #include "verbs.h"
 
 #include "supervisor/protocol.h"
 
 #include <errno.h>
 
-/* A board of another version is read by nobody: what the files say is shown, and the exit code says that it is not all. */
+/* A board of another version is read by nobody: what the files say is shown, and the exit code says that it is not
+ * all. */
 static int board_told(struct session *s, const struct job *j)
 {
     if (!j->board_error)
@@ -60,6 +62,7 @@ int verb_show(struct session *s, const struct arguments *a)
     int rc = job_read(&s->home, a->word[0], &j, &e), code = KC_EXIT_OK;
     if (rc)
         return session_fail(s, session_code(rc), "%s", e.text);
+    snapshots_newest(&j);
     if (s->json) {
         code = emit_job(s, &j);
     } else {

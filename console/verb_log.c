@@ -1,5 +1,5 @@
-/* verb_log.c - what ranks printed: jobs/<id>/rank-<n>.log, and the older pieces rank-<n>.log.1 … that the keeper turned
- * over. */
+/* verb_log.c - what ranks printed: jobs/<id>/rank-<n>.log, and the older pieces rank-<n>.log.1 … that the keeper
+ * turned over. */
 #include "follow.h"
 #include "report.h"
 #include "text.h"

@@ -1,4 +1,5 @@
-/* verb_node.c - the machine: devices and who holds them, memory, supervisor. Reads the device locks, so it needs no kcd. */
+/* verb_node.c - the machine: devices and who holds them, memory, supervisor. Reads the device locks, so it needs
+ * no kcd. */
 #include "client.h"
 #include "text.h"
 #include "verbs.h"
@@ -27,9 +28,10 @@ static json_t *device_json(const struct kc_device *d, const struct kc_device_liv
     json_object_set_new(o, "core", d->valid & KC_DEVICE_CORE ? json_integer(d->core) : json_null());
     json_object_set_new(o, "peak_flops", kc_json_number(known(d, KC_DEVICE_PEAK, d->peak_flops)));
     json_object_set_new(o, "memory_bytes", kc_json_number(known(d, KC_DEVICE_MEMORY_TOTAL, (double)d->memory_total)));
-    json_object_set_new(o, "memory_free_bytes", kc_json_number(known(d, KC_DEVICE_MEMORY_FREE, (double)d->memory_free)));
-    json_object_set_new(o, "state", live->state == KC_DEVICE_UNKNOWN ? json_null()
-                                                                     : json_string(kc_device_state_name[live->state]));
+    json_object_set_new(o, "memory_free_bytes",
+                        kc_json_number(known(d, KC_DEVICE_MEMORY_FREE, (double)d->memory_free)));
+    json_object_set_new(
+        o, "state", live->state == KC_DEVICE_UNKNOWN ? json_null() : json_string(kc_device_state_name[live->state]));
     json_object_set_new(o, "reason", session_text(live->reason));
     json_object_set_new(o, "job", session_text(live->job));
     json_object_set_new(o, "rank", *live->job ? json_integer(live->rank) : json_null());
@@ -64,8 +66,9 @@ static void print_memory(FILE *out, const struct kc_memory *m)
 static json_t *memory_json(const struct kc_memory *m)
 {
     return json_pack("{s:I,s:I,s:o,s:o}", "total_bytes", (json_int_t)m->total, "available_bytes",
-                     (json_int_t)m->available, "limit_bytes", m->limited ? json_integer((json_int_t)m->limit) : json_null(),
-                     "headroom_bytes", m->limited ? json_integer((json_int_t)m->headroom) : json_null());
+                     (json_int_t)m->available, "limit_bytes",
+                     m->limited ? json_integer((json_int_t)m->limit) : json_null(), "headroom_bytes",
+                     m->limited ? json_integer((json_int_t)m->headroom) : json_null());
 }
 
 static int emit_node(struct session *s, const struct kc_pool *pool, const struct kc_memory *memory, int pid)
@@ -96,7 +99,8 @@ static int print_node(struct session *s, const struct kc_pool *pool, const struc
         fprintf(out, "kcd         none. Start one: kcd --daemon\n");
     if (memory)
         print_memory(out, memory);
-    fprintf(out, "\n%-10s %-8s %-9s %4s %9s %10s  %s\n", "DEVICE", "STATE", "ISA", "NUMA", "FLOP/S", "MEMORY", "HELD BY");
+    fprintf(out, "\n%-10s %-8s %-9s %4s %9s %10s  %s\n", "DEVICE", "STATE", "ISA", "NUMA", "FLOP/S", "MEMORY",
+            "HELD BY");
     for (size_t i = 0; i < kc_pool_count(pool); i++) {
         struct kc_device_live live;
         kc_pool_live(pool, i, &live);

@@ -46,8 +46,8 @@ static const char *number(struct session *s, const struct arguments *a, enum opt
     double v = strtod(text, &end);
     if (end != text && !*end && v >= least && v <= most)
         return text;
-    session_fail(s, KC_EXIT_USAGE, "--%s wants a number from %g to %g, not \"%.40s\"", option_rows[id].name, least, most,
-                 text);
+    session_fail(s, KC_EXIT_USAGE, "--%s wants a number from %g to %g, not \"%.40s\"", option_rows[id].name, least,
+                 most, text);
     return NULL;
 }
 

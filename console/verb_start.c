@@ -15,15 +15,15 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- check ---------------------------------------------------------------------------------------------------------------- */
+/* ---- check ----------------------------------------------------------------------------------------------------- */
 
 static json_t *memory_json(const struct check *c)
 {
     const struct kc_memory_need *n = &c->need;
     return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:o}", "parameters_bytes", (json_int_t)n->parameters,
-                     "gradients_bytes", (json_int_t)n->gradients, "moments_bytes", (json_int_t)n->moments, "work_bytes",
-                     (json_int_t)n->work, "communication_bytes", (json_int_t)n->communication, "rank_bytes",
-                     (json_int_t)n->rank, "node_bytes", (json_int_t)n->node, "free_bytes",
+                     "gradients_bytes", (json_int_t)n->gradients, "moments_bytes", (json_int_t)n->moments,
+                     "work_bytes", (json_int_t)n->work, "communication_bytes", (json_int_t)n->communication,
+                     "rank_bytes", (json_int_t)n->rank, "node_bytes", (json_int_t)n->node, "free_bytes",
                      c->room ? json_integer((json_int_t)c->room) : json_null());
 }
 
@@ -76,7 +76,7 @@ int verb_check(struct session *s, const struct arguments *a)
     return code;
 }
 
-/* ---- start ---------------------------------------------------------------------------------------------------------------- */
+/* ---- start ----------------------------------------------------------------------------------------------------- */
 
 /* The folder that the spec's relative paths start from, absolute. */
 static int folder_of(const char *path, char *out, size_t room)

@@ -1,5 +1,5 @@
-/* verbs.h - the handlers behind commands.def, one function a row: verb_<handler>(). Each returns an exit code and has told
- * why if it is not 0. */
+/* verbs.h - the handlers behind commands.def, one function a row: verb_<handler>(). Each returns an exit code and
+ * has told why if it is not 0. */
 #ifndef KC_CONSOLE_VERBS_H
 #define KC_CONSOLE_VERBS_H
 

@@ -1,5 +1,5 @@
-/* words.h - a line becomes words, as a shell user expects: blanks part them, quotes hold them together, a backslash takes
- * the next letter as it is, # at the start of a word begins a comment. Nothing is expanded. */
+/* words.h - a line becomes words, as a shell user expects: blanks part them, quotes hold them together, a
+ * backslash takes the next letter as it is, # at the start of a word begins a comment. Nothing is expanded. */
 #ifndef KC_CONSOLE_WORDS_H
 #define KC_CONSOLE_WORDS_H
 
@@ -7,7 +7,8 @@
 
 #include <stddef.h>
 
-/* Cuts `line` in place; word[] points into it. *count may be 0. -EINVAL a quote that is not closed, or more than `room`. */
+/* Cuts `line` in place; word[] points into it. *count may be 0. -EINVAL a quote that is not closed, or more than
+ * `room`. */
 int words_split(char *line, const char **word, size_t room, size_t *count, struct kc_error *e);
 
 #endif

@@ -1,4 +1,5 @@
-/* jobs.h - what is trained: model graphs and the kernels of the CPU. The one public header for engine, console and tests.
+/* jobs.h - what is trained: model graphs and the kernels of the CPU. The one public header for engine, console and
+ * tests.
  *
  * All model semantics live in jobs. It calls no layer: layers get a graph (data) and an op table (functions) and see
  * opcodes as numbers. */
@@ -20,9 +21,10 @@ enum kc_opcode {
 };
 
 /* ---- models ---- */
-/* The logical graph of one micro-batch over all ranks, forward and backward, sealed in a fresh arena; the batch dimension
- * is spec->micro × spec->axis[KC_DATA]. Gradients in it are sums over tokens: whoever updates multiplies by 1/tokens.
- * -EINVAL (e: the field, the numbers), -ENOSPC the arena is too small (arena->need: bytes wanted), -ENOMEM. */
+/* The logical graph of one micro-batch over all ranks, forward and backward, sealed in a fresh arena; the batch
+ * dimension is spec->micro × spec->axis[KC_DATA]. Gradients in it are sums over tokens: whoever updates multiplies by
+ * 1/tokens. -EINVAL (e: the field, the numbers), -ENOSPC the arena is too small (arena->need: bytes wanted), -ENOMEM.
+ */
 int kc_model_graph_build(const struct kc_job_spec *spec, struct kc_arena *arena, const struct kc_model_graph **out,
                          struct kc_error *e);
 /* Elements of all parameters, tied ones once. */
@@ -31,25 +33,27 @@ uint64_t kc_model_parameters(const struct kc_job_spec *spec);
 uint64_t kc_model_flops_per_token(const struct kc_job_spec *spec);
 
 /* ---- kernels ---- */
-/* Fill `rows` rows of `context` tokens and targets (row-major) with the samples at positions position … position+rows−1 of
- * the training order, or (evaluate) with samples of those indices in file order. -EIO the data is gone, e says which file. */
+/* Fill `rows` rows of `context` tokens and targets (row-major) with the samples at positions position …
+ * position+rows−1 of the training order, or (evaluate) with samples of those indices in file order. -EIO the data is
+ * gone, e says which file. */
 typedef int kc_load_fn(void *self, int evaluate, uint64_t position, uint32_t rows, uint32_t context, int32_t *tokens,
                        int32_t *targets, struct kc_error *e);
 
 struct kc_jobs_config {
     const struct kc_job_spec *spec; /* borrowed, must outlive the table */
-    /* Which kernels: "auto" (or NULL), "avx2", "portable", or the full text that an earlier table had in `variant`, such
-     * as "avx2+onednn-2.6.0-avx512_core": vector code + matrix product. Plain "portable" is "portable+blocked". */
+    /* Which kernels: "auto" (or NULL), "avx2", "portable", or the full text that an earlier table had in `variant`,
+     * such as "avx2+onednn-2.6.3-isae7": vector code + matrix product (version, instruction set). Plain "portable" is
+     * "portable+blocked". */
     const char *variant;
-    /* LOAD: micro-batch k of this rank, row b is row j = k·(micro·batch_ranks) + batch_rank·micro + b of the step, at position
-     * step->sample_first + j. When evaluating, rows with j ≥ step->rows are masked (token 0, target −1). */
+    /* LOAD: micro-batch k of this rank, row b is row j = k·(micro·batch_ranks) + batch_rank·micro + b of the step, at
+     * position step->sample_first + j. When evaluating, rows with j ≥ step->rows are masked (token 0, target −1). */
     uint32_t batch_ranks, batch_rank;
     kc_load_fn *load; /* NULL: a program without LOAD (kc sample) */
     void *load_self;
 };
 
-/* The op table of the CPU. Its `variant` is the resolved text: equal texts on two ranks give equal bits. An error in LOAD
- * happens on the lane, after enqueue returned: it is kept and returned by the next enqueue of any op, and by
+/* The op table of the CPU. Its `variant` is the resolved text: equal texts on two ranks give equal bits. An error in
+ * LOAD happens on the lane, after enqueue returned: it is kept and returned by the next enqueue of any op, and by
  * kc_jobs_cpu_failed(). -ENOTSUP the variant cannot be had here (e: what is there instead), -EINVAL, -ENOMEM. */
 int kc_jobs_cpu_table(const struct kc_jobs_config *config, struct kc_op_table **out, struct kc_error *e);
 /* NULL is fine. No lane may still hold work of it. */

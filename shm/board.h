@@ -1,8 +1,9 @@
-/* board.h - the binary layout of the board: what lies in a segment, who writes each field, and how it is read whole. Only
- * this room looks into it; others go through probe.h (ranks), keeper.h (keeper, kcd) and reader.h (console).
+/* board.h - the binary layout of the board: what lies in a segment, who writes each field, and how it is read
+ * whole. Only this room looks into it; others go through probe.h (ranks), keeper.h (keeper, kcd) and reader.h
+ * (console).
  *
- * Every field has one writer. Exceptions: the abort word (compare-and-swap) and the doorbells (atomic add). No pointers, no
- * locks. Three protocols, in shm/README.md at length and in record.h as code:
+ * Every field has one writer. Exceptions: the abort word (compare-and-swap) and the doorbells (atomic add). No
+ * pointers, no locks. Three protocols, in shm/README.md at length and in record.h as code:
  *   record   a seq and a body. Odd seq: being written, or its writer died in it.
  *   ring     entry n lies at n % size and its seq says which n it holds, so a reader needs no lock to know.
  *   word     one atomic; is always true by itself.
@@ -17,7 +18,7 @@
 #include <stdint.h>
 
 #define KC_BOARD_VERSION 1
-#define KC_BOARD_MAGIC UINT64_C(0x3144524143424b21) /* "!KBCARD1" */
+#define KC_BOARD_MAGIC UINT64_C(0x314452414f42434b) /* "KCBOARD1" */
 
 /* ---- every segment begins with this; written by its creator, magic last, never changed afterwards ---- */
 enum kc_segment_kind { KC_SEGMENT_DIRECTORY = 1, KC_SEGMENT_JOB = 2 };
@@ -45,10 +46,10 @@ struct kc_segment_head {
 /* ---- the segments ---- */
 
 /* seq rises by two for each write; odd while the owner writes. See record.h. */
-#define KC_RECORD(type)                                                                                                \
-    struct {                                                                                                           \
-        _Atomic uint64_t seq;                                                                                          \
-        type body;                                                                                                     \
+#define KC_RECORD(type)                                                                                         \
+    struct {                                                                                                    \
+        _Atomic uint64_t seq;                                                                                   \
+        type body;                                                                                              \
     }
 
 /* value[i] means something only where its bit in valid is set; the value is stored before its bit. */
@@ -76,9 +77,9 @@ struct kc_leader_area {
     KC_RECORD(struct kc_ack) ack;
     KC_RECORD(struct kc_plan_facts) plan;
     _Atomic uint64_t groups;      /* entries in use; they are only added within an incarnation */
-    _Atomic uint64_t steps_head, evaluations_head, snapshots_head; /* entries written; raised after the entry is whole */
-    /* generation << 32 | points << 8 | shift: points[generation & 1][0 … points) are fixed until generation changes; a
-     * point stands for 1 << shift steps. Halving and cutting fill the other half first. */
+    _Atomic uint64_t steps_head, evaluations_head, snapshots_head; /* entries written; raised when one is whole */
+    /* generation << 32 | points << 8 | shift: points[generation & 1][0 … points) are fixed until generation
+     * changes; a point stands for 1 << shift steps. Halving and cutting fill the other half first. */
     _Atomic uint64_t curve_head;
     KC_RECORD(struct kc_curve_point) pending; /* steps that do not fill a point yet */
     KC_RECORD(struct kc_group_entry) group[KC_GROUPS];
@@ -107,8 +108,8 @@ struct kc_bell {
 
 struct kc_job_segment {
     struct kc_segment_head head;
-    /* 0: none. rank + 1 (keeper: KC_RANKS_MAX + 1) << 32 | enum kc_reason. Compare-and-swap from 0, once an incarnation; the
-     * keeper clears it when all ranks of that incarnation are gone. */
+    /* 0: none. rank + 1 (keeper: KC_RANKS_MAX + 1) << 32 | enum kc_reason. Compare-and-swap from 0, once an
+     * incarnation; the keeper clears it when all ranks of that incarnation are gone. */
     _Atomic uint64_t abort;
     uint64_t pad[5];
     struct kc_bell bell[KC_RANKS_MAX];

@@ -24,7 +24,8 @@ static uint64_t last_counted(const struct kc_leader_area *a)
     return n ? point_of(a, CURVE_GENERATION(head), n - 1).last : 0;
 }
 
-/* What the writer itself wrote; nothing when a predecessor died while writing it, or after it had made a point of it. */
+/* What the writer itself wrote; nothing when a predecessor died while writing it, or after it had made a point of
+ * it. */
 static struct kc_curve_point pending_of(const struct kc_leader_area *a)
 {
     struct kc_curve_point p = {0};

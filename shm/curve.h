@@ -1,6 +1,7 @@
-/* curve.h - the whole run's loss curve in fixed memory: when it is full, neighbours are drawn together and every point stands
- * for twice as many steps. Private to this room; the writer's side. One writer; killed at any moment it leaves a curve that
- * reads whole: points are fixed once they are counted, halving and cutting fill the other half and then switch. */
+/* curve.h - the whole run's loss curve in fixed memory: when it is full, neighbours are drawn together and every
+ * point stands for twice as many steps. Private to this room; the writer's side. One writer; killed at any moment
+ * it leaves a curve that reads whole: points are fixed once they are counted, halving and cutting fill the other
+ * half and then switch. */
 #ifndef KC_SHM_CURVE_H
 #define KC_SHM_CURVE_H
 

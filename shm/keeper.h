@@ -1,5 +1,5 @@
-/* keeper.h - the supervisor's side of the board: a job segment as its keeper writes it, and the directory as kcd does. Each is
- * used by one thread. A text that is too long for its field is cut. */
+/* keeper.h - the supervisor's side of the board: a job segment as its keeper writes it, and the directory as kcd
+ * does. Each is used by one thread. A text that is too long for its field is cut. */
 #ifndef KC_SHM_KEEPER_H
 #define KC_SHM_KEEPER_H
 
@@ -12,9 +12,10 @@ struct kc_reader;
 
 /* ---- a job's board (keeper) ---- */
 struct kc_board;
-/* Make the job's segment with facts->ranks slots; keeper pid and start time are filled here. One that a dead keeper left is
- * replaced. Errors as kc_segment_create(). */
-int kc_board_create(const char *instance, const struct kc_job_facts *facts, struct kc_board **out, struct kc_error *e);
+/* Make the job's segment with facts->ranks slots; keeper pid and start time are filled here. One that a dead
+ * keeper left is replaced. Errors as kc_segment_create(). */
+int kc_board_create(const char *instance, const struct kc_job_facts *facts, struct kc_board **out,
+                    struct kc_error *e);
 /* Unmap and give up the lock; remove 1: also remove the name if no rank uses it any more. NULL is fine. */
 void kc_board_free(struct kc_board *b, int remove);
 /* The fd for ranks to inherit; close-on-exec is set, clear it in the child. Borrowed. */

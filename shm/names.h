@@ -6,8 +6,8 @@
 #include <stdint.h>
 
 /* Who answers for a metric, a wait, an event. */
-#define KC_OWNER_TABLE(X)                                                                                              \
-    X(RESOURCE, "resource") X(COMM, "comm") X(STRATEGY, "strategy") X(SCHEDULE, "schedule") X(STATE, "state")          \
+#define KC_OWNER_TABLE(X)                                                                                       \
+    X(RESOURCE, "resource") X(COMM, "comm") X(STRATEGY, "strategy") X(SCHEDULE, "schedule") X(STATE, "state")   \
     X(GOVERN, "govern") X(ENGINE, "engine") X(SUPERVISOR, "supervisor") X(JOBS, "jobs")
 #define KC_OWNER_ROW(id, name) KC_OWNER_##id,
 enum kc_owner { KC_OWNER_TABLE(KC_OWNER_ROW) KC_OWNERS };

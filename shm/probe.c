@@ -1,5 +1,6 @@
-/* probe.c - making a probe, and what every rank says through it: state, phase, waits, metrics, operations, events, last words.
- * No lock and no system call on these paths; what several threads share are atomic words and claims in private memory. */
+/* probe.c - making a probe, and what every rank says through it: state, phase, waits, metrics, operations,
+ * events, last words. No lock and no system call on these paths; what several threads share are atomic words and
+ * claims in private memory. */
 #include "probe_impl.h"
 
 #include "base/clock.h"
@@ -89,7 +90,8 @@ static int watch_keeper(struct kc_probe *p, struct kc_error *e)
 {
     p->keeper_pid = p->board->head.creator;
     p->keeper_start = p->board->head.creator_start;
-    p->keeper = (int)syscall(SYS_pidfd_open, (pid_t)p->keeper_pid, 0); /* close-on-exec by itself; -1: /proc is asked */
+    /* close-on-exec by itself; -1 (an old kernel): /proc is asked */
+    p->keeper = (int)syscall(SYS_pidfd_open, (pid_t)p->keeper_pid, 0);
     if (kc_process_is(p->keeper_pid, p->keeper_start))
         return 0;
     return kc_fail(e, -ESTALE, "the keeper of %s, process %u, is gone; the job has to be started again",
@@ -203,8 +205,8 @@ uint64_t probe_status(struct kc_probe *p, uint64_t mask, uint64_t value)
     do {
         if ((old & mask) == value)
             return old; /* nothing changed: `since` stays */
-    } while (!atomic_compare_exchange_weak_explicit(&p->slot->status, &old, (old & ~mask) | value, memory_order_release,
-                                                    memory_order_relaxed));
+    } while (!atomic_compare_exchange_weak_explicit(&p->slot->status, &old, (old & ~mask) | value,
+                                                    memory_order_release, memory_order_relaxed));
     atomic_store_explicit(&p->slot->since, kc_now(), memory_order_release);
     return old;
 }
@@ -293,13 +295,13 @@ uint64_t kc_probe_op_begin(struct kc_probe *p, const struct kc_op_seen *op)
     return n;
 }
 
-/* The entry of a handle, if the ring still holds it; taken, so that the ring can't pass it on meanwhile. Every word that is
- * then written is true by itself, so a reader that misses the instant gets a true copy all the same. */
+/* The entry of a handle, if the ring still holds it; taken, so that the ring can't pass it on meanwhile. Every
+ * word that is then written is true by itself, so a reader that misses the instant gets a true copy all the same. */
 static struct kc_op_seen *op_take(struct kc_probe *p, uint64_t n)
 {
     uint64_t whole = 2 * n + 2;
-    if (!atomic_compare_exchange_strong_explicit(&p->slot->ops[n % KC_OPS].seq, &whole, 2 * n + 1, memory_order_acquire,
-                                                 memory_order_relaxed))
+    if (!atomic_compare_exchange_strong_explicit(&p->slot->ops[n % KC_OPS].seq, &whole, 2 * n + 1,
+                                                 memory_order_acquire, memory_order_relaxed))
         return NULL;
     return &p->slot->ops[n % KC_OPS].body;
 }

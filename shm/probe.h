@@ -1,9 +1,11 @@
-/* probe.h - the probe: through it a rank publishes what it does. Engine makes one per rank and gives it to the layers; they
- * only write. What a rank may read is what concerns it: the control word, the abort word, the gate and its own doorbell.
+/* probe.h - the probe: through it a rank publishes what it does. Engine makes one per rank and gives it to the
+ * layers; they only write. What a rank may read is what concerns it: the control word, the abort word, the gate
+ * and its own doorbell.
  *
- * Every function takes NULL for a probe that records nothing. Nothing here allocates, blocks or makes a system call, except
- * making and freeing a probe, ringing a sleeping rank, and the sleeps. One event costs tens of nanoseconds.
- * All functions may be called from any thread of the rank, except those under "leader", which one thread calls. */
+ * Every function takes NULL for a probe that records nothing. Nothing here allocates, blocks or makes a system
+ * call, except making and freeing a probe, ringing a sleeping rank, and the sleeps. One event costs tens of
+ * nanoseconds. All functions may be called from any thread of the rank, except those under "leader", which one
+ * thread calls. */
 #ifndef KC_SHM_PROBE_H
 #define KC_SHM_PROBE_H
 
@@ -17,13 +19,14 @@ struct kc_probe;
 
 /* ---- making one ---- */
 
-/* Attach to the job segment whose fd was inherited and take the slot of `rank`: what a former incarnation left in it is
- * cleared, its histories are continued. Takes the fd over: it is closed on success and on failure, and the segment is opened
- * again under a lock of this process's own. -EINVAL rank, -ESTALE the keeper is gone, else as kc_segment_attach(). */
+/* Attach to the job segment whose fd was inherited and take the slot of `rank`: what a former incarnation left in
+ * it is cleared, its histories are continued. Takes the fd over: it is closed on success and on failure, and the
+ * segment is opened again under a lock of this process's own. -EINVAL rank, -ESTALE the keeper is gone, else as
+ * kc_segment_attach(). */
 int kc_probe_attach(int fd, uint32_t rank, uint32_t incarnation, struct kc_probe **out, struct kc_error *e);
-/* A board of `ranks` slots in anonymous shared memory (a fork shares it), with its gate open and no keeper, and a probe for
- * each rank in out[0 … ranks). For tests, with ranks as threads or forked, and for `kc-rank --task`. The memory goes with the
- * last probe. -EINVAL ranks, -ENOMEM. */
+/* A board of `ranks` slots in anonymous shared memory (a fork shares it), with its gate open and no keeper, and a
+ * probe for each rank in out[0 … ranks). For tests, with ranks as threads or forked, and for `kc-rank --task`.
+ * The memory goes with the last probe. -EINVAL ranks, -ENOMEM. */
 int kc_probe_private(uint32_t ranks, struct kc_probe *out[], struct kc_error *e);
 /* Give the slot back: its waits end, its state becomes LEAVING if it was not that already. NULL is fine. */
 void kc_probe_free(struct kc_probe *p);
@@ -37,8 +40,9 @@ enum kc_phase kc_probe_phase(struct kc_probe *p, enum kc_phase phase);
 /* Optimizer steps finished. */
 void kc_probe_step(struct kc_probe *p, uint64_t step);
 
-/* Around what blocks, never around what enqueues. Returns a token for kc_probe_wait_end(). Several threads may wait at once;
- * when all slots are taken the wait is not shown (token -1). group: its id in comm_plan or KC_NO_GROUP. */
+/* Around what blocks, never around what enqueues. Returns a token for kc_probe_wait_end(). Several threads may
+ * wait at once; when all slots are taken the wait is not shown (token -1). group: its id in comm_plan or
+ * KC_NO_GROUP. */
 int kc_probe_wait_begin(struct kc_probe *p, enum kc_wait what, uint32_t group, uint64_t sequence);
 void kc_probe_wait_end(struct kc_probe *p, int token);
 
@@ -62,9 +66,9 @@ void kc_probe_event(struct kc_probe *p, enum kc_event what, uint64_t a, uint64_t
 /* The same with the addresses of a stack (the first KC_EVENT_STACK are kept). */
 void kc_probe_event_stack(struct kc_probe *p, enum kc_event what, uint64_t a, uint64_t b, const char *text,
                           void *const stack[], uint32_t count);
-/* Why this rank ends. The first words of an incarnation count, later ones are ignored. Async-signal-safe: takes no lock,
- * allocates nothing, formats nothing. Also sets the state to LEAVING. The caller fills reason, signal, code, peer, fault, pc,
- * stack, stack_count, text; time, step and phase are filled here. */
+/* Why this rank ends. The first words of an incarnation count, later ones are ignored. Async-signal-safe: takes
+ * no lock, allocates nothing, formats nothing. Also sets the state to LEAVING. The caller fills reason, signal,
+ * code, peer, fault, pc, stack, stack_count, text; time, step and phase are filled here. */
 void kc_probe_last_words(struct kc_probe *p, const struct kc_last_words *words);
 /* The same in short: peer is a rank or -1, code 0 or -errno. */
 void kc_probe_leave(struct kc_probe *p, enum kc_reason reason, int code, int32_t peer, const char *text);
@@ -72,13 +76,14 @@ void kc_probe_leave(struct kc_probe *p, enum kc_reason reason, int code, int32_t
 /* ---- leader: recorded by rank 0, ignored on other ranks ---- */
 int kc_probe_leads(const struct kc_probe *p);
 void kc_probe_plan(struct kc_probe *p, const struct kc_plan_facts *facts);
-/* Name a group. Ids may come in any order, each once an incarnation. -ENOSPC, -EINVAL more than KC_RANKS_MAX members. */
+/* Name a group. Ids may come in any order, each once an incarnation. -ENOSPC, -EINVAL more than KC_RANKS_MAX
+ * members. */
 int kc_probe_group(struct kc_probe *p, uint32_t id, uint32_t generation, const char *name, const uint32_t *ranks,
                    uint32_t count);
 /* The run goes on from `step` (0: from the start): the curve is cut back to it. Call once, before the first step. */
 void kc_probe_begin_at(struct kc_probe *p, uint64_t step);
-/* A point of the curve from a history kept elsewhere (a snapshot's): for a board that is younger than the run. Only after
- * begin_at, ascending, and for steps that the curve does not have. */
+/* A point of the curve from a history kept elsewhere (a snapshot's): for a board that is younger than the run.
+ * Only after begin_at, ascending, and for steps that the curve does not have. */
 void kc_probe_history(struct kc_probe *p, uint64_t step, double loss);
 /* A step has ended. incarnation is filled here; end too when it is 0. The loss also goes into the curve. */
 void kc_probe_step_record(struct kc_probe *p, const struct kc_step_record *r);
@@ -92,7 +97,8 @@ void kc_probe_ack(struct kc_probe *p, const struct kc_ack *ack);
 void kc_probe_ack_last(const struct kc_probe *p, struct kc_ack *out);
 
 /* ---- what a rank may read ---- */
-/* The control word, levels that the keeper wants. Below 2^53, so that it can travel as a double in the AGREE vector. */
+/* The control word, levels that the keeper wants. Below 2^53, so that it can travel as a double in the AGREE
+ * vector. */
 #define KC_CONTROL_CHECKPOINTS(word) ((uint32_t)(word)) /* counts requests, wraps */
 #define KC_CONTROL_PAUSE (UINT64_C(1) << 32)
 #define KC_CONTROL_STOP (UINT64_C(1) << 33)
@@ -106,9 +112,9 @@ uint64_t kc_probe_abort(struct kc_probe *p, enum kc_reason reason);
 /* The words themselves, for comm's waiters, which must re-read them in their own loops; NULL for a NULL probe. */
 _Atomic uint64_t *kc_probe_abort_word(struct kc_probe *p);
 
-/* Doorbells. To sleep: seen = kc_probe_bell(p); check everything one waits for; kc_probe_bell_sleep(p, seen, limit). To wake
- * a rank: change what it waits for, then ring. Nothing is lost between, and a ring costs a system call only while its
- * owner sleeps. */
+/* Doorbells. To sleep: seen = kc_probe_bell(p); check everything one waits for; kc_probe_bell_sleep(p, seen,
+ * limit). To wake a rank: change what it waits for, then ring. Nothing is lost between, and a ring costs a system
+ * call only while its owner sleeps. */
 uint32_t kc_probe_bell(struct kc_probe *p);
 /* Sleep until the own bell rings, at most `limit_ns` and never longer than 200 ms; returns for any reason or none. */
 void kc_probe_bell_sleep(struct kc_probe *p, uint32_t seen, uint64_t limit_ns);
@@ -118,7 +124,8 @@ void kc_probe_bell_ring_all(struct kc_probe *p);
 /* Wait at the gate until the keeper has recorded this incarnation. deadline: kc_now(), 0 never.
  * 0; -ESHUTDOWN aborted; -ESTALE the keeper is gone; -ETIMEDOUT. */
 int kc_probe_gate_wait(struct kc_probe *p, uint64_t deadline);
-/* Wait, as a rank that is held, until the control word differs from `seen`. 0, and the new word in *now; errors as above. */
+/* Wait, as a rank that is held, until the control word differs from `seen`. 0, and the new word in *now; errors
+ * as above. */
 int kc_probe_control_wait(struct kc_probe *p, uint64_t seen, uint64_t deadline, uint64_t *now);
 /* Does the keeper live? 1 where there is none to live. One system call. */
 int kc_probe_keeper_alive(const struct kc_probe *p);

@@ -1,5 +1,6 @@
-/* probe_leader.c - what rank 0 publishes for the whole job: plan, groups, histories, curve, snapshot index, ack. One thread.
- * Histories are raised after their entry is whole, so a reader below the head never meets one that is being written. */
+/* probe_leader.c - what rank 0 publishes for the whole job: plan, groups, histories, curve, snapshot index, ack.
+ * One thread. Histories are raised after their entry is whole, so a reader below the head never meets one that is
+ * being written. */
 #include "curve.h"
 #include "probe_impl.h"
 

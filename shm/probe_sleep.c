@@ -1,5 +1,5 @@
-/* probe_sleep.c - what a rank reads: control, abort, gate, and the one word it sleeps on. Nobody sleeps longer than 200 ms at
- * once: a bell that was lost with a dying process costs that much, never a hang. */
+/* probe_sleep.c - what a rank reads: control, abort, gate, and the one word it sleeps on. Nobody sleeps longer
+ * than 200 ms at once: a bell that was lost with a dying process costs that much, never a hang. */
 #include "probe_impl.h"
 
 #include "base/clock.h"
@@ -86,8 +86,8 @@ int kc_probe_keeper_alive(const struct kc_probe *p)
 }
 
 /* Sleep in slices until done() says so. */
-static int wait_until(struct kc_probe *p, int (*done)(struct kc_probe *p, uint64_t arg), uint64_t arg, enum kc_wait what,
-                      uint64_t deadline)
+static int wait_until(struct kc_probe *p, int (*done)(struct kc_probe *p, uint64_t arg), uint64_t arg,
+                      enum kc_wait what, uint64_t deadline)
 {
     int token = -1, r = 0;
     for (;;) {

@@ -32,7 +32,8 @@ int kc_reader_attach(const char *instance, const char *id, struct kc_reader **ou
         return kc_fail(e, -ENOMEM, "no memory for a reader");
     int code = kc_segment_attach(instance, id, 0, &r->segment, e);
     if (code == 0 && (r->segment.head->kind == KC_SEGMENT_JOB) != (id != NULL)) {
-        code = kc_fail(e, -EBADMSG, "%s is damaged: it is %s", r->segment.head->name, id ? "a directory" : "a job's board");
+        code = kc_fail(e, -EBADMSG, "%s is damaged: it is %s", r->segment.head->name,
+                       id ? "a directory" : "a job's board");
         kc_segment_close(&r->segment);
     }
     if (code < 0) {

@@ -1,6 +1,7 @@
-/* reader.h - reading the board: read-only, never in a writer's way, never trusting what it reads. Live segments (also of dead
- * processes) and saved boards look the same. Every count and index is bounded, every text ends. A record that can't be read
- * whole is reported as torn (-EAGAIN), not guessed: its writer is busy in it, or died in it. */
+/* reader.h - reading the board: read-only, never in a writer's way, never trusting what it reads. Live segments
+ * (also of dead processes) and saved boards look the same. Every count and index is bounded, every text ends. A
+ * record that can't be read whole is reported as torn (-EAGAIN), not guessed: its writer is busy in it, or died
+ * in it. */
 #ifndef KC_SHM_READER_H
 #define KC_SHM_READER_H
 
@@ -25,8 +26,8 @@ void kc_reader_free(struct kc_reader *r);
 /* Write the whole segment to a file (replaced atomically), each record whole, or marked as torn. */
 int kc_reader_save(struct kc_reader *r, const char *path, struct kc_error *e);
 
-/* Segments of this user's instance (NULL: all instances) that are there, live or not: for a console without kcd. Calls `each` with
- * instance and id (NULL: a directory) until it returns non-zero. Returns that, 0, or -errno. */
+/* Segments of this user's instance (NULL: all instances) that are there, live or not: for a console without kcd.
+ * Calls `each` with instance and id (NULL: a directory) until it returns non-zero. Returns that, 0, or -errno. */
 int kc_reader_list(const char *instance, int (*each)(void *self, const char *instance, const char *id), void *self);
 
 struct kc_segment_info {
@@ -85,25 +86,26 @@ struct kc_rank_view {
 };
 /* Slots that a former incarnation left are shown as not taken. -EINVAL rank. */
 int kc_reader_rank(const struct kc_reader *r, uint32_t rank, struct kc_rank_view *out);
-/* The newest operations of a rank, oldest first, at most `max`. Returns how many; *torn (may be NULL) counts entries left out
- * because they could not be read whole. -EINVAL rank. */
+/* The newest operations of a rank, oldest first, at most `max`. Returns how many; *torn (may be NULL) counts
+ * entries left out because they could not be read whole. -EINVAL rank. */
 int kc_reader_ops(const struct kc_reader *r, uint32_t rank, struct kc_op_seen *out, uint32_t max, uint32_t *torn);
 
-/* ---- histories, as streams ----
- * *cursor is the number of the next record (0: from the oldest there is); it moves past what was given. *lost (may be NULL) grows by the
- * records that were overwritten before they were read, or can't be read because their writer died in them. Returns how
- * many were given; 0: none yet. */
-int kc_reader_steps(const struct kc_reader *r, uint64_t *cursor, struct kc_step_record *out, uint32_t max, uint64_t *lost);
+/* ---- histories, as streams ---- */
+/* *cursor is the number of the next record (0: from the oldest there is); it
+ * moves past what was given. *lost (may be NULL) grows by the records that were overwritten before they were
+ * read, or can't be read because their writer died in them. Returns how many were given; 0: none yet. */
+int kc_reader_steps(const struct kc_reader *r, uint64_t *cursor, struct kc_step_record *out, uint32_t max,
+                    uint64_t *lost);
 int kc_reader_evaluations(const struct kc_reader *r, uint64_t *cursor, struct kc_evaluation *out, uint32_t max,
                           uint64_t *lost);
-int kc_reader_events(const struct kc_reader *r, uint32_t rank, uint64_t *cursor, struct kc_event_seen *out, uint32_t max,
-                     uint64_t *lost);
+int kc_reader_events(const struct kc_reader *r, uint32_t rank, uint64_t *cursor, struct kc_event_seen *out,
+                     uint32_t max, uint64_t *lost);
 /* The newest step record. */
 int kc_reader_last_step(const struct kc_reader *r, struct kc_step_record *out);
 int kc_reader_last_evaluation(const struct kc_reader *r, struct kc_evaluation *out);
 
-/* The whole run's loss curve, ascending, at most KC_CURVE + 1 points (the last may stand for fewer steps than the others).
- * Returns how many, -EAGAIN torn. */
+/* The whole run's loss curve, ascending, at most KC_CURVE + 1 points (the last may stand for fewer steps than the
+ * others). Returns how many, -EAGAIN torn. */
 int kc_reader_curve(const struct kc_reader *r, struct kc_curve_point out[KC_CURVE + 1]);
 /* The snapshot index, newest first, one entry a version. Returns how many. */
 int kc_reader_snapshots(const struct kc_reader *r, struct kc_snapshot_entry out[KC_SNAPSHOTS], uint32_t *torn);

@@ -109,7 +109,8 @@ static void skip_lost(uint64_t *cursor, uint64_t head, uint64_t size, uint64_t *
     }
 }
 
-int kc_reader_steps(const struct kc_reader *r, uint64_t *cursor, struct kc_step_record *out, uint32_t max, uint64_t *lost)
+int kc_reader_steps(const struct kc_reader *r, uint64_t *cursor, struct kc_step_record *out, uint32_t max,
+                    uint64_t *lost)
 {
     const struct kc_job_segment *b = reader_job(r);
     uint64_t head = b ? atomic_load_explicit(&b->leader.steps_head, memory_order_acquire) : 0;

@@ -153,8 +153,8 @@ int kc_reader_ops(const struct kc_reader *r, uint32_t rank, struct kc_op_seen *o
     return (int)given;
 }
 
-int kc_reader_events(const struct kc_reader *r, uint32_t rank, uint64_t *cursor, struct kc_event_seen *out, uint32_t max,
-                     uint64_t *lost)
+int kc_reader_events(const struct kc_reader *r, uint32_t rank, uint64_t *cursor, struct kc_event_seen *out,
+                     uint32_t max, uint64_t *lost)
 {
     const struct kc_job_segment *b = reader_job(r);
     if (!b || rank >= b->head.ranks)
@@ -172,8 +172,8 @@ int kc_reader_events(const struct kc_reader *r, uint32_t rank, uint64_t *cursor,
     for (; given < max && *cursor < head; ++*cursor) {
         struct kc_event_seen v;
         int code = KC_ENTRY_READ(s->events[*cursor % KC_RANK_EVENTS], *cursor, &v);
-        /* Numbers are claimed before they are written: a thread may still be in this one, unless its incarnation is over or the
-         * ring has moved on without it. */
+        /* Numbers are claimed before they are written: a thread may still be in this one, unless its incarnation
+         * is over or the ring has moved on without it. */
         if (code == -EAGAIN && *cursor >= id.first_event && head - *cursor <= KC_RANK_EVENTS / 2)
             break;
         if (code == 0) {

@@ -1,9 +1,10 @@
 /* record.h - the seqlock, as code; private to this room.
  *
- * A body is copied word by word. The writer stores seq odd, then each word with release, then seq even with release. The
- * reader loads seq with acquire, each word with acquire, then seq again. If it saw a word of a write, that word's release
- * makes the odd seq (or a later one) visible to its second load: so two equal, even values mean a true copy. No fence is
- * needed, and a thread checker can follow it. A writer never waits; between begin and end nothing may block.
+ * A body is copied word by word. The writer stores seq odd, then each word with release, then seq even with
+ * release. The reader loads seq with acquire, each word with acquire, then seq again. If it saw a word of a
+ * write, that word's release makes the odd seq (or a later one) visible to its second load: so two equal, even
+ * values mean a true copy. No fence is needed, and a thread checker can follow it. A writer never waits; between
+ * begin and end nothing may block.
  *
  * After a writer died in it, seq stays odd and readers say "torn", until the next owner of the record writes it. */
 #ifndef KC_SHM_RECORD_H
@@ -61,9 +62,10 @@ static inline void kc_entry_write(_Atomic uint64_t *seq, uint64_t n, void *body,
     atomic_store_explicit(seq, 2 * n + 2, memory_order_release);
 }
 
-/* For rings that several threads of a rank write: take entry n's place. Refused (the entry is then lost, and readers see that
- * it is) when a thread slept for a whole round of the ring: its place was given to a later entry, or is still being written for
- * an earlier one. An entry below `first` was left by an incarnation that is dead. */
+/* For rings that several threads of a rank write: take entry n's place. Refused (the entry is then lost, and
+ * readers see that it is) when a thread slept for a whole round of the ring: its place was given to a later
+ * entry, or is still being written for an earlier one. An entry below `first` was left by an incarnation that is
+ * dead. */
 static inline int kc_entry_claim(_Atomic uint64_t *seq, uint64_t n, uint64_t first)
 {
     uint64_t s = atomic_load_explicit(seq, memory_order_relaxed);

@@ -1,6 +1,7 @@
-/* records.h - the bodies of the records on the board: plain structs, copied whole. A writer fills one and hands it to
- * probe.h or keeper.h; a reader gets its own copy from reader.h. Times are kc_now() unless they say wall; texts end in NUL.
- * A multiple of 8 bytes each, no hidden padding: they are wire format (see KC_BOARD_VERSION in board.h). */
+/* records.h - the bodies of the records on the board: plain structs, copied whole. A writer fills one and hands
+ * it to probe.h or keeper.h; a reader gets its own copy from reader.h. Times are kc_now() unless they say wall;
+ * texts end in NUL. A multiple of 8 bytes each, no hidden padding: they are wire format (see KC_BOARD_VERSION in
+ * board.h). */
 #ifndef KC_SHM_RECORDS_H
 #define KC_SHM_RECORDS_H
 
@@ -104,8 +105,8 @@ struct kc_evaluation {
     uint64_t end;
     uint32_t incarnation, pad;
 };
-/* A point of the loss curve: steps drawn together. There are fewer than last - first + 1 where a restore cut an unfinished
- * point away. */
+/* A point of the loss curve: steps drawn together. There are fewer than last - first + 1 where a restore cut an
+ * unfinished point away. */
 struct kc_curve_point {
     uint64_t first, last; /* steps */
     float mean, min, max; /* over the finite losses; NaN if there was none */

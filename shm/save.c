@@ -1,5 +1,5 @@
-/* save.c - a board as a file. A plain copy of a live segment could hold a record that changed under it; here every record is
- * copied whole, or marked as torn in the copy. */
+/* save.c - a board as a file. A plain copy of a live segment could hold a record that changed under it; here
+ * every record is copied whole, or marked as torn in the copy. */
 #include "reader_impl.h"
 
 #include "base/clock.h"
@@ -16,8 +16,8 @@ struct run {
     uint32_t count;
 };
 #define RUN(type, member) {offsetof(type, member), sizeof(((type *)0)->member.body), 1}
-#define RUNS(type, member)                                                                                             \
-    {offsetof(type, member), sizeof(((type *)0)->member[0].body),                                                      \
+#define RUNS(type, member)                                                                                      \
+    {offsetof(type, member), sizeof(((type *)0)->member[0].body),                                               \
      sizeof(((type *)0)->member) / sizeof(((type *)0)->member[0])}
 
 static const struct run keeper_runs[] = {

@@ -1,5 +1,5 @@
-/* segment.c - makes, attaches and removes named segments. Touches no byte behind the head, and none of a file before it has
- * been checked: until then the head is read with pread(2), which can't raise SIGBUS. */
+/* segment.c - makes, attaches and removes named segments. Touches no byte behind the head, and none of a file
+ * before it has been checked: until then the head is read with pread(2), which can't raise SIGBUS. */
 #include "shm/segment.h"
 
 #include "base/clock.h"
@@ -82,8 +82,8 @@ static int check_file(const char *name, int fd, struct stat *st, struct kc_error
         return kc_fail(e, -EPERM, "%s belongs to user %u, not to you (user %u)", name, (unsigned)st->st_uid,
                        (unsigned)geteuid());
     if ((st->st_mode & 07777) != 0600)
-        return kc_fail(e, -EPERM, "%s has mode %04o, a board has 0600; somebody changed it, remove it if it is not yours",
-                       name, (unsigned)(st->st_mode & 07777));
+        return kc_fail(e, -EPERM, "%s has mode %04o, a board has 0600; somebody changed it, remove it if it is not "
+                       "yours", name, (unsigned)(st->st_mode & 07777));
     return 0;
 }
 
@@ -92,14 +92,14 @@ int segment_check_head(const char *name, const struct kc_segment_head *h, uint64
     if (h->magic != KC_BOARD_MAGIC)
         return kc_fail(e, -EBADMSG, "%s is not a board, or was never finished", name);
     if (h->version != KC_BOARD_VERSION)
-        return kc_fail(e, -EPROTO, "%s has board version %u, this program reads version %u; use the kc it was started with",
-                       name, h->version, KC_BOARD_VERSION);
+        return kc_fail(e, -EPROTO, "%s has board version %u, this program reads version %u; use the kc it was "
+                       "started with", name, h->version, KC_BOARD_VERSION);
     if ((h->kind != KC_SEGMENT_DIRECTORY || h->ranks != 0) &&
         (h->kind != KC_SEGMENT_JOB || h->ranks < 1 || h->ranks > KC_RANKS_MAX))
         return kc_fail(e, -EBADMSG, "%s is damaged: kind %u with %u ranks", name, h->kind, h->ranks);
     if (h->bytes != kc_segment_bytes(h->ranks) || h->bytes != bytes)
-        return kc_fail(e, -EBADMSG, "%s is damaged: its head says %llu bytes, there are %llu, a board of %u ranks has %zu",
-                       name, (unsigned long long)h->bytes, (unsigned long long)bytes, h->ranks,
+        return kc_fail(e, -EBADMSG, "%s is damaged: its head says %llu bytes, there are %llu, a board of %u ranks "
+                       "has %zu", name, (unsigned long long)h->bytes, (unsigned long long)bytes, h->ranks,
                        kc_segment_bytes(h->ranks));
     if (!memchr(h->boot, 0, sizeof h->boot) || !memchr(h->name, 0, sizeof h->name) ||
         !memchr(h->instance, 0, sizeof h->instance))
@@ -149,7 +149,7 @@ static int attach_open(int fd, const char *name, int write, struct kc_segment *o
     void *p = mmap(NULL, h.bytes, write ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);
     if (p == MAP_FAILED)
         return kc_fail(e, -errno, "%s: mmap of %.1f MiB: %s", called, mib(h.bytes), strerror(errno));
-    *out = (struct kc_segment){.head = p, .bytes = h.bytes, .fd = fd, .writable = write};
+    *out = (struct kc_segment){.head = p, .bytes = h.bytes, .fd = fd};
     return 0;
 }
 
@@ -321,13 +321,13 @@ static int claim_name(const char *name, struct kc_error *e)
             return kc_fail(e, -errno, "%s%s can't be made: %s", DIRECTORY, name, strerror(errno));
         if (fd < 0) {
             int r = remove_name(name, &holder, e);
-            if (r == -EBUSY && holder == 0 && i < 50) { /* somebody makes or removes it at this moment */
-                sched_yield();
+            if (r == -EBUSY && i < 50) { /* a sweeper may hold it for this moment only */
+                nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
                 continue;
             }
             if (r == -EBUSY)
-                return kc_fail(e, -EBUSY, "%s is in use by process %u; stop it first, or use another instance name", name,
-                               holder);
+                return kc_fail(e, -EBUSY, "%s is in use by process %u; stop it first, or use another instance name",
+                               name, holder);
             if (r < 0)
                 return r;
             continue;
@@ -355,8 +355,8 @@ static int reserve(int fd, const char *name, size_t bytes, struct kc_error *e)
     uint64_t room = fstatvfs(fd, &fs) == 0 ? (uint64_t)fs.f_bavail * fs.f_frsize : 0;
     if (r == ENOSPC)
         return kc_fail(e, -ENOSPC,
-                       "the board %s needs %.1f MiB in %s, %.1f MiB free. Give it more (mount -o remount,size=64m %s), or "
-                       "remove what is stale there",
+                       "the board %s needs %.1f MiB in %s, %.1f MiB free. Give it more (mount -o remount,size=64m "
+                       "%s), or remove what is stale there",
                        name, mib(bytes), DIRECTORY, mib(room), DIRECTORY);
     return kc_fail(e, -r, "the board %s needs %.1f MiB in %s: %s", name, mib(bytes), DIRECTORY, strerror(r));
 }
@@ -387,6 +387,6 @@ int kc_segment_create(const char *instance, const char *id, uint32_t ranks, stru
         return r;
     }
     segment_fill_head(p, name, instance, ranks);
-    *out = (struct kc_segment){.head = p, .bytes = bytes, .fd = fd, .writable = 1};
+    *out = (struct kc_segment){.head = p, .bytes = bytes, .fd = fd};
     return 0;
 }

@@ -57,7 +57,7 @@ static const char *signal_name(int signal)
 static void describe(const struct kc_rank_end *end, char *out, size_t room)
 {
     const struct kc_last_words *w = &end->words;
-    if (said(end) && w->reason != KC_REASON_NONE && w->text[0])
+    if (said(end) && w->reason != KC_REASON_NONE && w->reason != KC_REASON_KEEPER && w->text[0])
         snprintf(out, room, "%s: %s", kc_reason_name[w->reason], w->text);
     else if (said(end) && w->reason == KC_REASON_SIGNAL)
         snprintf(out, room, "died of signal %d, SIG%s, at address 0x%llx", w->signal, signal_name(w->signal),

@@ -201,6 +201,8 @@ static void note_exit(struct kc_keeper *k, uint32_t rank, const siginfo_t *info)
     kept->shown.exit_code = end->exit_code;
     kept->shown.signal = end->signal;
     kc_keeper_read_rank(k->reader, rank, end);
+    if (!kc_rank_ended_well(end)) /* before all else: its peers must not wait for the dead (F10) */
+        kc_board_abort_for(k->board, rank, end->words.time && end->words.reason < KC_REASONS ? (enum kc_reason)end->words.reason : KC_REASON_SIGNAL);
     kc_board_process(k->board, rank, &kept->shown);
     kc_journal(k->record.directory, "rank-exit",
                json_pack("{s:i, s:i, s:i, s:i, s:s}", "rank", (int)rank, "pid", (int)kept->shown.pid, "exit_code",

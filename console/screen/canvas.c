@@ -53,8 +53,8 @@ void canvas_put(struct canvas *c, int row, int col, enum role role, uint32_t cod
     set(c, row, col, role, c->ascii ? (uint32_t)plain : code);
 }
 
-/* Clean UTF-8 into cells. What ASCII cannot say is '?', one a column, so that columns stay where they are. Combining marks
- * are left out: they have no column of their own. */
+/* Clean UTF-8 into cells. What ASCII cannot say is '?', one a column, so that columns stay where they are.
+ * Combining marks are left out: they have no column of their own. */
 static int put_text(struct canvas *c, int row, int col, int width, enum role role, const char *text)
 {
     int at = 0;

@@ -1,5 +1,6 @@
-/* canvas.h - a screen as cells in memory. Views draw here, as pure functions of what they show and of its size; the terminal
- * gets it afterwards (terminal.h), and tests read it. All text passes the one door for foreign text (console/text.h). */
+/* canvas.h - a screen as cells in memory. Views draw here, as pure functions of what they show and of its size;
+ * the terminal gets it afterwards (terminal.h), and tests read it. All text passes the one door for foreign text
+ * (console/text.h). */
 #ifndef KC_CONSOLE_SCREEN_CANVAS_H
 #define KC_CONSOLE_SCREEN_CANVAS_H
 
@@ -8,7 +9,18 @@
 #include <stdint.h>
 
 /* What a cell means; the terminal decides how it looks, and nothing is said by colour alone. */
-enum role { ROLE_NORMAL, ROLE_DIM, ROLE_STRONG, ROLE_TITLE, ROLE_CURSOR, ROLE_GOOD, ROLE_WARN, ROLE_BAD, ROLE_CURVE, ROLES };
+enum role {
+    ROLE_NORMAL,
+    ROLE_DIM,
+    ROLE_STRONG,
+    ROLE_TITLE,
+    ROLE_CURSOR,
+    ROLE_GOOD,
+    ROLE_WARN,
+    ROLE_BAD,
+    ROLE_CURVE,
+    ROLES
+};
 
 struct cell {
     uint32_t code;  /* 0: the right half of a wide character */
@@ -30,7 +42,8 @@ void canvas_free(struct canvas *c);
 /* Blank again. */
 void canvas_clear(struct canvas *c);
 
-/* Write at most `width` columns (0: to the end of the row); what lies outside is cut off. Returns the columns taken. */
+/* Write at most `width` columns (0: to the end of the row); what lies outside is cut off. Returns the columns
+ * taken. */
 int canvas_text(struct canvas *c, int row, int col, int width, enum role role, const char *format, ...)
     __attribute__((format(printf, 6, 7)));
 /* The same, blanks up to the full width: for bars. */

@@ -24,7 +24,8 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The range that is shown: all but the highest 2 %, if those lie far above the rest (a spike would press everything else flat). */
+/* The range that is shown: all but the highest 2 %, if those lie far above the rest (a spike would press
+ * everything else flat). */
 static void choose_range(const struct history *h, double *low, double *high)
 {
     double *top = malloc((h->count ? h->count : 1) * sizeof *top);

@@ -24,7 +24,7 @@ enum key_id key_find(int code)
     return KEY_IDS;
 }
 
-/* ---- a line being typed ----------------------------------------------------------------------------------------------------- */
+/* ---- a line being typed ---------------------------------------------------------------------------------------- */
 
 static void line_set(struct view *v, const char *text)
 {
@@ -92,7 +92,8 @@ static enum view_request key_in_line(struct view *v, int code, bool character)
 {
     if (is_enter(code) && *v->line)
         return run(v);
-    if (code == 27 || is_enter(code) || (!*v->line && (code == 8 || code == 127 || (!character && code == KEY_BACKSPACE)))) {
+    if (code == 27 || is_enter(code) ||
+        (!*v->line && (code == 8 || code == 127 || (!character && code == KEY_BACKSPACE)))) {
         v->mode = MODE_NORMAL;
     } else if (!character && (code == KEY_UP || code == KEY_DOWN)) {
         v->past_at += code == KEY_UP ? -1 : 1;
@@ -104,7 +105,7 @@ static enum view_request key_in_line(struct view *v, int code, bool character)
     return REQUEST_NONE;
 }
 
-/* ---- the menu and its questions ------------------------------------------------------------------------------------------------- */
+/* ---- the menu and its questions -------------------------------------------------------------------------------- */
 
 static const struct job *target_of(const struct view *v)
 {
@@ -121,7 +122,8 @@ static void open_menu(struct view *v)
         snprintf(v->notice, sizeof v->notice, "no job is selected");
         return;
     }
-    snprintf(v->target, sizeof v->target, "%s", j->id); /* from here on the question is about this job, whatever moves */
+    snprintf(v->target, sizeof v->target, "%s",
+             j->id); /* from here on the question is about this job, whatever moves */
     snprintf(v->target_name, sizeof v->target_name, "%s", j->name);
     v->menu_at = 0;
     v->mode = MODE_MENU;
@@ -186,7 +188,8 @@ static enum view_request key_in_output(struct view *v, int code)
     if (key == KEY_ID_UP || key == KEY_ID_PAGE_UP)
         v->output_back += key == KEY_ID_UP ? 1 : 10;
     else if (key == KEY_ID_DOWN || key == KEY_ID_PAGE_DOWN)
-        v->output_back = v->output_back > (key == KEY_ID_DOWN ? 1 : 10) ? v->output_back - (key == KEY_ID_DOWN ? 1 : 10) : 0;
+        v->output_back =
+            v->output_back > (key == KEY_ID_DOWN ? 1 : 10) ? v->output_back - (key == KEY_ID_DOWN ? 1 : 10) : 0;
     else if (key == KEY_ID_QUIT)
         return REQUEST_QUIT;
     else if (v->output_running)
@@ -196,7 +199,7 @@ static enum view_request key_in_output(struct view *v, int code)
     return REQUEST_NONE;
 }
 
-/* ---- moving about --------------------------------------------------------------------------------------------------------------- */
+/* ---- moving about ---------------------------------------------------------------------------------------------- */
 
 static void move_jobs(struct view *v, int by)
 {
@@ -234,7 +237,8 @@ static void move_by_key(struct view *v, enum key_id key)
         if (j && j->ranks > 0 && v->log_rank >= j->ranks)
             v->log_rank = (int)j->ranks - 1;
         if (aside)
-            snprintf(v->notice, sizeof v->notice, v->log_rank < 0 ? "log of all ranks" : "log of rank %d", v->log_rank);
+            snprintf(v->notice, sizeof v->notice, v->log_rank < 0 ? "log of all ranks" : "log of rank %d",
+                     v->log_rank);
         break;
     case VIEW_HELP: v->help_top = v->help_top + by < 0 ? 0 : v->help_top + by; break;
     case VIEW_JOB: case VIEWS: break;

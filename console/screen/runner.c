@@ -26,7 +26,8 @@ static void child(int out, const char **word)
     for (size_t i = 0; i < sizeof reset / sizeof reset[0]; i++)
         sigaction(reset[i], &plain, NULL);
     setpgid(0, 0); /* a Ctrl-C on the terminal is for the screen */
-    if (nothing < 0 || dup2(nothing, STDIN_FILENO) < 0 || dup2(out, STDOUT_FILENO) < 0 || dup2(out, STDERR_FILENO) < 0)
+    if (nothing < 0 || dup2(nothing, STDIN_FILENO) < 0 || dup2(out, STDOUT_FILENO) < 0 ||
+        dup2(out, STDERR_FILENO) < 0)
         _exit(10);
     execv("/proc/self/exe", (char *const *)(uintptr_t)word);
     _exit(10);

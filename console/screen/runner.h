@@ -1,4 +1,5 @@
-/* runner.h - a statement of the `:` line: another kc, so that what it does, waits for or crashes in never stops the screen. */
+/* runner.h - a statement of the `:` line: another kc, so that what it does, waits for or crashes in never stops
+ * the screen. */
 #ifndef KC_CONSOLE_SCREEN_RUNNER_H
 #define KC_CONSOLE_SCREEN_RUNNER_H
 
@@ -13,7 +14,8 @@ struct runner {
     struct lines lines;
 };
 
-/* Start `statement`; the output of the one before is gone. -errno; -EINVAL: a quote is not closed (it is told in lines). */
+/* Start `statement`; the output of the one before is gone. -errno; -EINVAL: a quote is not closed (it is told in
+ * lines). */
 int runner_start(struct runner *r, const char *statement);
 /* Take what it has written; notices its end. */
 void runner_read(struct runner *r);

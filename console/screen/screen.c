@@ -1,4 +1,5 @@
-/* screen.c - the loop: look, draw, wait for a key or the next look. Looks twice a second, draws once per look and key. */
+/* screen.c - the loop: look, draw, wait for a key or the next look. Looks twice a second, draws once per look and
+ * key. */
 #include "screen.h"
 
 #include "runner.h"
@@ -8,6 +9,7 @@
 #include "console/client.h"
 #include "console/follow.h"
 #include "console/report.h"
+#include "console/snapshots.h"
 #include "console/verbs.h"
 
 #include "base/clock.h"
@@ -71,6 +73,8 @@ static void look(struct screen *x)
     x->more = false;
     if (!j)
         return;
+    if (v->at == VIEW_JOB)
+        snapshots_newest(&x->model.job[j - x->model.job]);
     snprintf(path, sizeof path, "%s/metrics.jsonl", j->directory);
     if (v->at == VIEW_JOB && !history_open(&x->history, path))
         x->more = history_read(&x->history) == 1;
@@ -95,7 +99,8 @@ static void draw(struct screen *x)
 /* Until a key, output of a statement, a signal, or the next look. */
 static void pause_for(struct screen *x)
 {
-    struct pollfd p[2] = {{.fd = STDIN_FILENO, .events = POLLIN}, {.fd = x->runner.pid ? x->runner.fd : -1, .events = POLLIN}};
+    struct pollfd p[2] = {{.fd = STDIN_FILENO, .events = POLLIN},
+                          {.fd = x->runner.pid ? x->runner.fd : -1, .events = POLLIN}};
     uint64_t due = x->looked + LOOK_NS, now = kc_now();
     int wait = x->more ? 0 : due > now ? (int)((due - now) / KC_MILLISECOND) + 1 : 0;
     poll(p, 2, wait);
@@ -185,9 +190,10 @@ int screen_run(struct session *s, const char *job)
     }
     int rc = terminal_open();
     if (rc)
-        return session_fail(s, KC_EXIT_USAGE, rc == -ENOTTY ? "the screen needs a terminal at both ends. In a script: kc ps"
-                                                            : "the terminal's kind (TERM) is unknown here. Try "
-                                                              "TERM=vt100 kc, or: kc ps");
+        return session_fail(s, KC_EXIT_USAGE,
+                            rc == -ENOTTY ? "the screen needs a terminal at both ends. In a script: kc ps"
+                                          : "the terminal's kind (TERM) is unknown here. Try "
+                                            "TERM=vt100 kc, or: kc ps");
     int code = loop(&x);
     terminal_close();
     if (job && code == KC_EXIT_OK)

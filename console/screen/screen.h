@@ -4,8 +4,8 @@
 
 #include "console/session.h"
 
-/* Until q. `job` NULL: the list of jobs; else the detail of that job, and the screen leaves when it ends. Returns an exit
- * code. The terminal is put back on every way out, a signal or a crash included. */
+/* Until q. `job` NULL: the list of jobs; else the detail of that job, and the screen leaves when it ends. Returns
+ * an exit code. The terminal is put back on every way out, a signal or a crash included. */
 int screen_run(struct session *s, const char *job);
 
 #endif

@@ -22,7 +22,7 @@ static size_t farewell_bytes;
 static attr_t look[ROLES];
 static short pair[ROLES];
 
-/* ---- every way out ---------------------------------------------------------------------------------------------------------- */
+/* ---- every way out --------------------------------------------------------------------------------------------- */
 
 static void on_end(int number)
 {
@@ -75,7 +75,7 @@ int terminal_ended(void)
     return ended;
 }
 
-/* ---- taking and giving back ---------------------------------------------------------------------------------------------------- */
+/* ---- taking and giving back ------------------------------------------------------------------------------------ */
 
 void terminal_colours(bool colour)
 {
@@ -94,7 +94,8 @@ void terminal_colours(bool colour)
         return;
     bool transparent = use_default_colors() == OK;
     for (short role = 0; role < ROLES; role++)
-        if (ink[role] >= 0 && role + 1 < COLOR_PAIRS && init_pair((short)(role + 1), ink[role], transparent ? -1 : COLOR_BLACK) == OK)
+        if (ink[role] >= 0 && role + 1 < COLOR_PAIRS &&
+            init_pair((short)(role + 1), ink[role], transparent ? -1 : COLOR_BLACK) == OK)
             pair[role] = (short)(role + 1);
 }
 
@@ -139,7 +140,7 @@ bool terminal_ascii(void)
     return strcasecmp(set, "UTF-8") != 0 && strcasecmp(set, "utf8") != 0;
 }
 
-/* ---- showing ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- showing --------------------------------------------------------------------------------------------------- */
 
 void terminal_size(int *rows, int *cols)
 {

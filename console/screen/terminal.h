@@ -1,5 +1,5 @@
-/* terminal.h - the terminal itself: taken with ncurses, given back on every way out. A canvas is copied whole; ncurses sends
- * what changed, and nothing if nothing did. */
+/* terminal.h - the terminal itself: taken with ncurses, given back on every way out. A canvas is copied whole;
+ * ncurses sends what changed, and nothing if nothing did. */
 #ifndef KC_CONSOLE_SCREEN_TERMINAL_H
 #define KC_CONSOLE_SCREEN_TERMINAL_H
 
@@ -7,8 +7,8 @@
 
 #include <stdbool.h>
 
-/* Take stdin and stdout. TERM, INT and HUP set terminal_ended(); a crash puts the terminal back before it goes its way.
- * -ENOTTY, -EINVAL: TERM is unknown (then nothing was taken). */
+/* Take stdin and stdout. TERM, INT and HUP set terminal_ended(); a crash puts the terminal back before it goes its
+ * way. -ENOTTY, -EINVAL: TERM is unknown (then nothing was taken). */
 int terminal_open(void);
 void terminal_close(void);
 /* The signal that asks us to end, or 0. */
@@ -22,7 +22,8 @@ void terminal_show(const struct canvas *c);
 void terminal_redraw(void);
 /* Next key without waiting: false: none. *character: a letter, else an ncurses key code. */
 bool terminal_key(int *code, bool *character);
-/* The part that is ncurses alone: the canvas into the current screen's window; tests call it on a screen of their own. */
+/* The part that is ncurses alone: the canvas into the current screen's window; tests call it on a screen of their
+ * own. */
 void terminal_paint(const struct canvas *c);
 /* Choose the looks of roles for the current screen; `colour` false: bold, reverse and underline only. */
 void terminal_colours(bool colour);

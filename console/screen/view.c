@@ -62,13 +62,14 @@ static enum role trouble_of(const struct job *j, char *out, size_t room)
             longest = r;
     }
     if (longest) {
-        snprintf(out, room, "! rank %d has waited in %s %s for %s [3]", longest->rank, kc_wait_name[longest->wait.what],
-                 longest->wait.group, text_seconds(longest->wait.seconds, seconds, sizeof seconds));
+        snprintf(out, room, "! rank %d has waited in %s %s for %s [3]", longest->rank,
+                 kc_wait_name[longest->wait.what], longest->wait.group,
+                 text_seconds(longest->wait.seconds, seconds, sizeof seconds));
         return ROLE_WARN;
     }
     if (j->restarts > 0) {
-        snprintf(out, room, "%s was restarted %lld times%s%.400s", j->id, (long long)j->restarts, *j->text ? "; last: " : "",
-                 j->text);
+        snprintf(out, room, "%s was restarted %lld times%s%.400s", j->id, (long long)j->restarts,
+                 *j->text ? "; last: " : "", j->text);
         return ROLE_WARN;
     }
     return ROLE_NORMAL;

@@ -1,5 +1,5 @@
-/* view.h - everything that the screen shows, as data: what is known, and where the person is. Drawing (view_draw) is a pure
- * function of it; so is what a key does to it (view_key), up to a request that the loop carries out. */
+/* view.h - everything that the screen shows, as data: what is known, and where the person is. Drawing (view_draw)
+ * is a pure function of it; so is what a key does to it (view_key), up to a request that the loop carries out. */
 #ifndef KC_CONSOLE_SCREEN_VIEW_H
 #define KC_CONSOLE_SCREEN_VIEW_H
 
@@ -78,7 +78,7 @@ void view_draw(struct view *v, struct canvas *c);
 /* The selected job, or NULL; puts the cursor on a job that is there. */
 const struct job *view_job(struct view *v);
 
-/* ---- parts, each its own file ---- */
+/* ---- parts, each its own file ---------------------------------------------------------------------------------- */
 void view_draw_jobs(struct view *v, struct canvas *c, int row, int rows);
 void view_draw_job(struct view *v, struct canvas *c, int row, int rows);
 void view_draw_ranks(struct view *v, struct canvas *c, int row, int rows);
@@ -90,7 +90,7 @@ void view_draw_lines(const struct lines *l, struct canvas *c, int row, int rows,
 /* NULL: it may be done; else why not, for a person. */
 const char *view_action_refused(const struct job *j, enum action_id id);
 
-/* ---- keys.def ---- */
+/* ---- keys.def -------------------------------------------------------------------------------------------------- */
 enum key_id {
 #define KEY(id, code, second, function, shown, help) KEY_ID_##id,
 #include "console/keys.def"

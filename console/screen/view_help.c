@@ -22,7 +22,8 @@ static void put(struct page *p, enum role role, const char *left, const char *ri
         canvas_text(p->c, p->row + at, n < 15 ? 15 : n + 1, 0, ROLE_NORMAL, "%s", right);
 }
 
-static void letters(struct page *p, const char *title, const struct kc_state_row *row, const char *const *name, int count)
+static void letters(struct page *p, const char *title, const struct kc_state_row *row, const char *const *name,
+                    int count)
 {
     char left[HELP_ROOM];
     put(p, ROLE_NORMAL, "", NULL);

@@ -1,4 +1,5 @@
-/* view_job.c - one job: its loss over the whole run, where a step's time goes, its newest snapshot, a letter a rank. */
+/* view_job.c - one job: its loss over the whole run, where a step's time goes, its newest snapshot, a letter a
+ * rank. */
 #include "chart.h"
 #include "view.h"
 
@@ -38,7 +39,10 @@ static void draw_split(const struct job *j, struct canvas *c, int row)
                                       i == SPLIT_COMM_EXPOSED ? "comm exposed" : split_name[i], part);
         }
     }
-    canvas_text(c, row, 0, 0, ROLE_NORMAL, "%s", text[text_width(text[0]) > c->cols]);
+    if (isnan(j->split[SPLIT_FORWARD]))
+        canvas_text(c, row, 0, 0, ROLE_DIM, "step %s", text_seconds(j->step_seconds, part, sizeof part));
+    else
+        canvas_text(c, row, 0, 0, ROLE_NORMAL, "%s", text[text_width(text[0]) > c->cols]);
 }
 
 /* A letter for every share of the step: [dffffffffbbbbbbbbbbbbbbbbco]. What is left over is other work: blank. */
@@ -65,13 +69,12 @@ static void draw_snapshot(const struct job *j, struct canvas *c, int row)
 {
     char bytes[32];
     const struct job_snapshot *s = &j->snapshot;
-    if (s->step < 0 && job_ended(j))
-        canvas_text(c, row, 0, 0, ROLE_NORMAL, "state_root %s", *j->state_root ? j->state_root : "-");
-    else if (s->step < 0)
+    if (s->step < 0)
         canvas_text(c, row, 0, 0, ROLE_DIM, "no snapshot yet");
     else
         canvas_text(c, row, 0, 0, ROLE_NORMAL, "snapshot: version %lld, step %lld, %s, %s", (long long)s->version,
-                    (long long)s->step, text_bytes(s->bytes, bytes, sizeof bytes), s->verified ? "verified" : "not verified");
+                    (long long)s->step, text_bytes(s->bytes, bytes, sizeof bytes),
+                    s->verified ? "verified" : "not verified");
 }
 
 static void draw_letters(const struct job *j, struct canvas *c, int row)

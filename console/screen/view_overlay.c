@@ -69,8 +69,9 @@ static void draw_question(struct view *v, struct canvas *c)
     if (high > 1)
         canvas_bar(c, row + 1, col, wide, ROLE_NORMAL, " This will %s.", a->shown);
     if (high > 2)
-        canvas_bar(c, row + 2, col, wide, ROLE_NORMAL, a->tier == TIER_NAME ? " Type the job's name, %s, and Enter. Esc leaves it."
-                                                                            : " Type yes and Enter. Esc leaves it.",
+        canvas_bar(c, row + 2, col, wide, ROLE_NORMAL,
+                   a->tier == TIER_NAME ? " Type the job's name, %s, and Enter. Esc leaves it."
+                                        : " Type yes and Enter. Esc leaves it.",
                    v->target_name);
     if (high > 3) {
         canvas_bar(c, row + 3, col, wide, ROLE_STRONG, " > %s", v->line);
@@ -96,8 +97,8 @@ static void draw_output(struct view *v, struct canvas *c)
         if (v->output_running)
             canvas_text(c, c->rows - 1, 0, 0, ROLE_DIM, "runs; Esc stops looking, the job goes on");
         else
-            canvas_text(c, c->rows - 1, 0, 0, v->output_code ? ROLE_WARN : ROLE_DIM, "exit code %d; any key goes back",
-                        v->output_code);
+            canvas_text(c, c->rows - 1, 0, 0, v->output_code ? ROLE_WARN : ROLE_DIM,
+                        "exit code %d; j k scroll, q goes back", v->output_code);
     }
 }
 

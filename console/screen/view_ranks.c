@@ -1,4 +1,5 @@
-/* view_ranks.c - a letter per rank, what the one under the cursor does and waits for, and a table as far as it fits. */
+/* view_ranks.c - a letter per rank, what the one under the cursor does and waits for, and a table as far as it
+ * fits. */
 #include "view.h"
 
 #include "console/report.h"
@@ -27,7 +28,8 @@ static void draw_grid(const struct job *j, struct canvas *c, int row, int rows, 
                          : j->rank[i].state == KC_RANK_FAILED       ? ROLE_BAD
                          : j->rank[i].wait.what > KC_WAIT_NONE      ? ROLE_WARN
                                                                     : ROLE_NORMAL;
-        canvas_put(c, row + line, 6 + at + at / GROUP, role, (uint32_t)(unsigned char)j->rank[i].letter, j->rank[i].letter);
+        canvas_put(c, row + line, 6 + at + at / GROUP, role, (uint32_t)(unsigned char)j->rank[i].letter,
+                   j->rank[i].letter);
     }
 }
 
@@ -38,15 +40,17 @@ static void draw_cursor_rank(const struct job *j, const struct job_rank *r, stru
         snprintf(pid, sizeof pid, "%lld", (long long)r->pid);
     if (r->step >= 0)
         snprintf(step, sizeof step, "%lld", (long long)r->step);
-    canvas_text(c, row, 0, 0, ROLE_STRONG, "rank %d  %c %s, %s  step %s  unchanged %s  pid %s%s%s", r->rank, r->letter,
-                r->state < 0 ? "?" : kc_rank_state_name[r->state], r->phase < 0 ? "-" : kc_phase_name[r->phase], step,
-                text_seconds(r->age, age, sizeof age), pid, *r->cores ? "  cores " : "", r->cores);
+    canvas_text(c, row, 0, 0, ROLE_STRONG, "rank %d  %c %s, %s  step %s  unchanged %s  pid %s%s%s", r->rank,
+                r->letter, r->state < 0 ? "?" : kc_rank_state_name[r->state],
+                r->phase < 0 ? "-" : kc_phase_name[r->phase], step, text_seconds(r->age, age, sizeof age), pid,
+                *r->cores ? "  cores " : "", r->cores);
     report_wait(&r->wait, wait, sizeof wait);
     if (rows > 1 && r->wait.what > KC_WAIT_NONE)
         canvas_text(c, row + 1, 0, 0, ROLE_WARN, "waits for %s: %s (%s)", wait, kc_wait_row[r->wait.what].help,
                     kc_owner_name[kc_wait_row[r->wait.what].owner]);
     else if (rows > 1)
-        canvas_text(c, row + 1, 0, 0, ROLE_NORMAL, r->wait.what < 0 ? "whether it waits is not known" : "waits for nothing");
+        canvas_text(c, row + 1, 0, 0, ROLE_NORMAL,
+                    r->wait.what < 0 ? "whether it waits is not known" : "waits for nothing");
     if (rows > 2 && *r->words)
         canvas_text(c, row + 2, 0, 0, ROLE_BAD, "last words: %s", r->words);
     else if (rows > 2 && j->failure.rank == r->rank)

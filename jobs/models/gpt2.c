@@ -1,6 +1,6 @@
-/* gpt2.c - the GPT-2 family: learned positions, LayerNorm before each half, tanh GELU, head tied to the embedding. Names
- * and the [in, out] layout of linear weights are those of Hugging Face transformers (modeling_gpt2.py), so that files
- * load in both directions without a transposition. */
+/* gpt2.c - the GPT-2 family: learned positions, LayerNorm before each half, tanh GELU, head tied to the embedding.
+ * Names and the [in, out] layout of linear weights are those of Hugging Face transformers (modeling_gpt2.py), so that
+ * files load in both directions without a transposition. */
 #include "graph.h"
 
 #include <errno.h>
@@ -88,7 +88,8 @@ static int32_t block_forward(struct gpt2 *m, struct block *l, int32_t x)
     l->q = graph_activation(g, "h.%d.attn.qkv", shape3(KC_BATCH, m->b, KC_SEQUENCE, m->t, KC_QKV, 3 * h));
     linear_forward(m, l->n1, l->qkv, l->q, h, 3 * h);
     l->att = graph_activation(g, "h.%d.attn", shape3(KC_BATCH, m->b, KC_SEQUENCE, m->t, KC_HEADS, h));
-    l->lse = graph_activation(g, "h.%d.attn.lse", shape3(KC_BATCH, m->b, KC_HEADS, m->spec->heads, KC_SEQUENCE, m->t));
+    l->lse =
+        graph_activation(g, "h.%d.attn.lse", shape3(KC_BATCH, m->b, KC_HEADS, m->spec->heads, KC_SEQUENCE, m->t));
     graph_op(g, KC_OP_ATTENTION_F, (struct op_size){.r = m->r, .n = h, .s = m->t}, OPERANDS(l->q),
              OPERANDS(l->att, l->lse), NULL, 0);
     int32_t projected = graph_activation(g, "h.%d.attn.c_proj", m->bth);
@@ -108,7 +109,8 @@ static int32_t block_forward(struct gpt2 *m, struct block *l, int32_t x)
     return add_forward(m, l->x2, down, "h.%d.mlp.residual");
 }
 
-/* W before I: the gradient is ready early, and I, the last reader of dy, may write over it. Returns the derivative of x. */
+/* W before I: the gradient is ready early, and I, the last reader of dy, may write over it. Returns the derivative of
+ * x. */
 static int32_t linear_backward(struct gpt2 *m, int32_t dy, int32_t x, struct pair p, uint64_t k, uint64_t n)
 {
     const struct op_size size = {.r = m->r, .k = k, .n = n};
@@ -149,16 +151,26 @@ static int32_t block_backward(struct gpt2 *m, const struct block *l, int32_t dy)
 
 int gpt2_emit(struct graph *g, const struct kc_job_spec *spec, struct graph_ends *ends)
 {
-    const uint64_t b = (uint64_t)spec->micro * spec->axis[KC_DATA], t = spec->context, h = spec->hidden, v = spec->vocab;
-    struct gpt2 m = {.g = g, .spec = spec, .b = b, .t = t, .h = h, .f = 4 * h, .v = v, .r = b * t,
-                     .bt = shape2(KC_BATCH, b, KC_SEQUENCE, t), .bth = shape3(KC_BATCH, b, KC_SEQUENCE, t, KC_HIDDEN, h)};
+    const uint64_t b = (uint64_t)spec->micro * spec->axis[KC_DATA], t = spec->context, h = spec->hidden,
+                   v = spec->vocab;
+    struct gpt2 m = {.g = g,
+                     .spec = spec,
+                     .b = b,
+                     .t = t,
+                     .h = h,
+                     .f = 4 * h,
+                     .v = v,
+                     .r = b * t,
+                     .bt = shape2(KC_BATCH, b, KC_SEQUENCE, t),
+                     .bth = shape3(KC_BATCH, b, KC_SEQUENCE, t, KC_HIDDEN, h)};
     struct block *blocks = calloc(spec->layers, sizeof *blocks);
     if (!blocks)
         return -ENOMEM;
 
     g->layer = -1;
     int32_t tokens = graph_input(g, "tokens", m.bt), targets = graph_input(g, "targets", m.bt);
-    int32_t wte = graph_parameter(g, "transformer.wte.weight", shape2(KC_VOCAB, v, KC_HIDDEN, h), KC_INIT_NORMAL, INIT_STD);
+    int32_t wte =
+        graph_parameter(g, "transformer.wte.weight", shape2(KC_VOCAB, v, KC_HIDDEN, h), KC_INIT_NORMAL, INIT_STD);
     int32_t wpe = graph_parameter(g, "transformer.wpe.weight", shape2(KC_POSITION, t, KC_HIDDEN, h), KC_INIT_NORMAL,
                                   INIT_STD);
     graph_op(g, KC_OP_LOAD, (struct op_size){.r = m.r}, NO_OPERANDS, OPERANDS(tokens, targets), NULL, 0);

@@ -113,8 +113,8 @@ uint64_t graph_flops(enum kc_opcode opcode, struct op_size size)
     const uint64_t r = size.r, k = size.k, n = size.n, s = size.s;
     (void)r, (void)k, (void)n, (void)s;
     switch (opcode) {
-#define OPCODE(id, name, klass, in, out, in_place, add, rules, flops, scratch)                                         \
-    case KC_OP_##id:                                                                                                   \
+#define OPCODE(id, name, klass, in, out, in_place, add, rules, flops, scratch) \
+    case KC_OP_##id:                                                           \
         return (flops);
 #include "opcodes.def"
 #undef OPCODE
@@ -128,7 +128,7 @@ static const struct {
     uint8_t klass, inputs, outputs, in_place, add;
     uint32_t scratch;
 } rows[KC_OPCODES] = {
-#define OPCODE(id, name, klass, in, out, in_place, add, rules, flops, scratch)                                         \
+#define OPCODE(id, name, klass, in, out, in_place, add, rules, flops, scratch) \
     [KC_OP_##id] = {name, rules, KC_##klass, in, out, in_place, add, scratch},
 #include "opcodes.def"
 #undef OPCODE

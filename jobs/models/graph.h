@@ -1,7 +1,7 @@
 /* graph.h - the pen with which a model family writes its graph. Private to jobs/models.
  *
- * A family's emit function runs twice over the same code: once to count, once to write into arrays of the right size. In
- * both passes tensors get the same indices. */
+ * A family's emit function runs twice over the same code: once to count, once to write into arrays of the right size.
+ * In both passes tensors get the same indices. */
 #ifndef KC_JOBS_GRAPH_H
 #define KC_JOBS_GRAPH_H
 

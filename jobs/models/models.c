@@ -43,8 +43,8 @@ int kc_model_graph_build(const struct kc_job_spec *spec, struct kc_arena *arena,
     if (r < 0)
         return kc_fail(e, r, "no memory for a graph of %u layers", spec->layers);
 
-    struct kc_model_graph full = {0}, *root = kc_contract_begin(arena, KC_CONTRACT_MODEL_GRAPH, KC_MODEL_GRAPH_VERSION,
-                                                                 sizeof *root);
+    struct kc_model_graph full = {0}, *root = kc_contract_begin(arena, KC_CONTRACT_MODEL_GRAPH,
+                                                                KC_MODEL_GRAPH_VERSION, sizeof *root);
     if (!root)
         root = &full; /* go on: what follows still counts what it would need */
     kc_contract_array(arena, &root->tensors, g.tensor_count, sizeof(struct kc_graph_tensor));

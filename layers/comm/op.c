@@ -268,15 +268,33 @@ static bool drive(struct slot *s, uint32_t count)
 
 /* ---- the public verbs ---- */
 
+static void op_text(const struct kc_comm_op *op, char out[CALL_TEXT])
+{
+    const struct kc_group *g = op->channel->group;
+    call_text(&op->call, op->channel->pair ? (int32_t)g->ranks[op->call.peer] : op->call.peer, out);
+}
+
 static int say_aborted(const struct kc_comm_op *op, struct kc_error *e)
 {
-    uint64_t word = transport_aborted(op->channel->transport);
     char text[CALL_TEXT], who[32] = "the keeper";
-    int32_t rank = KC_ABORT_RANK(word);
+    int32_t rank = KC_ABORT_RANK(transport_aborted(op->channel->transport));
     if (rank < KC_RANKS_MAX)
         snprintf(who, sizeof who, "rank %d", rank);
-    call_text(&op->call, op->channel->pair ? (int32_t)op->channel->group->ranks[op->call.peer] : op->call.peer, text);
+    op_text(op, text);
     return kc_fail(e, -ESHUTDOWN, "%s (group %u) ended: the run was aborted by %s", text, op->channel->group->id, who);
+}
+
+static int say_late(const struct kc_comm_op *op, struct kc_error *e)
+{
+    const struct channel *c = op->channel;
+    char text[CALL_TEXT], missing[160] = "";
+    size_t n = 0;
+    for (uint32_t i = 0; op->stage == OP_POSTED && i < c->members && n + 8 < sizeof missing; i++) {
+        if (!(op->checked >> i & 1))
+            n += (size_t)snprintf(missing + n, sizeof missing - n, "%s%u", n ? ", " : "; not there: rank ", c->member[i].rank);
+    }
+    op_text(op, text);
+    return kc_fail(e, -ETIMEDOUT, "%s (group %u) is not complete in time%s", text, c->group->id, missing);
 }
 
 static struct channel *channel_of(const struct kc_group *g, const struct kc_comm_call *call)
@@ -430,11 +448,8 @@ int kc_comm_wait(struct kc_comm_op **out, uint64_t deadline, struct kc_error *e)
         int code = late ? -ETIMEDOUT : sleep_until_moved(s, op, deadline);
         if (code == -ESHUTDOWN && op->stage != OP_ENDED)
             end(op, code);
-        if (code == -ETIMEDOUT) {
-            char text[CALL_TEXT];
-            call_text(&op->call, op->call.peer, text);
-            return kc_fail(e, code, "%s (group %u) is not complete in time", text, g->id);
-        }
+        if (code == -ETIMEDOUT)
+            return say_late(op, e);
     }
     return collect(out, e);
 }

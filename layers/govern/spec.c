@@ -249,9 +249,30 @@ static int known(const char *path)
     return 0;
 }
 
+/* The field or object that a mistyped path most likely means: compared whole, and by its last part alone. NULL: none. */
+static const char *nearest(const char *path, const char *key)
+{
+    static const char *const objects[] = {"model", "model.init", "data", "batch", "optimizer", "lr_schedule",
+                                          "parallel", "snapshot", "evaluate", "policy", "stop", "log"};
+    enum { OBJECTS = sizeof objects / sizeof *objects };
+    const char *whole[ROWS + OBJECTS], *last[ROWS];
+    for (size_t i = 0; i < ROWS; i++) {
+        const char *dot = strrchr(rows[i].path, '.');
+        whole[i] = rows[i].path;
+        last[i] = dot ? dot + 1 : rows[i].path;
+    }
+    memcpy(whole + ROWS, objects, sizeof objects);
+    const char *near = kc_suggest(path, whole, ROWS + OBJECTS);
+    if (!near && (near = kc_suggest(key, last, ROWS)))
+        for (size_t i = 0; i < ROWS; i++)
+            if (last[i] == near)
+                return rows[i].path;
+    return near;
+}
+
 static int refuse_unknown(struct reader *r, const json_t *object, const char *prefix)
 {
-    const char *key, *paths[ROWS * 2], *near;
+    const char *key;
     json_t *item;
     char path[192], room[64];
     json_object_foreach((json_t *)object, key, item) {
@@ -266,23 +287,9 @@ static int refuse_unknown(struct reader *r, const json_t *object, const char *pr
         }
         if (what)
             continue;
-        size_t count = 0;
-        for (size_t i = 0; i < ROWS; i++) {
-            paths[count++] = rows[i].path;
-            const char *last = strrchr(rows[i].path, '.');
-            if (last)
-                paths[count++] = last + 1;
-        }
-        near = kc_suggest(path, paths, count);
-        if (!near && (near = kc_suggest(key, paths, count)))
-            for (size_t i = 0; i < ROWS; i++) {
-                const char *last = strrchr(rows[i].path, '.');
-                if (last && strcmp(last + 1, near) == 0)
-                    near = rows[i].path;
-            }
-        if (near)
-            return kc_fail(r->e, -EINVAL, "%s is no field of a spec; the nearest is %s (kc-job(5) lists all)", path, near);
-        return kc_fail(r->e, -EINVAL, "%s is no field of a spec (kc-job(5) lists all)", path);
+        const char *near = nearest(path, key);
+        return kc_fail(r->e, -EINVAL, "%s is no field of a spec%s%s (kc-job(5) lists all)", path,
+                       near ? "; the nearest is " : "", near ? near : "");
     }
     return 0;
 }

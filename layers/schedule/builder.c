@@ -77,14 +77,22 @@ struct kc_exec_ref kc_ref_none(void)
 
 struct kc_exec_ref kc_ref_vector(enum kc_space space, enum kc_type type, uint64_t offset_bytes, uint64_t count)
 {
-    return (struct kc_exec_ref){.space = (uint8_t)space, .type = (uint8_t)type, .rank = 1, .bucket = -1,
-                                .offset = offset_bytes, .size = {count}};
+    return (struct kc_exec_ref){.space = (uint8_t)space,
+                                .type = (uint8_t)type,
+                                .rank = 1,
+                                .bucket = -1,
+                                .offset = offset_bytes,
+                                .size = {count}};
 }
 
 struct kc_exec_ref kc_ref_run(enum kc_space space, uint32_t bucket, uint64_t offset, uint64_t count)
 {
-    return (struct kc_exec_ref){.space = (uint8_t)space, .type = KC_F32, .rank = 1, .bucket = (int32_t)bucket,
-                                .offset = offset * kc_type_bytes[KC_F32], .size = {count}};
+    return (struct kc_exec_ref){.space = (uint8_t)space,
+                                .type = KC_F32,
+                                .rank = 1,
+                                .bucket = (int32_t)bucket,
+                                .offset = offset * kc_type_bytes[KC_F32],
+                                .size = {count}};
 }
 
 struct kc_exec_ref kc_ref_tensor(const struct kc_builder *b, int32_t tensor)
@@ -179,14 +187,24 @@ void kc_builder_emit(struct kc_builder *b, const struct kc_emit *e)
 
 void kc_builder_op(struct kc_builder *b, uint32_t op, uint32_t micro)
 {
-    static const uint8_t part[KC_CLASSES] = {[KC_LOAD] = KC_PART_DATA, [KC_FORWARD] = KC_PART_FORWARD,
+    static const uint8_t part[KC_CLASSES] = {[KC_LOAD] = KC_PART_DATA,
+                                             [KC_FORWARD] = KC_PART_FORWARD,
                                              [KC_INPUT_GRADIENT] = KC_PART_BACKWARD,
-                                             [KC_WEIGHT_GRADIENT] = KC_PART_BACKWARD, [KC_UPDATE] = KC_PART_OPTIMIZER};
+                                             [KC_WEIGHT_GRADIENT] = KC_PART_BACKWARD,
+                                             [KC_UPDATE] = KC_PART_OPTIMIZER};
     const struct kc_plan_op *o = KC_AT(b->shard, struct kc_plan_op, b->shard->ops) + op;
-    struct kc_emit e = {.base = {.kind = KC_I_COMPUTE, .lane = KC_LANE_COMPUTE, .part = part[o->klass],
-                                 .accumulate = o->accumulates, .opcode = o->opcode, .micro = (uint16_t)micro,
-                                 .layer = o->layer, .collective = -1, .op = (int32_t)op, .scratch = o->scratch,
-                                 .inputs = (uint16_t)o->in.count, .outputs = (uint16_t)o->out.count,
+    struct kc_emit e = {.base = {.kind = KC_I_COMPUTE,
+                                 .lane = KC_LANE_COMPUTE,
+                                 .part = part[o->klass],
+                                 .accumulate = o->accumulates,
+                                 .opcode = o->opcode,
+                                 .micro = (uint16_t)micro,
+                                 .layer = o->layer,
+                                 .collective = -1,
+                                 .op = (int32_t)op,
+                                 .scratch = o->scratch,
+                                 .inputs = (uint16_t)o->in.count,
+                                 .outputs = (uint16_t)o->out.count,
                                  .attr_count = (uint16_t)o->attr.count}};
     if (o->in.count > KC_OPERANDS_MAX || o->out.count > KC_OPERANDS_MAX || o->attr.count > KC_OPERANDS_MAX) {
         b->failed = -EINVAL;
@@ -201,7 +219,8 @@ void kc_builder_op(struct kc_builder *b, uint32_t op, uint32_t micro)
 }
 
 /* Where a collective reads and writes on this rank. In place wherever the primitive allows. */
-static void collective_refs(const struct kc_plan_collective *c, uint32_t position, uint32_t members, struct kc_emit *e)
+static void collective_refs(const struct kc_plan_collective *c, uint32_t position, uint32_t members,
+                            struct kc_emit *e)
 {
     if (c->bucket >= 0) {
         enum kc_space space = c->purpose == KC_PURPOSE_PARAMETER ? KC_SPACE_PARAMETER : KC_SPACE_GRADIENT;
@@ -235,8 +254,14 @@ void kc_builder_collective(struct kc_builder *b, uint32_t collective)
     const struct kc_plan_collective *c = KC_AT(b->comm, struct kc_plan_collective, b->comm->collectives) + collective;
     const struct kc_plan_group *g = KC_AT(b->comm, struct kc_plan_group, b->comm->groups) + c->group;
     uint32_t *sequence = &b->sequences[b->program * b->comm->groups.count + c->group];
-    struct kc_emit e = {.base = {.kind = KC_I_COLLECTIVE, .lane = KC_LANE_COMM, .part = KC_PART_COMM, .layer = -1,
-                                 .collective = (int32_t)collective, .op = -1, .sequence = (*sequence)++, .inputs = 1,
+    struct kc_emit e = {.base = {.kind = KC_I_COLLECTIVE,
+                                 .lane = KC_LANE_COMM,
+                                 .part = KC_PART_COMM,
+                                 .layer = -1,
+                                 .collective = (int32_t)collective,
+                                 .op = -1,
+                                 .sequence = (*sequence)++,
+                                 .inputs = 1,
                                  .outputs = 1}};
     collective_refs(c, (uint32_t)builder_group_position(b->comm, c->group, b->rank), g->ranks.count, &e);
     kc_builder_emit(b, &e);

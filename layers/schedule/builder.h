@@ -1,6 +1,6 @@
 /* builder.h - collects the instructions of programs and puts the waits between lanes in by itself: whoever emits an
- * instruction names what it reads and writes, and the builder knows what the other lane did there last. Lanes are FIFO, so one wait for
- * the latest instruction covers all before it. */
+ * instruction names what it reads and writes, and the builder knows what the other lane did there last. Lanes are
+ * FIFO, so one wait for the latest instruction covers all before it. */
 #ifndef KC_SCHEDULE_BUILDER_H
 #define KC_SCHEDULE_BUILDER_H
 
@@ -32,9 +32,9 @@ struct kc_builder {
 
     struct kc_vector instructions, refs, attrs, waits;
     struct kc_exec_program programs[KC_PROGRAMS];
-    uint32_t *sequences;       /* programs × groups */
-    struct kc_touch *touched;  /* spaces × (buckets + 1), of the program being built */
-    uint32_t known[KC_LANES];  /* instructions of the other lane (1 + index) that a lane has waited for */
+    uint32_t *sequences;      /* programs × groups */
+    struct kc_touch *touched; /* spaces × (buckets + 1), of the program being built */
+    uint32_t known[KC_LANES]; /* instructions of the other lane (1 + index) that a lane has waited for */
     uint32_t program;
 };
 

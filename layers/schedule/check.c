@@ -32,8 +32,8 @@ const char *kc_instruction_text(const struct kc_exec_plan *p, enum kc_program_id
         else
             snprintf(out, room, "#%u %s (%s)", index, kc_primitive_name[c->primitive], kc_purpose_name[c->purpose]);
     } else if (i->kind == KC_I_COMPUTE) {
-        snprintf(out, room, "#%u compute opcode %u (op %d, layer %d, micro-batch %u)", index, i->opcode, i->op, i->layer,
-                 i->micro);
+        snprintf(out, room, "#%u compute opcode %u (op %d, layer %d, micro-batch %u)", index, i->opcode, i->op,
+                 i->layer, i->micro);
     } else {
         snprintf(out, room, "#%u %s", index,
                  i->kind < KC_INSTRUCTIONS ? kc_instruction_name[i->kind] : "unknown instruction");

@@ -1,8 +1,9 @@
 /* check_data.c - plays the compute lane of one rank and keeps book of what every buffer holds.
  *
- * Work memory is a list of values, each (tensor, micro-batch) at a range of bytes. Writing a value drops every other that it
- * touches; reading one that is not there whole is the error. So no read before write, and no two live buffers that overlap.
- * State is kept per bucket: open tickets, gradients cleared, added to, reduced, counted in the norm, and updated. */
+ * Work memory is a list of values, each (tensor, micro-batch) at a range of bytes. Writing a value drops every other
+ * that it touches; reading one that is not there whole is the error. So no read before write, and no two live buffers
+ * that overlap. State is kept per bucket: open tickets, gradients cleared, added to, reduced, counted in the norm,
+ * and updated. */
 #include "check.h"
 
 #include "memory.h"
@@ -18,10 +19,10 @@ struct value {
 };
 
 struct bucket_book {
-    uint64_t open;      /* a bit a space: a ticket is held */
-    uint32_t adds, adds_expected; /* ops that added to its gradient, over all micro-batches */
+    uint64_t open;                   /* a bit a space: a ticket is held */
+    uint32_t adds, adds_expected;    /* ops that added to its gradient, over all micro-batches */
     uint64_t norm_next, update_next; /* elements up to which norm and update have come, in order */
-    uint64_t updated;   /* elements */
+    uint64_t updated;                /* elements */
     uint8_t cleared, has_reduction, reduced, gathered;
 };
 
@@ -30,11 +31,11 @@ struct book {
     const struct kc_shard_plan *shard;
     const struct kc_comm_plan *comm;
     enum kc_program_id program;
-    uint32_t index; /* of the instruction being looked at */
+    uint32_t index;       /* of the instruction being looked at */
     struct value *values; /* live, ascending, no two overlap */
     uint32_t count, room;
     struct bucket_book *buckets;
-    uint8_t *done;  /* ops × micro-batches */
+    uint8_t *done; /* ops × micro-batches */
     int agreed;
 };
 
@@ -91,9 +92,11 @@ static int work_read(const struct book *b, const struct kc_exec_ref *r, int32_t 
     kc_instruction_text(b->p, b->program, b->index, b->comm, where, sizeof where);
     if (v && v->first < r->offset + kc_ref_bytes(r))
         name = (char *)KC_TEXT(b->shard, tensor_at(b, v->tensor)->name);
-    return kc_fail(e, -EINVAL, "program %s: %s reads %s of micro-batch %u at %llu, but %s is there (read before write, or a live "
-                   "buffer was overwritten)", kc_program_name[b->program], where,
-                   KC_TEXT(b->shard, tensor_at(b, tensor)->name), micro, (unsigned long long)r->offset, name);
+    return kc_fail(e, -EINVAL,
+                   "program %s: %s reads %s of micro-batch %u at %llu, but %s is there (read before write, or a live "
+                   "buffer was overwritten)",
+                   kc_program_name[b->program], where, KC_TEXT(b->shard, tensor_at(b, tensor)->name), micro,
+                   (unsigned long long)r->offset, name);
 }
 
 /* ---- ops of the shard plan ---- */
@@ -104,9 +107,9 @@ static int operand_check(const struct book *b, const struct kc_exec_ref *r, int3
     if (tensor < 0)
         return r->space == KC_SPACE_NONE ? 0 : wrong(b, e, "has an operand that the op leaves out");
     const struct kc_plan_tensor *t = tensor_at(b, tensor);
-    static const uint8_t space[KC_ROLES] = {[KC_INPUT] = KC_SPACE_WORK, [KC_PARAMETER] = KC_SPACE_PARAMETER,
-                                            [KC_ACTIVATION] = KC_SPACE_WORK, [KC_GRADIENT] = KC_SPACE_GRADIENT,
-                                            [KC_DERIVATIVE] = KC_SPACE_WORK, [KC_RESULT] = KC_SPACE_RESULT};
+    static const uint8_t space[KC_ROLES] = {
+        [KC_INPUT] = KC_SPACE_WORK,        [KC_PARAMETER] = KC_SPACE_PARAMETER, [KC_ACTIVATION] = KC_SPACE_WORK,
+        [KC_GRADIENT] = KC_SPACE_GRADIENT, [KC_DERIVATIVE] = KC_SPACE_WORK,     [KC_RESULT] = KC_SPACE_RESULT};
     if (r->space != space[t->role] || r->type != t->type || r->rank != t->rank ||
         memcmp(r->size, t->local, sizeof r->size) != 0)
         return wrong(b, e, "has an operand of another space, type or shape than the shard plan");
@@ -125,8 +128,9 @@ static int output_write(struct book *b, const struct kc_exec_instruction *i, uin
     if (t->role == KC_GRADIENT) {
         struct bucket_book *g = &b->buckets[t->bucket];
         if (!g->cleared || g->reduced)
-            return wrong(b, e, g->reduced ? "adds to a gradient that was reduced already"
-                                          : "adds to a gradient that was not cleared");
+            return wrong(b, e,
+                         g->reduced ? "adds to a gradient that was reduced already"
+                                    : "adds to a gradient that was not cleared");
         if (!(g->open >> KC_SPACE_GRADIENT & 1))
             return wrong(b, e, "writes gradients without a ticket");
         g->adds++;
@@ -250,7 +254,8 @@ static uint64_t owned_elements(const struct book *b, uint32_t bucket)
 
 static int collective_check(struct book *b, const struct kc_exec_instruction *i, struct kc_error *e)
 {
-    const struct kc_plan_collective *c = KC_AT(b->comm, struct kc_plan_collective, b->comm->collectives) + i->collective;
+    const struct kc_plan_collective *c =
+        KC_AT(b->comm, struct kc_plan_collective, b->comm->collectives) + i->collective;
     if (c->bucket < 0)
         return 0;
     struct bucket_book *g = &b->buckets[c->bucket];
@@ -290,7 +295,8 @@ static int clear_check(struct book *b, const struct kc_exec_instruction *i, stru
     if (r->space != KC_SPACE_GRADIENT)
         return wrong(b, e, "clears something that is neither gradient nor result");
     struct bucket_book *g = &b->buckets[r->bucket];
-    if (g->adds || r->offset || kc_ref_elements(r) != KC_AT(b->shard, struct kc_plan_bucket, b->shard->buckets)[r->bucket].count)
+    if (g->adds || r->offset ||
+        kc_ref_elements(r) != KC_AT(b->shard, struct kc_plan_bucket, b->shard->buckets)[r->bucket].count)
         return wrong(b, e, "clears gradients too late, or not all of them");
     if (!(g->open >> KC_SPACE_GRADIENT & 1))
         return wrong(b, e, "clears gradients without a ticket");
@@ -346,10 +352,11 @@ static int end_check(struct book *b, struct kc_error *e)
     for (uint32_t o = 0; o < s->ops.count; o++)
         for (uint32_t m = 0; m < s->micro_batches; m++)
             if (b->done[(size_t)o * s->micro_batches + m] != expected_runs(b, o, m))
-                return kc_fail(e, -EINVAL, "program %s: op %u (opcode %u, layer %d) runs %u times in micro-batch %u, expected %u",
+                return kc_fail(e, -EINVAL,
+                               "program %s: op %u (opcode %u, layer %d) runs %u times in micro-batch %u, expected %u",
                                kc_program_name[b->program], o, KC_AT(s, struct kc_plan_op, s->ops)[o].opcode,
-                               KC_AT(s, struct kc_plan_op, s->ops)[o].layer, b->done[(size_t)o * s->micro_batches + m], m,
-                               expected_runs(b, o, m));
+                               KC_AT(s, struct kc_plan_op, s->ops)[o].layer,
+                               b->done[(size_t)o * s->micro_batches + m], m, expected_runs(b, o, m));
     uint64_t own = kc_plan_coordinate(s, b->p->rank, KC_DATA);
     for (uint32_t k = 0; k < s->buckets.count; k++) {
         if (b->buckets[k].open)
@@ -358,9 +365,12 @@ static int end_check(struct book *b, struct kc_error *e)
         const struct kc_plan_bucket *plan = KC_AT(s, struct kc_plan_bucket, s->buckets) + k;
         if (b->program == KC_PROGRAM_TRAIN &&
             (b->buckets[k].updated != owned_elements(b, k) || b->buckets[k].norm_next != (own + 1) * plan->shard))
-            return kc_fail(e, -EINVAL, "program train: bucket %u: %llu of %llu owned elements are updated, the norm comes to %llu of "
-                           "%llu", k, (unsigned long long)b->buckets[k].updated, (unsigned long long)owned_elements(b, k),
-                           (unsigned long long)b->buckets[k].norm_next, (unsigned long long)((own + 1) * plan->shard));
+            return kc_fail(
+                e, -EINVAL,
+                "program train: bucket %u: %llu of %llu owned elements are updated, the norm comes to %llu of "
+                "%llu",
+                k, (unsigned long long)b->buckets[k].updated, (unsigned long long)owned_elements(b, k),
+                (unsigned long long)b->buckets[k].norm_next, (unsigned long long)((own + 1) * plan->shard));
     }
     return 0;
 }

@@ -1,5 +1,6 @@
-/* check_lanes.c - two lanes run at their own speed: whatever both touch must be ordered by waits, in the order of the program. A lane
- * is FIFO, so "known" is one number: how far the other lane is complete for sure when an instruction starts. */
+/* check_lanes.c - two lanes run at their own speed: whatever both touch must be ordered by waits, in the order of the
+ * program. A lane is FIFO, so "known" is one number: how far the other lane is complete for sure when an instruction
+ * starts. */
 #include "check.h"
 
 #include <errno.h>
@@ -51,7 +52,9 @@ static void list_comm(struct lanes *l)
             if (refs[k].space == KC_SPACE_NONE)
                 continue;
             uint32_t *head = &l->head[slot_of(l, &refs[k])];
-            l->accesses[l->access_count] = (struct access){.instruction = i, .next = *head, .write = k >= l->ins[i].inputs,
+            l->accesses[l->access_count] = (struct access){.instruction = i,
+                                                           .next = *head,
+                                                           .write = k >= l->ins[i].inputs,
                                                            .first = refs[k].offset,
                                                            .end = refs[k].offset + kc_ref_bytes(&refs[k])};
             *head = ++l->access_count;
@@ -76,10 +79,12 @@ static int compute_check(const struct lanes *l, uint32_t i, struct kc_error *e)
             const struct access *x = &l->accesses[a - 1];
             if ((!write && !x->write) || x->end <= first || end <= x->first || ordered(l, i, x->instruction))
                 continue;
-            return kc_fail(e, -EINVAL, "program %s: #%u (%s) %s %s, bucket %d, while #%u on the comm lane %s it: a wait is missing",
-                           kc_program_name[l->program], i, kc_instruction_name[l->ins[i].kind],
-                           write ? "writes" : "reads", kc_space_name[refs[k].space], refs[k].bucket, x->instruction,
-                           x->write ? "may still write" : "may still read");
+            return kc_fail(
+                e, -EINVAL,
+                "program %s: #%u (%s) %s %s, bucket %d, while #%u on the comm lane %s it: a wait is missing",
+                kc_program_name[l->program], i, kc_instruction_name[l->ins[i].kind], write ? "writes" : "reads",
+                kc_space_name[refs[k].space], refs[k].bucket, x->instruction,
+                x->write ? "may still write" : "may still read");
         }
     }
     return 0;
@@ -87,8 +92,11 @@ static int compute_check(const struct lanes *l, uint32_t i, struct kc_error *e)
 
 int kc_check_lanes(const struct kc_exec_plan *p, enum kc_program_id program, uint32_t buckets, struct kc_error *e)
 {
-    struct lanes l = {.p = p, .program = program, .ins = kc_program_at(p, program),
-                      .count = p->programs[program].count, .buckets = buckets};
+    struct lanes l = {.p = p,
+                      .program = program,
+                      .ins = kc_program_at(p, program),
+                      .count = p->programs[program].count,
+                      .buckets = buckets};
     uint32_t operands = 0;
     for (uint32_t i = 0; i < l.count; i++)
         operands += l.ins[i].lane == KC_LANE_COMM ? (uint32_t)l.ins[i].inputs + l.ins[i].outputs : 0;

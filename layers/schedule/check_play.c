@@ -1,5 +1,5 @@
-/* check_play.c - all ranks at once. Computes complete by themselves; a collective completes when every member stands at it;
- * sends rendezvous with their receive. What cannot go on is told as a chain of who waits for whom. */
+/* check_play.c - all ranks at once. Computes complete by themselves; a collective completes when every member stands
+ * at it; sends rendezvous with their receive. What cannot go on is told as a chain of who waits for whom. */
 #include "check.h"
 
 #include <errno.h>
@@ -67,13 +67,14 @@ static int group_order(const struct kc_exec_plan *const *plans, const struct kc_
             if (!a && !b)
                 break;
             /* whether sends meet their receives is for the play to say: it can name a cycle */
-            if (a && b && (belong(comm, a, b) || (is_pair(collective_of(comm, a)) && is_pair(collective_of(comm, b)))))
+            if (a && b &&
+                (belong(comm, a, b) || (is_pair(collective_of(comm, a)) && is_pair(collective_of(comm, b)))))
                 continue;
             char x[120], y[120];
             call_text(comm, a, x);
             call_text(comm, b, y);
-            return kc_fail(e, -EPROTO, "group %s, position %u: rank %u has %s, rank %u has %s", KC_TEXT(comm, g->name),
-                           position, ranks[0], x, ranks[m], y);
+            return kc_fail(e, -EPROTO, "group %s, position %u: rank %u has %s, rank %u has %s",
+                           KC_TEXT(comm, g->name), position, ranks[0], x, ranks[m], y);
         }
     }
     return 0;
@@ -95,8 +96,8 @@ int kc_check_order(const struct kc_exec_plan *const *plans, uint32_t ranks, cons
 
 struct player {
     const struct kc_exec_plan *plan;
-    uint32_t at[KC_LANES];   /* the instruction a lane stands at; count: at its end */
-    bool standing;           /* its comm lane has arrived at a collective */
+    uint32_t at[KC_LANES]; /* the instruction a lane stands at; count: at its end */
+    bool standing;         /* its comm lane has arrived at a collective */
 };
 
 struct play {
@@ -110,7 +111,8 @@ struct play {
 static const struct kc_exec_instruction *stands_at(const struct play *y, uint32_t rank, int lane)
 {
     const struct player *p = &y->players[rank];
-    return p->at[lane] < p->plan->programs[y->program].count ? kc_program_at(p->plan, y->program) + p->at[lane] : NULL;
+    return p->at[lane] < p->plan->programs[y->program].count ? kc_program_at(p->plan, y->program) + p->at[lane]
+                                                             : NULL;
 }
 
 /* Move a lane's position over the instructions of the other lane. */
@@ -140,7 +142,8 @@ static void complete(struct play *y, uint32_t rank, int lane)
     skip(y, rank, lane);
 }
 
-/* All members of the group stand in it: let them through, or say what does not fit. 1 went on, 0 a send met a send. */
+/* All members of the group stand in it: let them through, or say what does not fit. 1 went on, 0 a send met a send.
+ */
 static int meet(struct play *y, uint32_t group, struct kc_error *e)
 {
     const struct kc_plan_group *g = KC_AT(y->comm, struct kc_plan_group, y->comm->groups) + group;
@@ -156,8 +159,8 @@ static int meet(struct play *y, uint32_t group, struct kc_error *e)
         char x[120], z[120];
         call_text(y->comm, first, x);
         call_text(y->comm, other, z);
-        return kc_fail(e, -EPROTO, "group %s: rank %u calls %s, rank %u calls %s", KC_TEXT(y->comm, g->name), ranks[0], x,
-                       ranks[m], z);
+        return kc_fail(e, -EPROTO, "group %s: rank %u calls %s, rank %u calls %s", KC_TEXT(y->comm, g->name),
+                       ranks[0], x, ranks[m], z);
     }
     y->arrived[group] = 0;
     for (uint32_t m = 0; m < g->ranks.count; m++)
@@ -189,8 +192,8 @@ static int advance(struct play *y, uint32_t rank, struct kc_error *e)
 /* Why a rank does not go on, and the rank it waits for (itself: nobody else's fault). */
 static uint32_t blame(const struct play *y, uint32_t rank, char *out, size_t room)
 {
-    const struct kc_exec_instruction *comm = stands_at(y, rank, KC_LANE_COMM), *compute =
-        stands_at(y, rank, KC_LANE_COMPUTE);
+    const struct kc_exec_instruction *comm = stands_at(y, rank, KC_LANE_COMM),
+                                     *compute = stands_at(y, rank, KC_LANE_COMPUTE);
     char text[128];
     uint32_t on = 0;
     if (!comm && !compute) {
@@ -214,7 +217,8 @@ static uint32_t blame(const struct play *y, uint32_t rank, char *out, size_t roo
     }
     snprintf(out, room, "rank %u stands in %s on group %s and waits for rank %u", rank,
              kc_instruction_text(y->players[rank].plan, y->program, y->players[rank].at[KC_LANE_COMM], y->comm, text,
-                                 sizeof text), KC_TEXT(y->comm, g->name), missing);
+                                 sizeof text),
+             KC_TEXT(y->comm, g->name), missing);
     return missing;
 }
 

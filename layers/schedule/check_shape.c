@@ -55,8 +55,9 @@ static int ref_check(const struct shape *s, const struct kc_exec_ref *r, const c
         return kc_fail(e, -EINVAL, "%s: an operand in %s has bucket %d and type %s", where, kc_space_name[r->space],
                        r->bucket, kc_type_name[r->type]);
     if (!in_range(r->offset, bytes, limit) || r->offset % kc_type_bytes[r->type])
-        return kc_fail(e, -EINVAL, "%s: bytes %llu to %llu of %s, which has %llu", where, (unsigned long long)r->offset,
-                       (unsigned long long)(r->offset + bytes), kc_space_name[r->space], (unsigned long long)limit);
+        return kc_fail(e, -EINVAL, "%s: bytes %llu to %llu of %s, which has %llu", where,
+                       (unsigned long long)r->offset, (unsigned long long)(r->offset + bytes),
+                       kc_space_name[r->space], (unsigned long long)limit);
     return 0;
 }
 
@@ -79,27 +80,34 @@ static int signature_check(const struct shape *s, const struct kc_plan_collectiv
     for (int k = 0; k < 2; k++) {
         const struct kc_exec_ref *r = k ? out : in;
         uint64_t want = k ? writes : reads;
-        if (r->type != c->type || kc_ref_elements(r) != want || r->space != space[c->purpose] || r->bucket != c->bucket)
-            return kc_fail(e, -EPROTO, "%s %s %llu %s of %s, bucket %d; comm_plan says %llu %s of %s, bucket %d: schedule must not "
-                           "change a collective", where, k ? "writes" : "reads", (unsigned long long)kc_ref_elements(r),
-                           kc_type_name[r->type], kc_space_name[r->space], r->bucket, (unsigned long long)want,
-                           kc_type_name[c->type], kc_space_name[space[c->purpose]], c->bucket);
+        if (r->type != c->type || kc_ref_elements(r) != want || r->space != space[c->purpose] ||
+            r->bucket != c->bucket)
+            return kc_fail(
+                e, -EPROTO,
+                "%s %s %llu %s of %s, bucket %d; comm_plan says %llu %s of %s, bucket %d: schedule must not "
+                "change a collective",
+                where, k ? "writes" : "reads", (unsigned long long)kc_ref_elements(r), kc_type_name[r->type],
+                kc_space_name[r->space], r->bucket, (unsigned long long)want, kc_type_name[c->type],
+                kc_space_name[space[c->purpose]], c->bucket);
     }
     return 0;
 }
 
-static int collective_check(struct shape *s, const struct kc_exec_instruction *i, const char *where, struct kc_error *e)
+static int collective_check(struct shape *s, const struct kc_exec_instruction *i, const char *where,
+                            struct kc_error *e)
 {
     if (i->collective < 0 || (uint32_t)i->collective >= s->comm->collectives.count)
         return kc_fail(e, -EPROTO, "%s: collective %d is not one of the %u in comm_plan", where, i->collective,
                        s->comm->collectives.count);
-    const struct kc_plan_collective *c = KC_AT(s->comm, struct kc_plan_collective, s->comm->collectives) + i->collective;
+    const struct kc_plan_collective *c =
+        KC_AT(s->comm, struct kc_plan_collective, s->comm->collectives) + i->collective;
     const struct kc_plan_group *g = KC_AT(s->comm, struct kc_plan_group, s->comm->groups) + c->group;
     int member = 0;
     for (uint32_t k = 0; k < g->ranks.count; k++)
         member |= KC_AT(s->comm, uint32_t, g->ranks)[k] == s->p->rank;
     if (!member)
-        return kc_fail(e, -EPROTO, "%s: rank %u is no member of group %s", where, s->p->rank, KC_TEXT(s->comm, g->name));
+        return kc_fail(e, -EPROTO, "%s: rank %u is no member of group %s", where, s->p->rank,
+                       KC_TEXT(s->comm, g->name));
     if (i->lane != KC_LANE_COMM || i->inputs != 1 || i->outputs != 1)
         return kc_fail(e, -EINVAL, "%s: a collective has one input and one output and runs on the comm lane", where);
     if (i->sequence != s->sequences[c->group]++)
@@ -153,14 +161,16 @@ static int counts_check(const struct shape *s, struct kc_error *e)
             member |= KC_AT(s->comm, uint32_t, g->ranks)[m] == s->p->rank;
         uint32_t want = member ? times[s->program][c[k].purpose] : 0;
         if (s->seen[k] != want)
-            return kc_fail(e, -EPROTO, "collective %u of comm_plan (%s, %s, bucket %d) stands %u times, expected %u: schedule must "
-                           "not merge, split or drop collectives", k, kc_purpose_name[c[k].purpose],
-                           kc_primitive_name[c[k].primitive], c[k].bucket, s->seen[k], want);
+            return kc_fail(
+                e, -EPROTO,
+                "collective %u of comm_plan (%s, %s, bucket %d) stands %u times, expected %u: schedule must "
+                "not merge, split or drop collectives",
+                k, kc_purpose_name[c[k].purpose], kc_primitive_name[c[k].primitive], c[k].bucket, s->seen[k], want);
     }
     for (uint32_t g = 0; g < s->comm->groups.count; g++)
         if (KC_AT(s->p, uint32_t, s->p->programs[s->program].sequences)[g] != s->sequences[g])
-            return kc_fail(e, -EPROTO, "group %u: %u collectives stand in the program, it says %u", g, s->sequences[g],
-                           KC_AT(s->p, uint32_t, s->p->programs[s->program].sequences)[g]);
+            return kc_fail(e, -EPROTO, "group %u: %u collectives stand in the program, it says %u", g,
+                           s->sequences[g], KC_AT(s->p, uint32_t, s->p->programs[s->program].sequences)[g]);
     return 0;
 }
 

@@ -1,6 +1,6 @@
-/* communicate.c - the communication lane: one thread that runs the collectives of a program in order, each when what it waits
- * for is complete. Before a gradient leaves this rank it is looked through for values that are not finite: after the sum nobody
- * could say whose they were. Allocates nothing. */
+/* communicate.c - the communication lane: one thread that runs the collectives of a program in order, each when what
+ * it waits for is complete. Before a gradient leaves this rank it is looked through for values that are not finite:
+ * after the sum nobody could say whose they were. Allocates nothing. */
 #include "executor_impl.h"
 
 #include "base/clock.h"
@@ -33,8 +33,8 @@ int64_t kc_find_nonfinite(const float *data, uint64_t count)
     return -1;
 }
 
-#define WHERE_RANK 128.0       /* 7 bits count ranks */
-#define WHERE_TENSOR 8192.0    /* 6 bits for a rank below 64 */
+#define WHERE_RANK   128.0  /* 7 bits count ranks */
+#define WHERE_TENSOR 8192.0 /* 6 bits for a rank below 64 */
 
 double kc_nonfinite_encode(uint32_t rank, int64_t where)
 {
@@ -82,9 +82,15 @@ static int collective_run(struct kc_executor *x, const struct kc_exec_instructio
     const struct kc_plan_collective *c =
         KC_AT(x->c.comm_plan, struct kc_plan_collective, x->c.comm_plan->collectives) + i->collective;
     const struct kc_exec_ref *in = kc_refs_of(x->c.plan, i), *out = in + 1;
-    struct kc_comm_call call = {.primitive = c->primitive, .type = c->type, .reduce = c->reduce,
-                                .algorithm = c->algorithm, .peer = -1, .sequence = x->base[c->group] + i->sequence,
-                                .in = kc_executor_at(x, in, false), .out = kc_executor_at(x, out, true), .count = c->count};
+    struct kc_comm_call call = {.primitive = c->primitive,
+                                .type = c->type,
+                                .reduce = c->reduce,
+                                .algorithm = c->algorithm,
+                                .peer = -1,
+                                .sequence = x->base[c->group] + i->sequence,
+                                .in = kc_executor_at(x, in, false),
+                                .out = kc_executor_at(x, out, true),
+                                .count = c->count};
     if (!call.in || !call.out)
         return kc_fail(&x->comm_error, -EPERM, "%s of bucket %d without a ticket", kc_primitive_name[c->primitive],
                        c->bucket);
@@ -100,7 +106,8 @@ static int collective_run(struct kc_executor *x, const struct kc_exec_instructio
 
     struct kc_comm_op *op = NULL;
     uint64_t from = kc_now();
-    int r = x->c.comm->start(x->c.comm->self, x->c.comm->group(x->c.comm->self, c->group), &call, &op, &x->comm_error);
+    int r =
+        x->c.comm->start(x->c.comm->self, x->c.comm->group(x->c.comm->self, c->group), &call, &op, &x->comm_error);
     if (r == 0)
         r = x->c.comm->wait(x->c.comm->self, &op, 0, &x->comm_error);
     x->comm_ns += kc_now() - from;
@@ -118,7 +125,8 @@ static int walk(struct kc_executor *x)
         for (uint32_t w = 0; w < i->wait_count; w++)
             if (!kc_executor_await(x, KC_LANE_COMM, KC_AT(x->c.plan, uint32_t, x->c.plan->waits)[i->waits + w], 0))
                 return -ECANCELED;
-        /* Raise in_flight, then look: the compute lane fails first and then looks at in_flight, so one of us sees the other. */
+        /* Raise in_flight, then look: the compute lane fails first and then looks at in_flight, so one of us sees the
+         * other. */
         atomic_store(&x->in_flight, 1);
         if (kc_progress_failed(&x->done[KC_LANE_COMM])) {
             atomic_store(&x->in_flight, 0);

@@ -1,5 +1,6 @@
-/* compute.c - the compute lane: walks a program on the calling thread, hands ops to the team, opens and closes tickets, runs
- * storage verbs, reads what was agreed. Allocates nothing; reads the clock when the part of the step changes. */
+/* compute.c - the compute lane: walks a program on the calling thread, hands ops to the team, opens and closes
+ * tickets, runs storage verbs, reads what was agreed. Allocates nothing; reads the clock when the part of the step
+ * changes. */
 #include "executor_impl.h"
 
 #include "base/clock.h"
@@ -24,7 +25,8 @@ struct meter {
 /* What a person sees the rank do. Tickets are too short to show. */
 static void show_phase(struct kc_executor *x, uint8_t part)
 {
-    static const uint8_t train[KC_PARTS] = {[KC_PART_DATA] = KC_PHASE_DATA, [KC_PART_FORWARD] = KC_PHASE_FORWARD,
+    static const uint8_t train[KC_PARTS] = {[KC_PART_DATA] = KC_PHASE_DATA,
+                                            [KC_PART_FORWARD] = KC_PHASE_FORWARD,
                                             [KC_PART_BACKWARD] = KC_PHASE_BACKWARD,
                                             [KC_PART_COMM] = KC_PHASE_COMMUNICATION,
                                             [KC_PART_OPTIMIZER] = KC_PHASE_OPTIMIZER};
@@ -64,7 +66,8 @@ static int await_all(struct meter *m, const struct kc_exec_instruction *i)
 
 /* ---- instructions ---- */
 
-static int view_of(struct kc_executor *x, const struct kc_exec_ref *r, bool write, struct kc_view *v, struct kc_error *e)
+static int view_of(struct kc_executor *x, const struct kc_exec_ref *r, bool write, struct kc_view *v,
+                   struct kc_error *e)
 {
     *v = (struct kc_view){.type = r->type, .rank = r->rank};
     memcpy(v->size, r->size, sizeof v->size);
@@ -90,15 +93,23 @@ static int op_run(struct kc_executor *x, const struct kc_exec_instruction *i, st
         r = view_of(x, &refs[i->inputs + k], true, &out[k], e);
     if (r < 0)
         return r;
-    const struct kc_op_call call = {.opcode = i->opcode, .accumulate = i->accumulate, .inputs = (uint8_t)i->inputs,
-                                    .outputs = (uint8_t)i->outputs, .in = in, .out = out,
+    const struct kc_op_call call = {.opcode = i->opcode,
+                                    .accumulate = i->accumulate,
+                                    .inputs = (uint8_t)i->inputs,
+                                    .outputs = (uint8_t)i->outputs,
+                                    .in = in,
+                                    .out = out,
                                     .attr = KC_AT(x->c.plan, double, x->c.plan->attrs) + i->attrs,
-                                    .attrs = i->attr_count, .micro = i->micro, .scratch = x->scratch,
-                                    .scratch_bytes = x->c.plan->scratch_bytes, .step = &x->run->values};
+                                    .attrs = i->attr_count,
+                                    .micro = i->micro,
+                                    .scratch = x->scratch,
+                                    .scratch_bytes = x->c.plan->scratch_bytes,
+                                    .step = &x->run->values};
     r = x->c.ops->ops[i->opcode].enqueue(x->c.ops->self, &call, kc_team_lane(x->team), e);
     if (r < 0 && e && !e->text[0])
         kc_fail(e, r, "an op failed");
-    return r < 0 ? kc_fail_prefix(e, r, "%s, layer %d, micro-batch %u", x->c.ops->ops[i->opcode].name, i->layer, i->micro)
+    return r < 0 ? kc_fail_prefix(e, r, "%s, layer %d, micro-batch %u", x->c.ops->ops[i->opcode].name, i->layer,
+                                  i->micro)
                  : 0;
 }
 
@@ -126,8 +137,9 @@ static int clear_run(struct kc_executor *x, const struct kc_exec_ref *r, struct 
 
 static struct kc_place *place_of(struct kc_executor *x, const struct kc_exec_ref *r)
 {
-    static_assert(KC_SPACE_MOMENT2 - KC_SPACE_PARAMETER == KC_STATE_MOMENT2 && KC_SPACE_GRADIENT - KC_SPACE_PARAMETER ==
-                  (int)KC_STATE_GRADIENT, "spaces of state stand in the order of its classes");
+    static_assert(KC_SPACE_MOMENT2 - KC_SPACE_PARAMETER == KC_STATE_MOMENT2 &&
+                      KC_SPACE_GRADIENT - KC_SPACE_PARAMETER == (int)KC_STATE_GRADIENT,
+                  "spaces of state stand in the order of its classes");
     return &x->places[(uint32_t)(r->space - KC_SPACE_PARAMETER) * x->c.shard->buckets.count + (uint32_t)r->bucket];
 }
 
@@ -143,8 +155,8 @@ static int ticket_run(struct kc_executor *x, const struct kc_exec_instruction *i
     }
     int code = x->c.state->open(x->c.state->self, class, (uint32_t)r->bucket, &p->data);
     if (code < 0)
-        return kc_fail(e, code, "state gives schedule no ticket for %s of bucket %d: %s", kc_state_name[class], r->bucket,
-                       code == -EBUSY ? "it is open already" : strerror(-code));
+        return kc_fail(e, code, "state gives schedule no ticket for %s of bucket %d: %s", kc_state_name[class],
+                       r->bucket, code == -EBUSY ? "it is open already" : strerror(-code));
     p->open = true;
     return 0;
 }
@@ -162,7 +174,8 @@ static void where_text(const struct kc_executor *x, int64_t where, char *out, si
 }
 
 /* The same line on all ranks when one of them alone saw it, which is when it matters whose it was. */
-static int nonfinite_fail(const struct kc_executor *x, uint32_t ranks, uint32_t rank, int64_t where, struct kc_error *e)
+static int nonfinite_fail(const struct kc_executor *x, uint32_t ranks, uint32_t rank, int64_t where,
+                          struct kc_error *e)
 {
     unsigned long long step = x->run->values.step + 1;
     char text[256];
@@ -171,14 +184,17 @@ static int nonfinite_fail(const struct kc_executor *x, uint32_t ranks, uint32_t 
         return kc_fail(e, -EDOM, "step %llu: the sum of finite gradients or losses is not finite; %s", step, next);
     if (ranks == 1) {
         where_text(x, where, text, sizeof text);
-        return kc_fail(e, -EDOM, "step %llu: rank %u has a value that is not finite in %s, before the reduction; %s", step,
-                       rank, text, next);
+        return kc_fail(e, -EDOM, "step %llu: rank %u has a value that is not finite in %s, before the reduction; %s",
+                       step, rank, text, next);
     }
     if (x->nonfinite == -1)
-        return kc_fail(e, -EDOM, "step %llu: %u ranks have values that are not finite, before the reduction; rank %u has "
-                       "none; %s", step, ranks, x->c.plan->rank, next);
+        return kc_fail(e, -EDOM,
+                       "step %llu: %u ranks have values that are not finite, before the reduction; rank %u has "
+                       "none; %s",
+                       step, ranks, x->c.plan->rank, next);
     where_text(x, x->nonfinite, text, sizeof text);
-    return kc_fail(e, -EDOM, "step %llu: %u ranks have values that are not finite, before the reduction; rank %u in %s; %s",
+    return kc_fail(e, -EDOM,
+                   "step %llu: %u ranks have values that are not finite, before the reduction; rank %u in %s; %s",
                    step, ranks, x->c.plan->rank, text, next);
 }
 
@@ -216,7 +232,8 @@ static int compare_run(const struct kc_executor *x, struct kc_error *e)
             if (all[r * KC_DIGESTS + (uint32_t)d] != all[d] && length < sizeof text)
                 length += (size_t)snprintf(text + length, sizeof text - length, "%s%u", length ? ", " : "", r);
         if (length)
-            return kc_fail(e, -EPROTO, "rank 0 holds another %s than rank %s; start all ranks from one spec with one build",
+            return kc_fail(e, -EPROTO,
+                           "rank 0 holds another %s than rank %s; start all ranks from one spec with one build",
                            kc_digest_name[d], text);
     }
     return 0;

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define PAGE 4096
+#define PAGE  4096
 #define SPINS 4000 /* some tens of microseconds: shorter than falling asleep and waking up */
 
 static uint64_t round_up(uint64_t n, uint64_t unit)
@@ -46,7 +46,7 @@ void *kc_executor_at(struct kc_executor *x, const struct kc_exec_ref *r, bool wr
     if (write && !p->open)
         return NULL;
     if (!p->data) /* compute lane only: whatever the comm lane touches is open */
-        p->data = (void *)x->c.state->read(x->c.state->self, (enum kc_state_class)class, (uint32_t)r->bucket, NULL);
+        p->data = (void *)x->c.state->read(x->c.state->self, (enum kc_state_class) class, (uint32_t)r->bucket, NULL);
     return p->data ? (char *)p->data + r->offset : NULL;
 }
 
@@ -64,7 +64,8 @@ bool kc_executor_await(struct kc_executor *x, int lane, uint32_t instruction, ui
         uint32_t group = KC_NO_GROUP;
         uint64_t sequence = 0;
         if (i->kind == KC_I_COLLECTIVE) {
-            group = KC_AT(x->c.comm_plan, struct kc_plan_collective, x->c.comm_plan->collectives)[i->collective].group;
+            group =
+                KC_AT(x->c.comm_plan, struct kc_plan_collective, x->c.comm_plan->collectives)[i->collective].group;
             sequence = x->base[group] + i->sequence;
         }
         int token = kc_probe_wait_begin(x->c.probe, KC_WAIT_LANE, group, sequence);
@@ -81,8 +82,8 @@ static int check_ops(const struct kc_executor_config *c, struct kc_error *e)
     const struct kc_exec_instruction *ins = KC_AT(c->plan, struct kc_exec_instruction, c->plan->instructions);
     for (uint32_t i = 0; i < c->plan->instructions.count; i++) {
         if (ins[i].inputs > OPERANDS_MAX || ins[i].outputs > OPERANDS_MAX)
-            return kc_fail(e, -EINVAL, "instruction %u has %u inputs and %u outputs, at most %d fit", i, ins[i].inputs,
-                           ins[i].outputs, OPERANDS_MAX);
+            return kc_fail(e, -EINVAL, "instruction %u has %u inputs and %u outputs, at most %d fit", i,
+                           ins[i].inputs, ins[i].outputs, OPERANDS_MAX);
         if (ins[i].kind == KC_I_COMPUTE && (ins[i].opcode >= c->ops->count || !c->ops->ops[ins[i].opcode].enqueue))
             return kc_fail(e, -EINVAL, "the op table of %s has no opcode %u, which the plan names", c->ops->device,
                            ins[i].opcode);
@@ -96,7 +97,8 @@ static int map_memory(struct kc_executor *x, struct kc_error *e)
     x->memory_bytes = kc_schedule_memory(p, x->c.threads);
     void *m = mmap(NULL, x->memory_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (m == MAP_FAILED)
-        return kc_fail(e, -ENOMEM, "no memory for activations and scratch: %zu bytes; lower batch.micro", x->memory_bytes);
+        return kc_fail(e, -ENOMEM, "no memory for activations and scratch: %zu bytes; lower batch.micro",
+                       x->memory_bytes);
     x->memory = m;
     memset(x->memory, 0, x->memory_bytes); /* touched now and here, so on this rank's NUMA node */
     x->work = x->memory;
@@ -111,7 +113,8 @@ static int find_groups(struct kc_executor *x, struct kc_error *e)
         int32_t at = builder_group_position(x->c.comm_plan, g, x->c.plan->rank);
         x->position[g] = (uint32_t)at;
         if (at >= 0 && !x->c.comm->group(x->c.comm->self, g))
-            return kc_fail(e, -EINVAL, "communication has no group %u, of which rank %u is a member", g, x->c.plan->rank);
+            return kc_fail(e, -EINVAL, "communication has no group %u, of which rank %u is a member", g,
+                           x->c.plan->rank);
     }
     return 0;
 }

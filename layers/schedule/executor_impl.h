@@ -1,4 +1,5 @@
-/* executor_impl.h - what the files of the executor share: executor.c (life, one run), compute.c and communicate.c (the lanes). */
+/* executor_impl.h - what the files of the executor share: executor.c (life, one run), compute.c and communicate.c
+ * (the lanes). */
 #ifndef KC_SCHEDULE_EXECUTOR_IMPL_H
 #define KC_SCHEDULE_EXECUTOR_IMPL_H
 
@@ -13,8 +14,8 @@
 
 /* A bucket of a class of state as this program sees it. */
 struct kc_place {
-    void *data;      /* NULL: not looked up yet */
-    bool open;       /* under a ticket */
+    void *data; /* NULL: not looked up yet */
+    bool open;  /* under a ticket */
 };
 
 struct kc_executor {
@@ -37,7 +38,8 @@ struct kc_executor {
     uint64_t *base; /* by group: sequence at the start of the program */
     bool skip;      /* compute lane: leave updates out */
 
-    /* How far a lane is: 1 + the index of its last complete instruction. The failed bit of both is set when either fails. */
+    /* How far a lane is: 1 + the index of its last complete instruction. The failed bit of both is set when either
+     * fails. */
     struct kc_progress_word done[KC_LANES];
 
     /* ---- comm lane ---- */
@@ -48,9 +50,9 @@ struct kc_executor {
     _Atomic uint32_t in_flight; /* 1 from before a collective starts until it is complete */
     int comm_code;              /* valid when finished */
     struct kc_error comm_error;
-    uint64_t comm_ns;           /* inside collectives, this run */
-    int64_t nonfinite;          /* what this rank saw first: tensor of the shard plan, -2 the loss, -1 nothing */
-    bool broken;                /* a lane may still be inside a collective */
+    uint64_t comm_ns;  /* inside collectives, this run */
+    int64_t nonfinite; /* what this rank saw first: tensor of the shard plan, -2 the loss, -1 nothing */
+    bool broken;       /* a lane may still be inside a collective */
 };
 
 /* Where a ref lies. NULL: state not looked up (comm lane) or without a ticket (write). */
@@ -66,8 +68,8 @@ int kc_compute_lane(struct kc_executor *x, struct kc_error *e);
 void *kc_comm_lane(void *executor);
 /* The first value of `count` that is not finite; -1 all are. Reads at memory speed. */
 int64_t kc_find_nonfinite(const float *data, uint64_t count);
-/* AGREE_NONFINITE of one rank: how many ranks in the low 7 bits, so that the sum counts them; where, in the bits above,
- * readable when one rank alone saw something. A sum of KC_RANKS_MAX stays exact in a double. */
+/* AGREE_NONFINITE of one rank: how many ranks in the low 7 bits, so that the sum counts them; where, in the bits
+ * above, readable when one rank alone saw something. A sum of KC_RANKS_MAX stays exact in a double. */
 double kc_nonfinite_encode(uint32_t rank, int64_t where);
 void kc_nonfinite_decode(double sum, uint32_t *ranks, uint32_t *rank, int64_t *where);
 

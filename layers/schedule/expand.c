@@ -12,10 +12,17 @@
 static void emit_simple(struct kc_builder *b, enum kc_instruction_kind kind, enum kc_part part, uint16_t opcode,
                         struct kc_exec_ref in, struct kc_exec_ref out)
 {
-    struct kc_emit e = {.base = {.kind = (uint8_t)kind, .lane = KC_LANE_COMPUTE, .part = (uint8_t)part, .opcode = opcode,
-                                 .layer = -1, .collective = -1, .op = -1, .inputs = in.space != KC_SPACE_NONE,
+    struct kc_emit e = {.base = {.kind = (uint8_t)kind,
+                                 .lane = KC_LANE_COMPUTE,
+                                 .part = (uint8_t)part,
+                                 .opcode = opcode,
+                                 .layer = -1,
+                                 .collective = -1,
+                                 .op = -1,
+                                 .inputs = in.space != KC_SPACE_NONE,
                                  .outputs = out.space != KC_SPACE_NONE},
-                        .in = {in}, .out = {out}};
+                        .in = {in},
+                        .out = {out}};
     kc_builder_emit(b, &e);
 }
 
@@ -35,7 +42,8 @@ static void collectives(struct kc_builder *b, enum kc_purpose purpose, int32_t b
 {
     const struct kc_plan_collective *c = KC_AT(b->comm, struct kc_plan_collective, b->comm->collectives);
     for (uint32_t i = 0; i < b->comm->collectives.count; i++)
-        if (c[i].purpose == purpose && c[i].bucket == bucket && builder_group_position(b->comm, c[i].group, b->rank) >= 0)
+        if (c[i].purpose == purpose && c[i].bucket == bucket &&
+            builder_group_position(b->comm, c[i].group, b->rank) >= 0)
             kc_builder_collective(b, i);
 }
 
@@ -77,14 +85,23 @@ static void train_backward_and_forward(struct kc_builder *b)
         }
 }
 
-/* Every rank takes the norm of the part it owns, whatever zero is, so that the sum over ranks counts each element once. */
+/* Every rank takes the norm of the part it owns, whatever zero is, so that the sum over ranks counts each element
+ * once. */
 static void train_norm(struct kc_builder *b, uint32_t bucket)
 {
     const struct kc_plan_bucket *k = KC_AT(b->shard, struct kc_plan_bucket, b->shard->buckets) + bucket;
     uint64_t own = kc_plan_coordinate(b->shard, b->rank, KC_DATA);
-    struct kc_emit e = {.base = {.kind = KC_I_COMPUTE, .lane = KC_LANE_COMPUTE, .part = KC_PART_OPTIMIZER, .accumulate = 1,
-                                 .opcode = b->shard->opcode_norm, .layer = k->layer, .collective = -1, .op = -1,
-                                 .inputs = 1, .outputs = 1, .scratch = SCRATCH_MIN},
+    struct kc_emit e = {.base = {.kind = KC_I_COMPUTE,
+                                 .lane = KC_LANE_COMPUTE,
+                                 .part = KC_PART_OPTIMIZER,
+                                 .accumulate = 1,
+                                 .opcode = b->shard->opcode_norm,
+                                 .layer = k->layer,
+                                 .collective = -1,
+                                 .op = -1,
+                                 .inputs = 1,
+                                 .outputs = 1,
+                                 .scratch = SCRATCH_MIN},
                         .in = {kc_ref_run(KC_SPACE_GRADIENT, bucket, own * k->shard, k->shard)},
                         .out = {kc_ref_vector(KC_SPACE_RESULT, KC_F64, KC_RESULT_OWN + KC_AGREE_NORM * 8, 1)}};
     kc_builder_emit(b, &e);
@@ -101,9 +118,17 @@ static void train_update(struct kc_builder *b, uint32_t bucket)
         uint64_t to = g[i].offset + g[i].count < end ? g[i].offset + g[i].count : end;
         if (from >= to)
             continue;
-        struct kc_emit e = {.base = {.kind = KC_I_COMPUTE, .lane = KC_LANE_COMPUTE, .part = KC_PART_OPTIMIZER,
-                                     .opcode = b->shard->opcode_update, .layer = k->layer, .collective = -1, .op = -1,
-                                     .inputs = 1, .outputs = 3, .attr_count = KC_UPDATES, .scratch = SCRATCH_MIN},
+        struct kc_emit e = {.base = {.kind = KC_I_COMPUTE,
+                                     .lane = KC_LANE_COMPUTE,
+                                     .part = KC_PART_OPTIMIZER,
+                                     .opcode = b->shard->opcode_update,
+                                     .layer = k->layer,
+                                     .collective = -1,
+                                     .op = -1,
+                                     .inputs = 1,
+                                     .outputs = 3,
+                                     .attr_count = KC_UPDATES,
+                                     .scratch = SCRATCH_MIN},
                             .in = {kc_ref_run(KC_SPACE_GRADIENT, bucket, from, to - from)},
                             .out = {kc_ref_run(KC_SPACE_PARAMETER, bucket, from, to - from),
                                     kc_ref_run(KC_SPACE_MOMENT1, bucket, from, to - from),
@@ -211,8 +236,8 @@ static void agreements(struct kc_builder *b)
     kc_builder_end(b);
     kc_builder_begin(b, KC_PROGRAM_AGREE);
     collectives(b, KC_PURPOSE_AGREE, -1);
-    emit_simple(b, KC_I_AGREE, KC_PART_STATE, 0,
-                kc_ref_vector(KC_SPACE_RESULT, KC_F64, KC_RESULT_AGREED, KC_AGREES), kc_ref_none());
+    emit_simple(b, KC_I_AGREE, KC_PART_STATE, 0, kc_ref_vector(KC_SPACE_RESULT, KC_F64, KC_RESULT_AGREED, KC_AGREES),
+                kc_ref_none());
     kc_builder_end(b);
 }
 
@@ -269,7 +294,8 @@ int kc_schedule_expand(const struct kc_shard_plan *shard, const struct kc_comm_p
     if (rank >= shard->ranks)
         return kc_fail(e, -EINVAL, "rank %u of %u", rank, shard->ranks);
     if (shard->micro_batches > UINT16_MAX)
-        return kc_fail(e, -EINVAL, "batch.sequences %u makes %u micro-batches a step, at most %d; raise batch.micro %u",
+        return kc_fail(e, -EINVAL,
+                       "batch.sequences %u makes %u micro-batches a step, at most %d; raise batch.micro %u",
                        shard->sequences, shard->micro_batches, UINT16_MAX, shard->micro);
     struct kc_memory_plan memory = {0};
     struct kc_builder b = {0};
@@ -289,7 +315,8 @@ int kc_schedule_expand(const struct kc_shard_plan *shard, const struct kc_comm_p
     if (r == -ENOSPC)
         kc_fail(e, r, "the programs of rank %u need more than %zu bytes", rank, arena->size);
     else if (r < 0)
-        kc_fail(e, r, "the programs of rank %u: %s", rank, r == -ENOMEM ? "no memory" : "an op has too many operands");
+        kc_fail(e, r, "the programs of rank %u: %s", rank,
+                r == -ENOMEM ? "no memory" : "an op has too many operands");
     return r;
 }
 
@@ -303,10 +330,15 @@ struct kc_digest kc_schedule_digest(const struct kc_exec_plan *plan)
             const struct kc_exec_instruction *x = &ins[plan->programs[p].first + i];
             if (x->op < 0 && x->kind != KC_I_COLLECTIVE && x->kind != KC_I_STATE)
                 continue;
-            const uint64_t chain[] = {d.low,    d.high,           p,
-                                      x->kind,  x->opcode,        x->micro,
+            const uint64_t chain[] = {d.low,
+                                      d.high,
+                                      p,
+                                      x->kind,
+                                      x->opcode,
+                                      x->micro,
                                       x->op < 0 ? UINT64_MAX : (uint64_t)x->op,
-                                      x->collective < 0 ? UINT64_MAX : (uint64_t)x->collective, x->sequence};
+                                      x->collective < 0 ? UINT64_MAX : (uint64_t)x->collective,
+                                      x->sequence};
             d = kc_digest(chain, sizeof chain);
         }
     return d;

@@ -71,7 +71,8 @@ static uint32_t root_of(const struct block *blocks, uint32_t t)
 }
 
 /* May output 0 of the op take over the memory of its in-place input? */
-static int may_take_over(const struct kc_shard_plan *s, const struct block *blocks, uint32_t o, int32_t in, int32_t out)
+static int may_take_over(const struct kc_shard_plan *s, const struct block *blocks, uint32_t o, int32_t in,
+                         int32_t out)
 {
     const struct kc_plan_tensor *tensors = KC_AT(s, struct kc_plan_tensor, s->tensors);
     const struct kc_plan_op *op = KC_AT(s, struct kc_plan_op, s->ops) + o;

@@ -1,10 +1,10 @@
 /* memory.h - the static memory plan: where every activation and derivative of a micro-batch lies. Pure.
  *
- * A tensor lives from the op that writes it to the last op that reads it; a saved activation thus lives until backward has
- * read it. An op that may work in place takes over its input's memory when nobody reads that input later. Placement is greedy by size
- * with best fit (Pisarchyk and Lee 2020, "Efficient Memory Management for Deep Neural Net Inference", as in TensorFlow Lite):
- * large blocks first, each into the smallest gap that is free for its whole life. One plan serves all programs: those that
- * run forward only use a part of it. */
+ * A tensor lives from the op that writes it to the last op that reads it; a saved activation thus lives until
+ * backward has read it. An op that may work in place takes over its input's memory when nobody reads that input
+ * later. Placement is greedy by size with best fit (Pisarchyk and Lee 2020, "Efficient Memory Management for Deep
+ * Neural Net Inference", as in TensorFlow Lite): large blocks first, each into the smallest gap that is free for its
+ * whole life. One plan serves all programs: those that run forward only use a part of it. */
 #ifndef KC_SCHEDULE_MEMORY_H
 #define KC_SCHEDULE_MEMORY_H
 

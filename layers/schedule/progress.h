@@ -1,6 +1,7 @@
 /* progress.h - a rising number that one thread sets and others wait for: spin a little, then sleep on it (futex).
  *
- * The setter makes a system call only while somebody sleeps. Failing is a bit of the same word, so nobody can sleep past it. */
+ * The setter makes a system call only while somebody sleeps. Failing is a bit of the same word, so nobody can sleep
+ * past it. */
 #ifndef KC_SCHEDULE_PROGRESS_H
 #define KC_SCHEDULE_PROGRESS_H
 
@@ -11,8 +12,8 @@
 #define PROGRESS_FAILED UINT32_C(0x80000000)
 
 struct kc_progress_word {
-    /* Setter: store, then look at sleepers. Sleeper: raise sleepers, then look at the word again. Both sequentially consistent, so
-     * one of them sees the other. */
+    /* Setter: store, then look at sleepers. Sleeper: raise sleepers, then look at the word again. Both sequentially
+     * consistent, so one of them sees the other. */
     _Atomic uint32_t word;
     _Atomic uint32_t sleepers;
 };
@@ -27,8 +28,8 @@ static inline bool kc_progress_failed(const struct kc_progress_word *p)
 {
     return atomic_load(&p->word) & PROGRESS_FAILED;
 }
-/* Has the word come to `value`, or failed? Numbers wrap at 2^31 (a busy team counts that far in a day), so what counts is
- * which of two is ahead of the other by less than half of that. */
+/* Has the word come to `value`, or failed? Numbers wrap at 2^31 (a busy team counts that far in a day), so what
+ * counts is which of two is ahead of the other by less than half of that. */
 static inline bool kc_progress_is(uint32_t word, uint32_t value)
 {
     return (word & PROGRESS_FAILED) || ((word - value) & ~PROGRESS_FAILED) < (PROGRESS_FAILED >> 1);

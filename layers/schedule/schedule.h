@@ -24,9 +24,10 @@ int kc_schedule_expand(const struct kc_shard_plan *shard, const struct kc_comm_p
 /* A fingerprint of what has to be the same on all ranks: ops, verbs and collectives in their order. */
 struct kc_digest kc_schedule_digest(const struct kc_exec_plan *plan);
 /* Play the final programs of all ranks without a device: sends rendezvous, lanes are FIFO, every op of the plan once,
- * inputs before use, buffers awaited before reuse, every collective is one of comm_plan and stands exactly as often and with the
- * same signature and order on all members, one consistent order across a rank's groups, progress to the end. `plans`
- * has shard->ranks entries. -EDEADLK (e: the cycle, or who waits for what), -EPROTO (e: first difference), -EINVAL. */
+ * inputs before use, buffers awaited before reuse, every collective is one of comm_plan and stands exactly as often
+ * and with the same signature and order on all members, one consistent order across a rank's groups, progress to the
+ * end. `plans` has shard->ranks entries. -EDEADLK (e: the cycle, or who waits for what), -EPROTO (e: first
+ * difference), -EINVAL. */
 int kc_schedule_check(const struct kc_exec_plan *const *plans, const struct kc_shard_plan *shard,
                       const struct kc_comm_plan *comm, struct kc_error *e);
 /* The program as a table for people (one line an instruction); returns the length it would have. */
@@ -47,10 +48,12 @@ struct kc_executor_config {
     bool oversubscribe;     /* ranks share cores: nobody spins long */
     double clip;            /* global norm limit; 0 none */
     bool skip_nonfinite;    /* a non-finite step: true skips the update, false fails with -EDOM */
-    uint64_t digest[KC_DIGESTS]; /* what PROGRAM_DIGEST compares; the executor fills in those of the three plans it has */
+    uint64_t
+        digest[KC_DIGESTS]; /* what PROGRAM_DIGEST compares; the executor fills in those of the three plans it has */
 };
 
-/* Memory of the static plan is allocated and first touched here, threads are started here; running allocates nothing. */
+/* Memory of the static plan is allocated and first touched here, threads are started here; running allocates nothing.
+ */
 int kc_executor_new(const struct kc_executor_config *config, struct kc_executor **out, struct kc_error *e);
 void kc_executor_free(struct kc_executor *x);
 
@@ -61,15 +64,16 @@ struct kc_run {
     double replica_digest;        /* in: 32 bits over the replicated parameters, or 0 when it is not compared */
     double agreed[KC_AGREES];     /* out: the summed vector, the same on all ranks */
     double loss, grad_norm;       /* out: mean loss over the step's tokens; global norm after division by tokens */
-    double seconds[KC_PARTS];     /* out: time per part; PART_COMM: only what was exposed (compute lane stood still) */
-    bool skipped;                 /* out: non-finite and skipped */
+    double seconds[KC_PARTS]; /* out: time per part; PART_COMM: only what was exposed (compute lane stood still) */
+    bool skipped;             /* out: non-finite and skipped */
 };
 
-/* Run one program to its end; tickets are opened and closed by the program. After an error that all ranks agreed on (-EDOM, a
- * storage verb) the next program may run. After any other one a lane may still stand in a collective: run() then answers
- * -ESHUTDOWN, and the group must be aborted before kc_executor_free(), which waits for that lane. The result vector is cleared before PROGRAM_TRAIN and before the first of a series of
- * PROGRAM_EVALUATE (kc_executor_clear). -ESHUTDOWN the group was aborted, -EDOM non-finite (e: rank, step, bucket/tensor
- * where it was seen first), -EPROTO signatures differ, -EIO data or storage, -ETIMEDOUT. */
+/* Run one program to its end; tickets are opened and closed by the program. After an error that all ranks agreed on
+ * (-EDOM, a storage verb) the next program may run. After any other one a lane may still stand in a collective: run()
+ * then answers -ESHUTDOWN, and the group must be aborted before kc_executor_free(), which waits for that lane. The
+ * result vector is cleared before PROGRAM_TRAIN and before the first of a series of PROGRAM_EVALUATE
+ * (kc_executor_clear). -ESHUTDOWN the group was aborted, -EDOM non-finite (e: rank, step, bucket/tensor where it was
+ * seen first), -EPROTO signatures differ, -EIO data or storage, -ETIMEDOUT. */
 int kc_executor_run(struct kc_executor *x, enum kc_program_id program, struct kc_run *run, struct kc_error *e);
 void kc_executor_clear(struct kc_executor *x);
 /* The logits of the last PROGRAM_FORWARD: f32, plan's local sizes. Borrowed until the next run. */

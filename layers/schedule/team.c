@@ -1,5 +1,5 @@
-/* team.c - see team.h. One round a grid: the leader publishes tile, argument and count, raises `round`, works along, and waits
- * until every worker has reported that round. So a worker can never take a tile of an old grid. */
+/* team.c - see team.h. One round a grid: the leader publishes tile, argument and count, raises `round`, works along,
+ * and waits until every worker has reported that round. So a worker can never take a tile of an old grid. */
 #include "team.h"
 
 #include "progress.h"

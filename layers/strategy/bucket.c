@@ -1,5 +1,6 @@
-/* bucket.c - see bucket.h. Three walks over the ops: mark which op completes which gradient, place the parameters, write
- * buckets and segments down. Marks lie in fields of the plan that the last walk overwrites, so no other memory is needed. */
+/* bucket.c - see bucket.h. Three walks over the ops: mark which op completes which gradient, place the parameters,
+ * write buckets and segments down. Marks lie in fields of the plan that the last walk overwrites, so no other memory
+ * is needed. */
 #include "bucket.h"
 
 #include <errno.h>
@@ -93,8 +94,8 @@ static void write_down(const struct kc_shard_plan *plan, struct kc_plan_tensor *
     for (struct walk w = {plan, tensors, 0, 0}; (g = next_gradient(&w)) >= 0; n++) {
         const struct kc_plan_tensor *p = &tensors[tensors[g].of];
         struct kc_plan_bucket *b = &buckets[p->bucket];
-        segments[n] = (struct kc_plan_segment){.tensor = tensors[g].of, .decay = p->decay, .offset = p->offset,
-                                               .count = elements(p)};
+        segments[n] = (struct kc_plan_segment){
+            .tensor = tensors[g].of, .decay = p->decay, .offset = p->offset, .count = elements(p)};
         if (b->segments_count++ == 0)
             b->segments_first = n;
         b->layer = p->layer;
@@ -109,8 +110,8 @@ static void write_down(const struct kc_shard_plan *plan, struct kc_plan_tensor *
         }
 }
 
-int kc_bucket_layout(struct kc_shard_plan *plan, struct kc_arena *arena, struct kc_plan_tensor *tensors, uint64_t target,
-                  uint32_t shards, struct kc_error *e)
+int kc_bucket_layout(struct kc_shard_plan *plan, struct kc_arena *arena, struct kc_plan_tensor *tensors,
+                     uint64_t target, uint32_t shards, struct kc_error *e)
 {
     int r = mark_completion(plan, tensors, e);
     if (r < 0)

@@ -1,10 +1,10 @@
 /* bucket.h - lays parameters out in buckets: what is reduced, sharded and updated as one. Pure.
  *
- * Order: as backward completes the gradients (the last op that adds to one completes it), so that a bucket's reduction can start
- * while backward goes on. A bucket ends at a border between layers once it holds `target` bytes, and anywhere before it would
- * exceed BUCKET_BYTES_MAX (a larger tensor is a bucket of its own; none is cut). Small last pieces of a layer thus join the next
- * layer's; tied embeddings, which the first op of the graph completes, come last. Tensors start at multiples of
- * KC_ALIGN_ELEMENTS; a bucket is padded to shards × KC_ALIGN_ELEMENTS. */
+ * Order: as backward completes the gradients (the last op that adds to one completes it), so that a bucket's
+ * reduction can start while backward goes on. A bucket ends at a border between layers once it holds `target` bytes,
+ * and anywhere before it would exceed BUCKET_BYTES_MAX (a larger tensor is a bucket of its own; none is cut). Small
+ * last pieces of a layer thus join the next layer's; tied embeddings, which the first op of the graph completes, come
+ * last. Tensors start at multiples of KC_ALIGN_ELEMENTS; a bucket is padded to shards × KC_ALIGN_ELEMENTS. */
 #ifndef KC_STRATEGY_BUCKET_H
 #define KC_STRATEGY_BUCKET_H
 
@@ -14,11 +14,12 @@
 #include "contracts/shard_plan.h"
 
 #define BUCKET_BYTES_MIN (UINT64_C(64) << 10)
-#define BUCKET_BYTES_MAX (UINT64_C(25) << 20) /* as PyTorch DDP: beyond it a larger operation gains nothing and overlaps less */
+#define BUCKET_BYTES_MAX                                                                                             \
+    (UINT64_C(25) << 20) /* as PyTorch DDP: beyond it a larger operation gains nothing and overlaps less */
 
-/* Fill buckets, segments, and bucket and offset of every parameter and gradient of the plan (whose tensors and ops are there).
- * -EINVAL a parameter without exactly one gradient, -ENOSPC. */
-int kc_bucket_layout(struct kc_shard_plan *plan, struct kc_arena *arena, struct kc_plan_tensor *tensors, uint64_t target,
-                  uint32_t shards, struct kc_error *e);
+/* Fill buckets, segments, and bucket and offset of every parameter and gradient of the plan (whose tensors and ops
+ * are there). -EINVAL a parameter without exactly one gradient, -ENOSPC. */
+int kc_bucket_layout(struct kc_shard_plan *plan, struct kc_arena *arena, struct kc_plan_tensor *tensors,
+                     uint64_t target, uint32_t shards, struct kc_error *e);
 
 #endif

@@ -1,5 +1,5 @@
-/* collectives.c - see collectives.h. No primitive is chosen here by hand: gradients come out of the graph as they do, the
- * optimizer states what it needs, and the conversion table (placement.h) names the primitive. */
+/* collectives.c - see collectives.h. No primitive is chosen here by hand: gradients come out of the graph as they do,
+ * the optimizer states what it needs, and the conversion table (placement.h) names the primitive. */
 #include "collectives.h"
 
 #include "costs.h"
@@ -28,8 +28,8 @@ static int full(const struct kc_arena *arena, struct kc_error *e)
     return kc_fail(e, -ENOSPC, "the communication plan needs more than %zu bytes", arena->size);
 }
 
-static int group_fill(struct kc_arena *arena, struct kc_plan_group *g, const char *name, uint32_t axis, uint32_t first,
-                      uint32_t stride, uint32_t count)
+static int group_fill(struct kc_arena *arena, struct kc_plan_group *g, const char *name, uint32_t axis,
+                      uint32_t first, uint32_t stride, uint32_t count)
 {
     g->name = kc_contract_text(arena, name);
     g->axis = axis;
@@ -71,7 +71,8 @@ static void add(struct build *b, enum kc_purpose purpose, struct kc_conversion h
     uint64_t bytes = count * kc_type_bytes[type] * (how.primitive == KC_ALL_GATHER ? ranks.count : 1);
     struct kc_plan_collective *c = &b->collectives[i];
     c->primitive = how.primitive, c->type = (uint8_t)type, c->reduce = how.reduce, c->purpose = (uint8_t)purpose;
-    c->algorithm = (uint8_t)kc_costs_algorithm(b->costs, (enum kc_primitive)how.primitive, distance, ranks.count, bytes);
+    c->algorithm =
+        (uint8_t)kc_costs_algorithm(b->costs, (enum kc_primitive)how.primitive, distance, ranks.count, bytes);
     c->group = group, c->bucket = bucket, c->count = count;
 }
 
@@ -89,7 +90,8 @@ static int bucket_place(const struct kc_shard_plan *s, uint32_t bucket, struct k
             char a[32], b[32];
             kc_placement_text(first->place[KC_DATA], a);
             kc_placement_text(tensors[t].place[KC_DATA], b);
-            return kc_fail(e, -ENOTSUP, "bucket %u: %s is %s and %s is %s on axis %s; one reduction cannot serve both", bucket,
+            return kc_fail(e, -ENOTSUP,
+                           "bucket %u: %s is %s and %s is %s on axis %s; one reduction cannot serve both", bucket,
                            KC_TEXT(s, first->name), a, KC_TEXT(s, tensors[t].name), b, kc_axis_name[KC_DATA]);
         }
     }
@@ -146,8 +148,8 @@ static int collectives_list(struct build *b, struct kc_error *e)
 }
 
 int kc_collectives_build(const struct kc_shard_plan *shard, const struct kc_device_view *devices,
-                      const struct kc_comm_costs *costs, struct kc_arena *arena, struct kc_comm_plan **out,
-                      struct kc_error *e)
+                         const struct kc_comm_costs *costs, struct kc_arena *arena, struct kc_comm_plan **out,
+                         struct kc_error *e)
 {
     struct build b = {.shard = shard, .devices = devices, .costs = costs};
     b.plan = kc_contract_begin(arena, KC_CONTRACT_COMM_PLAN, KC_COMM_PLAN_VERSION, sizeof *b.plan);

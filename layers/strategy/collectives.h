@@ -1,14 +1,16 @@
-/* collectives.h - builds the communication plan from the shard plan: groups from the mesh, collectives from conversions. Pure. */
+/* collectives.h - builds the communication plan from the shard plan: groups from the mesh, collectives from
+ * conversions. Pure. */
 #ifndef KC_STRATEGY_COLLECTIVES_H
 #define KC_STRATEGY_COLLECTIVES_H
 
 #include "strategy/strategy.h"
 
-/* Where the gradients and the updated parameters of a bucket have to go on the data axis, as the optimizer needs it. */
+/* Where the gradients and the updated parameters of a bucket have to go on the data axis, as the optimizer needs it.
+ */
 struct kc_placement kc_collectives_update_place(const struct kc_shard_plan *shard);
 /* Begin and fill the plan in its fresh arena, not sealed yet. Errors as kc_strategy_plan(). */
 int kc_collectives_build(const struct kc_shard_plan *shard, const struct kc_device_view *devices,
-                      const struct kc_comm_costs *costs, struct kc_arena *arena, struct kc_comm_plan **out,
-                      struct kc_error *e);
+                         const struct kc_comm_costs *costs, struct kc_arena *arena, struct kc_comm_plan **out,
+                         struct kc_error *e);
 
 #endif

@@ -32,13 +32,14 @@ static const struct kc_comm_cost *row_of(const struct kc_comm_costs *costs, enum
     const struct kc_comm_cost *rows = KC_AT(costs, struct kc_comm_cost, costs->rows), *best = NULL;
     for (uint32_t i = 0; i < costs->rows.count; i++)
         if (rows[i].primitive == primitive && rows[i].algorithm == algorithm && rows[i].distance == distance &&
-            rows[i].ranks_max >= ranks && rows[i].bytes_per_second > 0 && (!best || rows[i].ranks_max < best->ranks_max))
+            rows[i].ranks_max >= ranks && rows[i].bytes_per_second > 0 &&
+            (!best || rows[i].ranks_max < best->ranks_max))
             best = &rows[i];
     return best;
 }
 
 enum kc_algorithm kc_costs_algorithm(const struct kc_comm_costs *costs, enum kc_primitive primitive,
-                                  enum kc_distance distance, uint32_t ranks, uint64_t bytes)
+                                     enum kc_distance distance, uint32_t ranks, uint64_t bytes)
 {
     enum kc_algorithm best = KC_DIRECT;
     double best_ns = -1;
@@ -55,14 +56,15 @@ enum kc_algorithm kc_costs_algorithm(const struct kc_comm_costs *costs, enum kc_
 }
 
 double kc_costs_worthwhile(const struct kc_comm_costs *costs, enum kc_primitive primitive, enum kc_distance distance,
-                        uint32_t ranks)
+                           uint32_t ranks)
 {
     double least = 0;
     for (int a = 0; a < KC_ALGORITHMS; a++) {
         const struct kc_comm_cost *row = row_of(costs, primitive, (enum kc_algorithm)a, distance, ranks);
         if (!row)
             continue;
-        double bytes = 7 * row->latency_ns * 1e-9 * steps((enum kc_algorithm)a, primitive, ranks) * row->bytes_per_second;
+        double bytes =
+            7 * row->latency_ns * 1e-9 * steps((enum kc_algorithm)a, primitive, ranks) * row->bytes_per_second;
         if (least == 0 || bytes < least)
             least = bytes;
     }

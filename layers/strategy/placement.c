@@ -123,8 +123,8 @@ static bool outputs_agree(const struct site *s, const struct kc_graph_rule *rule
     return true;
 }
 
-/* What it costs to bring the inputs to where the rule wants them: bytes, and how many inputs and the first that must move. Negative:
- * impossible. */
+/* What it costs to bring the inputs to where the rule wants them: bytes, and how many inputs and the first that must
+ * move. Negative: impossible. */
 static double rule_cost(const struct site *s, const struct kc_graph_rule *rule, int *moves, uint32_t *first)
 {
     const struct kc_graph_tensor *tensors = KC_AT(s->graph, struct kc_graph_tensor, s->graph->tensors);
@@ -156,19 +156,22 @@ static int no_rule(const struct site *s, uint32_t index, const struct kc_graph_r
             if (s->in[i] < 0)
                 continue;
             kc_placement_text(*place_of(s, s->in[i]), from);
-            return kc_fail(e, -ENOTSUP, "op %u (%s, layer %d) has no rule for %s as %s on axis %s, and no single primitive "
-                           "leads to one; set parallel.%s to 1", index, op, s->op->layer,
-                           KC_TEXT(s->graph, tensors[s->in[i]].name), from, axis, axis);
+            return kc_fail(e, -ENOTSUP,
+                           "op %u (%s, layer %d) has no rule for %s as %s on axis %s, and no single primitive "
+                           "leads to one; set parallel.%s to 1",
+                           index, op, s->op->layer, KC_TEXT(s->graph, tensors[s->in[i]].name), from, axis, axis);
         }
-        return kc_fail(e, -ENOTSUP, "op %u (%s, layer %d) has no rule for its outputs on axis %s; set parallel.%s to 1",
-                       index, op, s->op->layer, axis, axis);
+        return kc_fail(e, -ENOTSUP,
+                       "op %u (%s, layer %d) has no rule for its outputs on axis %s; set parallel.%s to 1", index, op,
+                       s->op->layer, axis, axis);
     }
     struct kc_placement there = *place_of(s, s->in[input]);
     kc_placement_text(there, from);
     kc_placement_text(best->at[input], to);
-    return kc_fail(e, -ENOTSUP, "op %u (%s, layer %d) would need %s as %s instead of %s on axis %s: one %s; conversions inside "
-                   "a graph are not carried out, set parallel.%s to 1", index, op, s->op->layer,
-                   KC_TEXT(s->graph, tensors[s->in[input]].name), to, from, axis,
+    return kc_fail(e, -ENOTSUP,
+                   "op %u (%s, layer %d) would need %s as %s instead of %s on axis %s: one %s; conversions inside "
+                   "a graph are not carried out, set parallel.%s to 1",
+                   index, op, s->op->layer, KC_TEXT(s->graph, tensors[s->in[input]].name), to, from, axis,
                    kc_conversion_name(kc_placement_convert(there, best->at[input])), axis);
 }
 
@@ -208,7 +211,7 @@ static struct kc_placement seed(const struct kc_graph_tensor *t, enum kc_axis ax
 }
 
 int kc_placement_propagate(const struct kc_model_graph *graph, enum kc_axis axis, uint32_t ranks,
-                        struct kc_plan_tensor *tensors, struct kc_error *e)
+                           struct kc_plan_tensor *tensors, struct kc_error *e)
 {
     const struct kc_graph_tensor *logical = KC_AT(graph, struct kc_graph_tensor, graph->tensors);
     for (uint32_t t = 0; t < graph->tensors.count; t++)
@@ -217,12 +220,18 @@ int kc_placement_propagate(const struct kc_model_graph *graph, enum kc_axis axis
     const struct kc_graph_op *ops = KC_AT(graph, struct kc_graph_op, graph->ops);
     const struct kc_graph_opcode *opcodes = KC_AT(graph, struct kc_graph_opcode, graph->opcodes);
     for (uint32_t o = 0; o < graph->ops.count; o++) {
-        struct site s = {.graph = graph, .op = &ops[o], .opcode = &opcodes[ops[o].opcode], .axis = axis,
-                         .in = KC_AT(graph, int32_t, ops[o].in), .out = KC_AT(graph, int32_t, ops[o].out),
-                         .ranks = ranks, .tensors = tensors};
+        struct site s = {.graph = graph,
+                         .op = &ops[o],
+                         .opcode = &opcodes[ops[o].opcode],
+                         .axis = axis,
+                         .in = KC_AT(graph, int32_t, ops[o].in),
+                         .out = KC_AT(graph, int32_t, ops[o].out),
+                         .ranks = ranks,
+                         .tensors = tensors};
         for (uint32_t i = 0; i < s.op->in.count; i++)
             if (s.in[i] >= 0 && place_of(&s, s.in[i])->kind == PLACE_UNKNOWN)
-                return kc_fail(e, -EINVAL, "op %u (%s) reads %s before any op writes it; the model graph is out of order", o,
+                return kc_fail(e, -EINVAL,
+                               "op %u (%s) reads %s before any op writes it; the model graph is out of order", o,
                                KC_TEXT(graph, s.opcode->name), KC_TEXT(graph, logical[s.in[i]].name));
         int r = op_propagate(&s, o, e);
         if (r < 0)

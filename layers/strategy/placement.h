@@ -1,5 +1,5 @@
-/* placement.h - the algebra of placements: what one primitive can turn into what, and how placements spread through a graph
- * by the rules of its opcodes. Works along one mesh axis at a time; the axes are independent. */
+/* placement.h - the algebra of placements: what one primitive can turn into what, and how placements spread through a
+ * graph by the rules of its opcodes. Works along one mesh axis at a time; the axes are independent. */
 #ifndef KC_STRATEGY_PLACEMENT_H
 #define KC_STRATEGY_PLACEMENT_H
 
@@ -38,8 +38,8 @@ static inline struct kc_placement place_partial(uint8_t reduce)
 }
 
 bool kc_placement_equal(struct kc_placement a, struct kc_placement b);
-/* The same table for activations, gradients and buckets (KC_FLAT): P→R all-reduce, P→S reduce-scatter, S→R all-gather,
- * S→S all-to-all, R→S slice. */
+/* The same table for activations, gradients and buckets (KC_FLAT): P→R all-reduce, P→S reduce-scatter, S→R
+ * all-gather, S→S all-to-all, R→S slice. */
 struct kc_conversion kc_placement_convert(struct kc_placement from, struct kc_placement to);
 /* Bytes that one rank sends to convert a tensor of `bytes` (whole) among `ranks`. */
 double kc_conversion_bytes(struct kc_conversion c, uint64_t bytes, uint32_t ranks);
@@ -48,10 +48,10 @@ const char *kc_conversion_name(struct kc_conversion c);
 /* "R", "S(batch)", "S(flat)", "P(sum)" into out. */
 void kc_placement_text(struct kc_placement p, char out[32]);
 
-/* Place every tensor of `graph` along `axis` of `ranks` in tensors[…].place[axis]: inputs by their batch dimension when the
- * axis is KC_DATA, parameters replicated, the rest by the opcodes' rules, forward and backward.
- * -ENOTSUP no rule fits (e: op, tensor, axis, and the cheapest conversion that would make one fit). */
+/* Place every tensor of `graph` along `axis` of `ranks` in tensors[…].place[axis]: inputs by their batch dimension
+ * when the axis is KC_DATA, parameters replicated, the rest by the opcodes' rules, forward and backward. -ENOTSUP no
+ * rule fits (e: op, tensor, axis, and the cheapest conversion that would make one fit). */
 int kc_placement_propagate(const struct kc_model_graph *graph, enum kc_axis axis, uint32_t ranks,
-                        struct kc_plan_tensor *tensors, struct kc_error *e);
+                           struct kc_plan_tensor *tensors, struct kc_error *e);
 
 #endif

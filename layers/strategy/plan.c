@@ -15,15 +15,18 @@ static int check_mesh(const struct kc_job_spec *spec, const struct kc_device_vie
     for (int a = 0; a < KC_AXES; a++)
         product *= spec->axis[a];
     if (product != spec->ranks || spec->ranks == 0 || spec->ranks > KC_RANKS_MAX)
-        return kc_fail(e, -EINVAL, "ranks %u is not parallel.tensor %u x parallel.context %u x parallel.expert %u x parallel.data "
-                       "%u x parallel.pipeline %u = %llu (1 to %d ranks)", spec->ranks, spec->axis[KC_TENSOR],
-                       spec->axis[KC_CONTEXT], spec->axis[KC_EXPERT], spec->axis[KC_DATA], spec->axis[KC_PIPELINE],
-                       (unsigned long long)product, KC_RANKS_MAX);
+        return kc_fail(
+            e, -EINVAL,
+            "ranks %u is not parallel.tensor %u x parallel.context %u x parallel.expert %u x parallel.data "
+            "%u x parallel.pipeline %u = %llu (1 to %d ranks)",
+            spec->ranks, spec->axis[KC_TENSOR], spec->axis[KC_CONTEXT], spec->axis[KC_EXPERT], spec->axis[KC_DATA],
+            spec->axis[KC_PIPELINE], (unsigned long long)product, KC_RANKS_MAX);
     if (devices->devices.count != spec->ranks)
         return kc_fail(e, -EINVAL, "ranks %u, but the device view has %u devices; one device a rank", spec->ranks,
                        devices->devices.count);
     if (spec->zero > 1)
-        return kc_fail(e, -ENOTSUP, "parallel.zero %u: gradients and parameters are not sharded yet; 0 and 1 are there",
+        return kc_fail(e, -ENOTSUP,
+                       "parallel.zero %u: gradients and parameters are not sharded yet; 0 and 1 are there",
                        spec->zero);
     return 0;
 }
@@ -37,10 +40,10 @@ static uint64_t bucket_target(const struct kc_job_spec *spec, const struct kc_de
         stride *= spec->axis[a];
     for (uint32_t i = 0; i < spec->axis[KC_DATA]; i++)
         ranks[i] = i * stride;
-    struct kc_conversion how = kc_placement_convert(place_partial(KC_SUM),
-                                              spec->zero ? place_sharded(KC_FLAT) : place_replicated());
+    struct kc_conversion how =
+        kc_placement_convert(place_partial(KC_SUM), spec->zero ? place_sharded(KC_FLAT) : place_replicated());
     double bytes = kc_costs_worthwhile(costs, (enum kc_primitive)how.primitive,
-                                    kc_costs_distance(devices, ranks, spec->axis[KC_DATA]), spec->axis[KC_DATA]);
+                                       kc_costs_distance(devices, ranks, spec->axis[KC_DATA]), spec->axis[KC_DATA]);
     if (bytes < (double)BUCKET_BYTES_MIN)
         return BUCKET_BYTES_MIN;
     return bytes > (double)BUCKET_BYTES_MAX ? BUCKET_BYTES_MAX : (uint64_t)bytes;
@@ -54,11 +57,13 @@ int kc_strategy_plan(const struct kc_model_graph *graph, const struct kc_job_spe
     struct kc_shard_plan *s = NULL;
     struct kc_comm_plan *c = NULL;
     int r = check_mesh(spec, devices, e);
-    if (r < 0 || (r = kc_shard_build(graph, spec, opcodes, bucket_target(spec, devices, costs), shard_arena, &s, e)) < 0 ||
+    if (r < 0 ||
+        (r = kc_shard_build(graph, spec, opcodes, bucket_target(spec, devices, costs), shard_arena, &s, e)) < 0 ||
         (r = kc_collectives_build(s, devices, costs, comm_arena, &c, e)) < 0)
         return r;
     if ((r = kc_contract_seal(shard_arena)) < 0)
-        return kc_fail(e, r, "the shard plan needs %zu bytes, its arena has %zu", shard_arena->need, shard_arena->size);
+        return kc_fail(e, r, "the shard plan needs %zu bytes, its arena has %zu", shard_arena->need,
+                       shard_arena->size);
     if ((r = kc_contract_seal(comm_arena)) < 0)
         return kc_fail(e, r, "the communication plan needs %zu bytes, its arena has %zu", comm_arena->need,
                        comm_arena->size);

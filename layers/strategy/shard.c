@@ -12,7 +12,8 @@ static int full(const struct kc_arena *arena, struct kc_error *e)
     return kc_fail(e, -ENOSPC, "the shard plan needs more than %zu bytes", arena->size);
 }
 
-static int copy_span(struct kc_arena *arena, const void *from, struct kc_span span, size_t element, struct kc_span *to)
+static int copy_span(struct kc_arena *arena, const void *from, struct kc_span span, size_t element,
+                     struct kc_span *to)
 {
     void *p = kc_contract_array(arena, to, span.count, element);
     if (!p)
@@ -30,9 +31,11 @@ static int tensor_cut(const struct kc_shard_plan *plan, struct kc_plan_tensor *t
             if (t->dim[d] != t->place[a].dim)
                 continue;
             if (t->local[d] % plan->axis[a])
-                return kc_fail(e, -EINVAL, "%s: dimension %s has %llu elements, not a multiple of parallel.%s %u; choose an axis "
-                               "that divides it", KC_TEXT(plan, t->name), kc_dim_name[t->dim[d]],
-                               (unsigned long long)t->local[d], kc_axis_name[a], plan->axis[a]);
+                return kc_fail(e, -EINVAL,
+                               "%s: dimension %s has %llu elements, not a multiple of parallel.%s %u; choose an axis "
+                               "that divides it",
+                               KC_TEXT(plan, t->name), kc_dim_name[t->dim[d]], (unsigned long long)t->local[d],
+                               kc_axis_name[a], plan->axis[a]);
             t->local[d] /= plan->axis[a];
         }
     return 0;
@@ -55,8 +58,8 @@ static int tensors_build(const struct kc_model_graph *graph, struct kc_shard_pla
         memcpy(to[i].global, from[i].size, sizeof to[i].global);
         to[i].bucket = -1;
     }
-    /* The data axis is placed even with one rank, so that one rank runs the same programs as many; an other axis of size 1 is
-     * replicated, which a zeroed placement says. */
+    /* The data axis is placed even with one rank, so that one rank runs the same programs as many; an other axis of
+     * size 1 is replicated, which a zeroed placement says. */
     for (int a = 0; a < KC_AXES; a++)
         if (a == KC_DATA || plan->axis[a] > 1) {
             int r = kc_placement_propagate(graph, (enum kc_axis)a, plan->axis[a], to, e);
@@ -66,7 +69,8 @@ static int tensors_build(const struct kc_model_graph *graph, struct kc_shard_pla
     for (uint32_t i = 0; i < n; i++) {
         for (int a = 0; a < KC_AXES; a++)
             if (to[i].place[a].kind == PLACE_UNKNOWN)
-                return kc_fail(e, -EINVAL, "%s: no op writes it; the model graph is wrong", KC_TEXT(plan, to[i].name));
+                return kc_fail(e, -EINVAL, "%s: no op writes it; the model graph is wrong",
+                               KC_TEXT(plan, to[i].name));
         int r = tensor_cut(plan, &to[i], e);
         if (r < 0)
             return r;
@@ -120,22 +124,25 @@ static int check_batch(const struct kc_model_graph *graph, const struct kc_job_s
     const struct kc_graph_tensor *tokens = KC_AT(graph, struct kc_graph_tensor, graph->tensors) + graph->tokens;
     uint32_t rows = spec->micro * spec->axis[KC_DATA];
     if (tokens->size[0] != rows)
-        return kc_fail(e, -EINVAL, "the model graph has %llu rows a micro-batch, batch.micro %u x parallel.data %u = %u",
+        return kc_fail(e, -EINVAL,
+                       "the model graph has %llu rows a micro-batch, batch.micro %u x parallel.data %u = %u",
                        (unsigned long long)tokens->size[0], spec->micro, spec->axis[KC_DATA], rows);
     if (rows == 0 || spec->sequences == 0 || spec->sequences % rows)
-        return kc_fail(e, -EINVAL, "batch.sequences %u is not a multiple of batch.micro %u x parallel.data %u = %u; %u would do",
-                       spec->sequences, spec->micro, spec->axis[KC_DATA], rows,
-                       rows ? (spec->sequences / rows + 1) * rows : 0);
+        return kc_fail(
+            e, -EINVAL, "batch.sequences %u is not a multiple of batch.micro %u x parallel.data %u = %u; %u would do",
+            spec->sequences, spec->micro, spec->axis[KC_DATA], rows, rows ? (spec->sequences / rows + 1) * rows : 0);
     return 0;
 }
 
-int kc_shard_build(const struct kc_model_graph *graph, const struct kc_job_spec *spec, struct kc_strategy_opcodes opcodes,
-                uint64_t target, struct kc_arena *arena, struct kc_shard_plan **out, struct kc_error *e)
+int kc_shard_build(const struct kc_model_graph *graph, const struct kc_job_spec *spec,
+                   struct kc_strategy_opcodes opcodes, uint64_t target, struct kc_arena *arena,
+                   struct kc_shard_plan **out, struct kc_error *e)
 {
     int r = check_batch(graph, spec, e);
     if (r < 0)
         return r;
-    struct kc_shard_plan *plan = kc_contract_begin(arena, KC_CONTRACT_SHARD_PLAN, KC_SHARD_PLAN_VERSION, sizeof *plan);
+    struct kc_shard_plan *plan =
+        kc_contract_begin(arena, KC_CONTRACT_SHARD_PLAN, KC_SHARD_PLAN_VERSION, sizeof *plan);
     if (!plan)
         return full(arena, e);
     plan->ranks = spec->ranks, plan->zero = spec->zero;

@@ -1,5 +1,6 @@
 /* strategy.h - decides how to cut: (graph, spec, devices, costs) → shard plan and communication plan. Pure: the same
- * arguments give the same bytes. Touches no device, file, clock or random number; allocates only in the given arenas. */
+ * arguments give the same bytes. Touches no device, file, clock or random number; allocates only in the given arenas.
+ */
 #ifndef KC_STRATEGY_H
 #define KC_STRATEGY_H
 
@@ -18,15 +19,15 @@ struct kc_strategy_opcodes {
 };
 
 /* Cut `graph` for the mesh of `spec`. Each plan is built, sealed and frozen in its own fresh arena.
- * -EINVAL the spec cannot be cut so (e: every number of the equation), -ENOSPC an arena is too small (its `need` tells
- * more), -ENOTSUP an op offers no rule for the placement it would need (e: op, tensor, axis, placement). */
+ * -EINVAL the spec cannot be cut so (e: every number of the equation), -ENOSPC an arena is too small (its `need`
+ * tells more), -ENOTSUP an op offers no rule for the placement it would need (e: op, tensor, axis, placement). */
 int kc_strategy_plan(const struct kc_model_graph *graph, const struct kc_job_spec *spec,
                      const struct kc_device_view *devices, const struct kc_comm_costs *costs,
                      struct kc_strategy_opcodes opcodes, struct kc_arena *shard_arena, struct kc_arena *comm_arena,
                      const struct kc_shard_plan **shard, const struct kc_comm_plan **comm, struct kc_error *e);
 
-/* The plans as a table for people: mesh, buckets, groups, collectives, bytes. A text in `out` (cut at `room`), returns
- * the length that it would have. */
+/* The plans as a table for people: mesh, buckets, groups, collectives, bytes. A text in `out` (cut at `room`),
+ * returns the length that it would have. */
 size_t kc_strategy_table(const struct kc_shard_plan *shard, const struct kc_comm_plan *comm, char *out, size_t room);
 
 #endif

@@ -36,10 +36,9 @@ static void print_buckets(struct kc_print *p, const struct kc_shard_plan *s)
     }
 }
 
-static void print_collectives(struct kc_print *p, const struct kc_comm_plan *c)
+static void print_groups(struct kc_print *p, const struct kc_comm_plan *c)
 {
     const struct kc_plan_group *groups = KC_AT(c, struct kc_plan_group, c->groups);
-    const struct kc_plan_collective *list = KC_AT(c, struct kc_plan_collective, c->collectives);
     kc_print(p, "\ngroup   name        ranks\n");
     for (uint32_t g = 0; g < c->groups.count; g++) {
         const uint32_t *ranks = KC_AT(c, uint32_t, groups[g].ranks);
@@ -48,15 +47,22 @@ static void print_collectives(struct kc_print *p, const struct kc_comm_plan *c)
             kc_print(p, " %u", ranks[i]);
         kc_print(p, "\n");
     }
-    kc_print(p, "\n  #  purpose     bucket  primitive       group       type       count         bytes  reduce  algorithm\n");
+}
+
+static void print_collectives(struct kc_print *p, const struct kc_comm_plan *c)
+{
+    const struct kc_plan_group *groups = KC_AT(c, struct kc_plan_group, c->groups);
+    const struct kc_plan_collective *list = KC_AT(c, struct kc_plan_collective, c->collectives);
+    kc_print(p, "\n  #  purpose     bucket  primitive       group       type       count         bytes  reduce  "
+                "algorithm\n");
     for (uint32_t i = 0; i < c->collectives.count; i++) {
         const struct kc_plan_collective *k = &list[i];
         char bucket[16] = "-";
         if (k->bucket >= 0)
             kc_print(&(struct kc_print){.out = bucket, .room = sizeof bucket}, "%d", k->bucket);
         bool reduces = k->primitive == KC_ALL_REDUCE || k->primitive == KC_REDUCE_SCATTER;
-        kc_print(p, "%3u  %-10s  %6s  %-14s  %-10s  %-4s  %10llu  %12llu  %-6s  %s\n", i, kc_purpose_name[k->purpose], bucket,
-                 kc_primitive_name[k->primitive], KC_TEXT(c, groups[k->group].name), kc_type_name[k->type],
+        kc_print(p, "%3u  %-10s  %6s  %-14s  %-10s  %-4s  %10llu  %12llu  %-6s  %s\n", i, kc_purpose_name[k->purpose],
+                 bucket, kc_primitive_name[k->primitive], KC_TEXT(c, groups[k->group].name), kc_type_name[k->type],
                  (unsigned long long)k->count, (unsigned long long)(k->count * kc_type_bytes[k->type]),
                  reduces ? kc_reduce_name[k->reduce] : "-", kc_algorithm_name[k->algorithm]);
     }
@@ -69,6 +75,7 @@ size_t kc_strategy_table(const struct kc_shard_plan *shard, const struct kc_comm
         out[0] = 0;
     print_mesh(&p, shard);
     print_buckets(&p, shard);
+    print_groups(&p, comm);
     print_collectives(&p, comm);
     return p.length;
 }

@@ -54,18 +54,22 @@ void console_home_job(const struct console_home *h, const char *id, const char *
     size_t n = 0;
     gethostname(host, sizeof host - 1);
     snprintf(name, sizeof name, "jobs/%s/spec.json", id);
-    snprintf(text, sizeof text, "{\"name\":\"%.*s\",\"ranks\":2,\"steps\":%d,\"model\":{\"family\":\"gpt2\",\"layers\":4,"
+    snprintf(text, sizeof text,
+             "{\"name\":\"%.*s\",\"ranks\":2,\"steps\":%d,\"model\":{\"family\":\"gpt2\",\"layers\":4,"
              "\"hidden\":128,\"heads\":4,\"context\":128,\"vocab\":256},\"parallel\":{\"data\":2,\"zero\":1}}",
              (int)(strrchr(id, '-') - id), id, steps);
     console_home_write(h, name, text);
     snprintf(name, sizeof name, "jobs/%s/state.json", id);
-    snprintf(text, sizeof text, "{\"schema\":1,\"id\":\"%s\",\"state\":\"%s\",\"created\":\"2026-11-29T18:00:00.000Z\","
-             "\"host\":\"%s\",\"instance\":\"%s\",\"restarts\":0,\"incarnation\":1,\"ranks\":2,\"processes\":[]}", id, state,
-             host, h->instance);
+    snprintf(text, sizeof text,
+             "{\"schema\":1,\"id\":\"%s\",\"state\":\"%s\",\"created\":\"2026-11-29T18:00:00.000Z\","
+             "\"host\":\"%s\",\"instance\":\"%s\",\"restarts\":0,\"incarnation\":1,\"ranks\":2,\"processes\":[]}",
+             id, state, host, h->instance);
     console_home_write(h, name, text);
     for (int s = 1; s <= steps_done; s++)
-        n += (size_t)snprintf(lines + n, sizeof lines - n, "{\"step\":%d,\"loss\":%.9g,\"grad_norm\":0.5,\"lr\":0.001,"
-                              "\"tokens\":4096,\"seconds\":0.25,\"tokens_per_second\":16384}\n", s, 5 - s / 100.0);
+        n += (size_t)snprintf(lines + n, sizeof lines - n,
+                              "{\"step\":%d,\"loss\":%.9g,\"grad_norm\":0.5,\"lr\":0.001,"
+                              "\"tokens\":4096,\"seconds\":0.25,\"tokens_per_second\":16384}\n",
+                              s, 5 - s / 100.0);
     lines[n] = 0;
     snprintf(name, sizeof name, "jobs/%s/metrics.jsonl", id);
     console_home_write(h, name, lines);

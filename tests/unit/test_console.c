@@ -27,7 +27,7 @@ static void teardown(void)
     console_home_remove(&home);
 }
 
-/* ---- words ------------------------------------------------------------------------------------------------------------------ */
+/* ---- words ----------------------------------------------------------------------------------------------------- */
 
 START_TEST(a_line_is_cut_as_a_shell_would)
 {
@@ -69,10 +69,11 @@ START_TEST(an_open_quote_is_an_error)
 }
 END_TEST
 
-/* ---- statements ---------------------------------------------------------------------------------------------------------------- */
+/* ---- statements ------------------------------------------------------------------------------------------------ */
 
-#define PARSE(st, e, ...)                                                                                              \
-    statement_parse((int)(sizeof(const char *[]){__VA_ARGS__} / sizeof(char *)), (const char *const[]){__VA_ARGS__}, st, e)
+#define PARSE(st, e, ...)                                                                                            \
+    statement_parse((int)(sizeof(const char *[]){__VA_ARGS__} / sizeof(char *)), (const char *const[]){__VA_ARGS__}, \
+                    st, e)
 
 START_TEST(options_may_stand_anywhere_until_two_dashes)
 {
@@ -126,7 +127,7 @@ START_TEST(a_wrong_word_is_told_with_the_nearest)
 }
 END_TEST
 
-/* ---- conditions, times ------------------------------------------------------------------------------------------------------------- */
+/* ---- conditions, times ----------------------------------------------------------------------------------------- */
 
 START_TEST(conditions_compare_figures)
 {
@@ -135,10 +136,21 @@ START_TEST(conditions_compare_figures)
         const char *text;
         bool holds;
     } cases[] = {
-        {"step>=100", true}, {"step>100", false}, {"step = 100", true}, {"step==100", true}, {"step!=100", false},
-        {"loss<2.5", true}, {"loss<=2.25", true}, {"loss>3", false}, {"state=running", true}, {"state!=running", false},
-        {"step>=100 and loss<2", false}, {"step>=1 and loss<3 and state=running", true},
-        {"validation_loss<9", false}, {"validation_loss>=0", false}, {"validation_loss!=1", false}, /* unknown: never true */
+        {"step>=100", true},
+        {"step>100", false},
+        {"step = 100", true},
+        {"step==100", true},
+        {"step!=100", false},
+        {"loss<2.5", true},
+        {"loss<=2.25", true},
+        {"loss>3", false},
+        {"state=running", true},
+        {"state!=running", false},
+        {"step>=100 and loss<2", false},
+        {"step>=1 and loss<3 and state=running", true},
+        {"validation_loss<9", false},
+        {"validation_loss>=0", false},
+        {"validation_loss!=1", false}, /* unknown: never true */
         {"tokens_per_second>1e3", true},
     };
     job_clear(&j, "a-1", "/nowhere");
@@ -158,9 +170,11 @@ END_TEST
 START_TEST(bad_conditions_say_what_is_wrong)
 {
     static const char *const cases[][2] = {
-        {"stp>=1", "Did you mean step"}, {"step", "not a comparison"}, {"step>=", "not a number"},
-        {"step>=1 or loss<2", "left over"}, {"state>running", "no order"}, {"state=runing", "Did you mean running"},
-        {"", "unknown figure"}, {"step=>1", "not a comparison"}, {"loss<nan", "not a number"}, {"step>=1x", "not a number"},
+        {"stp>=1", "Did you mean step"}, {"step", "not a comparison"},
+        {"step>=", "not a number"},      {"step>=1 or loss<2", "left over"},
+        {"state>running", "no order"},   {"state=runing", "Did you mean running"},
+        {"", "unknown figure"},          {"step=>1", "not a comparison"},
+        {"loss<nan", "not a number"},    {"step>=1x", "not a number"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct condition c;
@@ -185,7 +199,7 @@ START_TEST(times_have_units)
 }
 END_TEST
 
-/* ---- foreign text -------------------------------------------------------------------------------------------------------------------- */
+/* ---- foreign text ---------------------------------------------------------------------------------------------- */
 
 START_TEST(foreign_text_becomes_harmless)
 {
@@ -247,9 +261,10 @@ START_TEST(unknown_numbers_are_a_dash)
 }
 END_TEST
 
-/* ---- every verb ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- every verb ------------------------------------------------------------------------------------------------ */
 
-/* A statement that each verb takes, on a home without jobs and without kcd, and the exit code that it ends with then. */
+/* A statement that each verb takes, on a home without jobs and without kcd, and the exit code that it ends with
+ * then. */
 static const struct {
     const char *verb;
     const char *words[12];
@@ -399,7 +414,7 @@ START_TEST(the_manual_lists_every_verb_option_and_code)
 }
 END_TEST
 
-/* ---- batch files ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- batch files ----------------------------------------------------------------------------------------------- */
 
 START_TEST(a_batch_stops_at_the_first_failure_and_names_it)
 {

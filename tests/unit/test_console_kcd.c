@@ -1,5 +1,5 @@
-/* test_console_kcd.c - kc against supervisors of all kinds: one that answers, refuses, hangs up, is of another version, or
- * has died and left its socket. The supervisor is a thread of this test. */
+/* test_console_kcd.c - kc against supervisors of all kinds: one that answers, refuses, hangs up, is of another
+ * version, or has died and left its socket. The supervisor is a thread of this test. */
 #include "console_home.h"
 
 #include "base/file.h"

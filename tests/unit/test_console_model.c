@@ -1,5 +1,5 @@
-/* test_console_model.c - jobs from a synthetic $KC_HOME and a board of our own: figures, waits, metrics, and that all verbs
- * and the screen say the same. The board is written by this process through shm's own writers. */
+/* test_console_model.c - jobs from a synthetic $KC_HOME and a board of our own: figures, waits, metrics, and that
+ * all verbs and the screen say the same. The board is written by this process through shm's own writers. */
 #include "console_home.h"
 
 #include "base/clock.h"
@@ -93,16 +93,17 @@ static json_t *answer_json(const char *const *words, int code)
 }
 #define JSON(code, ...) answer_json((const char *const[]){__VA_ARGS__, "--json", NULL}, code)
 
-/* ---- files ---------------------------------------------------------------------------------------------------------------- */
+/* ---- files ----------------------------------------------------------------------------------------------------- */
 
 START_TEST(files_alone_tell_a_job)
 {
     struct job j;
     struct kc_home h;
     console_home_job(&home, "demo-1", "finished", 120, 300);
-    console_home_write(&home, "jobs/demo-1/result.json",
-                       "{\"state\":\"finished\",\"exit_code\":0,\"step\":300,\"loss\":1.5,\"validation_loss\":1.75,"
-                       "\"state_root\":\"00112233445566778899aabbccddeeff\",\"seconds\":12.5,\"first_failure\":null}");
+    console_home_write(
+        &home, "jobs/demo-1/result.json",
+        "{\"state\":\"finished\",\"exit_code\":0,\"step\":300,\"loss\":1.5,\"validation_loss\":1.75,"
+        "\"state_root\":\"00112233445566778899aabbccddeeff\",\"seconds\":12.5,\"first_failure\":null}");
     ck_assert_int_eq(kc_home_find(NULL, NULL, &h, NULL), 0);
     ck_assert_int_eq(job_read(&h, "demo-1", &j, NULL), 0);
     ck_assert_int_eq(j.state, KC_JOB_FINISHED);
@@ -126,8 +127,9 @@ START_TEST(half_written_files_are_unknown)
     ck_assert_int_eq(job_read(&h, "claimed-1", &j, &e), -ENOENT);
     console_home_job(&home, "demo-1", "running", 3, 300);
     console_home_write(&home, "jobs/demo-1/spec.json", "{\"name\":");
-    console_home_write(&home, "jobs/demo-1/metrics.jsonl",
-                       "{\"step\":1,\"loss\":5.0}\nnot json\n{\"step\":2,\"loss\":null,\"lr\":0.5}\n{\"step\":3,\"lo");
+    console_home_write(
+        &home, "jobs/demo-1/metrics.jsonl",
+        "{\"step\":1,\"loss\":5.0}\nnot json\n{\"step\":2,\"loss\":null,\"lr\":0.5}\n{\"step\":3,\"lo");
     ck_assert_int_eq(job_read(&h, "demo-1", &j, &e), 0);
     ck_assert_int_eq(j.step, 2);
     ck_assert(isnan(j.loss) && j.lr == 0.5);
@@ -155,7 +157,7 @@ START_TEST(a_mistyped_job_is_told_with_the_nearest)
 }
 END_TEST
 
-/* ---- board ---------------------------------------------------------------------------------------------------------------- */
+/* ---- board ----------------------------------------------------------------------------------------------------- */
 
 START_TEST(a_running_job_is_read_from_its_board)
 {
@@ -208,8 +210,20 @@ START_TEST(f57_all_verbs_say_the_same)
     ck_assert_int_eq(kc_home_find(NULL, NULL, &h, NULL), 0);
     ck_assert_int_eq(model_read(&h, &m, NULL), 0);
     ck_assert_uint_eq(m.count, 1);
-    static const char *const same[] = {"id", "name", "state", "step", "steps", "loss", "validation_loss", "lr", "grad_norm",
-                                       "tokens_per_second", "step_seconds", "state_root", "restarts", "split"};
+    static const char *const same[] = {"id",
+                                       "name",
+                                       "state",
+                                       "step",
+                                       "steps",
+                                       "loss",
+                                       "validation_loss",
+                                       "lr",
+                                       "grad_norm",
+                                       "tokens_per_second",
+                                       "step_seconds",
+                                       "state_root",
+                                       "restarts",
+                                       "split"};
     json_t *c = report_job(&m.job[0]);
     for (size_t i = 0; i < sizeof same / sizeof same[0]; i++) {
         ck_assert_msg(json_equal(json_object_get(a, same[i]), json_object_get(b, same[i])), "%s", same[i]);
@@ -246,9 +260,10 @@ START_TEST(a_board_of_another_version_is_told)
 }
 END_TEST
 
-/* ---- metrics -------------------------------------------------------------------------------------------------------------- */
+/* ---- metrics --------------------------------------------------------------------------------------------------- */
 
-/* Prometheus text format 0.0.4: HELP and TYPE once a family, its samples together, counters _total, unknown left out. */
+/* Prometheus text format 0.0.4: HELP and TYPE once a family, its samples together, counters _total, unknown left
+ * out. */
 START_TEST(metrics_follow_the_format)
 {
     struct console_answer a;
@@ -276,7 +291,8 @@ START_TEST(metrics_follow_the_format)
         }
         if (sscanf(line, "# TYPE %95s %15s", name, type) == 2) {
             ck_assert_str_eq(name, family);
-            ck_assert_int_eq(!strcmp(type, "counter"), strlen(name) > 6 && !strcmp(name + strlen(name) - 6, "_total"));
+            ck_assert_int_eq(!strcmp(type, "counter"),
+                             strlen(name) > 6 && !strcmp(name + strlen(name) - 6, "_total"));
             continue;
         }
         size_t n = strcspn(line, "{ ");
@@ -288,10 +304,17 @@ START_TEST(metrics_follow_the_format)
     }
     ck_assert_int_gt(samples, 10);
     console_answer_free(&a);
+    /* a dead rank's figures vanish, they do not stand still */
+    kc_board_process(board, 1,
+                     &(struct kc_rank_process){.incarnation = 1, .pid = 5001, .ended = kc_now(), .signal = 9});
+    CONSOLE_RUN(&a, "metrics");
+    ck_assert_ptr_null(strstr(a.out, "kc_forward_seconds{job=\"demo-1\",rank=\"1\"}"));
+    ck_assert_ptr_nonnull(strstr(a.out, "kc_rank_state{job=\"demo-1\",rank=\"1\",state=\"failed\"} 1"));
+    console_answer_free(&a);
 }
 END_TEST
 
-/* ---- waiting -------------------------------------------------------------------------------------------------------------- */
+/* ---- waiting --------------------------------------------------------------------------------------------------- */
 
 static void *step_later(void *arg)
 {
@@ -376,9 +399,10 @@ START_TEST(ctrl_c_leaves_the_job_and_says_so)
 }
 END_TEST
 
-/* ---- logs ----------------------------------------------------------------------------------------------------------------- */
+/* ---- logs ------------------------------------------------------------------------------------------------------ */
 
-/* F54: into a pipe go plain lines: what the ranks wrote, byte for byte, and nothing of ours that steers a terminal. */
+/* F54: into a pipe go plain lines: what the ranks wrote, byte for byte, and nothing of ours that steers a
+ * terminal. */
 START_TEST(f54_no_control_codes_in_a_pipe)
 {
     struct console_answer a;
@@ -392,7 +416,8 @@ START_TEST(f54_no_control_codes_in_a_pipe)
     CONSOLE_RUN(&a, "log", "demo-1/1");
     ck_assert_str_eq(a.out, "there\n");
     console_answer_free(&a);
-    static const char *const verbs[][3] = {{"ps"}, {"show", "demo-1"}, {"wait", "demo-1"}, {"node"}, {"metrics"}, {"help"}};
+    static const char *const verbs[][3] = {{"ps"},   {"show", "demo-1"}, {"wait", "demo-1"},
+                                           {"node"}, {"metrics"},        {"help"}};
     for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; i++) {
         console_run(&a, verbs[i]);
         for (size_t k = 0; k < a.out_bytes; k++)

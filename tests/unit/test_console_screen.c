@@ -1,5 +1,5 @@
-/* test_console_screen.c - the screen as a pure function of what it shows: whole screens against golden ones (tests/screen,
- * KC_GOLDEN=write makes them anew, to be read before they are kept), every size, every key. */
+/* test_console_screen.c - the screen as a pure function of what it shows: whole screens against golden ones
+ * (tests/screen, KC_GOLDEN=write makes them anew, to be read before they are kept), every size, every key. */
 #include "console/screen/terminal.h"
 #include "console/screen/view.h"
 
@@ -46,7 +46,8 @@ static void fill_ranks(void)
         r->wait.what = KC_WAIT_NONE;
         snprintf(r->cores, sizeof r->cores, "%d", i);
     }
-    rank[1].wait = (struct job_wait){.what = KC_WAIT_ALL_REDUCE, .group = "world", .sequence = 6650, .seconds = 0.031};
+    rank[1].wait =
+        (struct job_wait){.what = KC_WAIT_ALL_REDUCE, .group = "world", .sequence = 6650, .seconds = 0.031};
 }
 
 static void fill_running(struct job *j)
@@ -145,7 +146,7 @@ static void press(const char *keys)
         view_key(&view, *keys, true);
 }
 
-/* ---- golden screens ----------------------------------------------------------------------------------------------------- */
+/* ---- golden screens -------------------------------------------------------------------------------------------- */
 
 START_TEST(screens_are_as_they_were)
 {
@@ -177,7 +178,7 @@ START_TEST(overlays_are_as_they_were)
     press("yes\r");
     view.output_running = false;
     compare("output-80x24", 24, 80, false);
-    press("x:show quick");
+    press("q:show quick");
     compare("line-80x24", 24, 80, false);
 }
 END_TEST
@@ -194,7 +195,7 @@ START_TEST(an_empty_house_says_what_to_type)
 }
 END_TEST
 
-/* ---- properties --------------------------------------------------------------------------------------------------------- */
+/* ---- properties ------------------------------------------------------------------------------------------------ */
 
 /* F51: works at every size, with and without UTF-8; no cell is written twice, nothing lies outside. */
 START_TEST(f51_every_size_is_drawn_without_overlap)
@@ -258,13 +259,14 @@ START_TEST(foreign_text_reaches_no_cell_unclean)
         ck_assert_int_eq(canvas_new(&c, 24, 80, false), 0);
         view_draw(&view, &c);
         for (int i = 0; i < 24 * 80; i++)
-            ck_assert(c.cell[i].code == 0 || (c.cell[i].code >= 0x20 && !(c.cell[i].code >= 0x7f && c.cell[i].code < 0xa0)));
+            ck_assert(c.cell[i].code == 0 ||
+                      (c.cell[i].code >= 0x20 && !(c.cell[i].code >= 0x7f && c.cell[i].code < 0xa0)));
         canvas_free(&c);
     }
 }
 END_TEST
 
-/* ---- keys --------------------------------------------------------------------------------------------------------------- */
+/* ---- keys ------------------------------------------------------------------------------------------------------ */
 
 /* F49: no single key in any view asks for anything to be run; stop wants yes. */
 START_TEST(f49_no_single_key_changes_a_job)
@@ -358,7 +360,7 @@ START_TEST(the_line_takes_text_and_remembers)
     ck_assert_str_eq(view.line, "show ");
     ck_assert_int_eq(view_key(&view, '\r', true), REQUEST_RUN);
     view.output_running = false;
-    press("x:");
+    press("q:");
     view_key(&view, KEY_UP, false);
     ck_assert_str_eq(view.line, "show ");
     press("\033");
@@ -366,7 +368,7 @@ START_TEST(the_line_takes_text_and_remembers)
 }
 END_TEST
 
-/* ---- the curve ---------------------------------------------------------------------------------------------------------- */
+/* ---- the curve ------------------------------------------------------------------------------------------------- */
 
 START_TEST(a_long_run_fits_and_keeps_its_extremes)
 {
@@ -401,7 +403,8 @@ START_TEST(a_file_that_was_cut_back_is_read_again)
     char path[] = "/tmp/kc-history-XXXXXX";
     int fd = mkstemp(path);
     ck_assert_int_ge(fd, 0);
-    dprintf(fd, "{\"step\":1,\"loss\":5.0}\n{\"step\":2,\"loss\":4.0}\n{\"step\":2,\"validation_loss\":4.5}\n{\"step\":3,\"lo");
+    dprintf(fd, "{\"step\":1,\"loss\":5.0}\n{\"step\":2,\"loss\":4.0}\n{\"step\":2,\"validation_loss\":4.5}\n{"
+                "\"step\":3,\"lo");
     ck_assert_int_eq(history_open(&history, path), 0);
     ck_assert_int_eq(history_read(&history), 0);
     ck_assert_uint_eq(history.last_step, 2);
@@ -419,7 +422,7 @@ START_TEST(a_file_that_was_cut_back_is_read_again)
 }
 END_TEST
 
-/* ---- the terminal ------------------------------------------------------------------------------------------------------- */
+/* ---- the terminal ---------------------------------------------------------------------------------------------- */
 
 static void paint_and_compare(int rows, int cols)
 {

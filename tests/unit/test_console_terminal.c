@@ -1,5 +1,5 @@
-/* test_console_terminal.c - the screen on a real pseudo-terminal: it comes back as it was on every way out, and a screen on which
- * nothing changes costs nothing. */
+/* test_console_terminal.c - the screen on a real pseudo-terminal: it comes back as it was on every way out, and a
+ * screen on which nothing changes costs nothing. */
 #include "console_home.h"
 
 #include "base/clock.h"

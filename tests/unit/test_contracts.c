@@ -1,4 +1,5 @@
-/* test_contracts.c - a layout that misses a field would hide a difference between ranks: every byte must be named once. */
+/* test_contracts.c - a layout that misses a field would hide a difference between ranks: every byte must be named
+ * once. */
 #include "base/contract.h"
 #include "contracts/comm_costs.h"
 #include "contracts/comm_plan.h"
@@ -55,7 +56,8 @@ static unsigned holes(const struct kc_layout *l)
 START_TEST(every_byte_of_a_contract_is_named_exactly_once)
 {
     for (size_t i = 0; i < sizeof roots / sizeof *roots; i++)
-        ck_assert_msg(holes(roots[i]) == 0, "%s: %u bytes are named other than once", roots[i]->name, holes(roots[i]));
+        ck_assert_msg(holes(roots[i]) == 0, "%s: %u bytes are named other than once", roots[i]->name,
+                      holes(roots[i]));
 }
 END_TEST
 
@@ -75,10 +77,17 @@ START_TEST(enum_names_are_complete)
         const char *const *names;
         size_t count;
     } tables[] = {
-        {kc_program_name, KC_PROGRAMS},       {kc_lane_name, KC_LANES},   {kc_instruction_name, KC_INSTRUCTIONS},
-        {kc_part_name, KC_PARTS},             {kc_space_name, KC_SPACES}, {kc_agree_name, KC_AGREES},
-        {kc_state_verb_name, KC_STATE_VERBS}, {kc_place_name, KC_PLACES}, {kc_purpose_name, KC_PURPOSES},
-        {kc_distance_name, KC_DISTANCES},     {kc_digest_name, KC_DIGESTS},
+        {kc_program_name, KC_PROGRAMS},
+        {kc_lane_name, KC_LANES},
+        {kc_instruction_name, KC_INSTRUCTIONS},
+        {kc_part_name, KC_PARTS},
+        {kc_space_name, KC_SPACES},
+        {kc_agree_name, KC_AGREES},
+        {kc_state_verb_name, KC_STATE_VERBS},
+        {kc_place_name, KC_PLACES},
+        {kc_purpose_name, KC_PURPOSES},
+        {kc_distance_name, KC_DISTANCES},
+        {kc_digest_name, KC_DIGESTS},
     };
     for (size_t t = 0; t < sizeof tables / sizeof *tables; t++)
         for (size_t i = 0; i < tables[t].count; i++)

@@ -153,7 +153,7 @@ static const struct {
     {"env.9", "\"1\"", "env.9"},
     {"optimiser", "{}", "the nearest is optimizer"},
     {"optimizer.learning_rate", "1", "optimizer.learning_rate is no field"},
-    {"lr_shedule.warmup", "1", "lr_shedule"},
+    {"lr_shedule.warmup", "1", "lr_shedule is no field of a spec; the nearest is lr_schedule"},
     {"stepz", "1", "stepz is no field of a spec; the nearest is steps"},
     {"batch.sequence", "8", "batch.sequence is no field of a spec; the nearest is batch.sequences"},
 };

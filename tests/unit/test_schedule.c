@@ -1,5 +1,5 @@
-/* test_schedule.c - expansion, the static memory plan and the proof. For each thing that the proof promises there is a plan
- * with exactly that fault in it. Plans are broken in a copy: the checker sees final programs only. */
+/* test_schedule.c - expansion, the static memory plan and the proof. For each thing that the proof promises there is
+ * a plan with exactly that fault in it. Plans are broken in a copy: the checker sees final programs only. */
 #include "schedule/schedule.h"
 
 #include "base/clock.h"
@@ -13,8 +13,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct toy_shape shape = {.ranks = 2, .zero = 1, .layers = 3, .hidden = 20000, .vocab = 11, .context = 2,
-                                       .micro = 1, .sequences = 4, .latency_ns = 1};
+static const struct toy_shape shape = {.ranks = 2,
+                                       .zero = 1,
+                                       .layers = 3,
+                                       .hidden = 20000,
+                                       .vocab = 11,
+                                       .context = 2,
+                                       .micro = 1,
+                                       .sequences = 4,
+                                       .latency_ns = 1};
 
 struct house {
     struct toy toy;
@@ -150,8 +157,9 @@ START_TEST(storage_programs_agree_after_every_verb_that_can_fail)
     struct house h;
     house_make(&h, shape);
     char text[8192];
-    const char *expected = "root-part state-root root-close begin store store-agree write store store-agree commit store "
-                           "store-agree ";
+    const char *expected =
+        "root-part state-root root-close begin store store-agree write store store-agree commit store "
+        "store-agree ";
     size_t n = 0;
     const struct kc_exec_instruction *ins = kc_program_at(h.plan[1], KC_PROGRAM_SNAPSHOT);
     const struct kc_plan_collective *c = KC_AT(h.toy.comm, struct kc_plan_collective, h.toy.comm->collectives);
@@ -225,8 +233,8 @@ START_TEST(no_two_tensors_that_live_at_once_overlap_and_memory_is_shared)
             ck_assert_uint_eq(m.offset[x] % MEMORY_ALIGN, 0);
         }
     }
-    /* 13 activations are saved for backward; the 13 derivatives work in place in one buffer, which is free by then: the last
-     * activation's, read by head.w before head.i writes the first derivative */
+    /* 13 activations are saved for backward; the 13 derivatives work in place in one buffer, which is free by then:
+     * the last activation's, read by head.w before head.i writes the first derivative */
     uint64_t x_bytes = 2 * 20000 * 4;
     ck_assert_uint_ge(m.unshared, 26 * x_bytes);
     ck_assert_uint_ge(m.bytes, 13 * x_bytes);
@@ -249,7 +257,8 @@ static void expect(void (*fault)(struct house *, struct kc_exec_plan *), int cod
     ck_assert_int_eq(house_check(&h, &e), 0);
     fault(&h, p);
     int got = house_check(&h, &e);
-    ck_assert_msg(got == code && strstr(e.text, words), "expected %d \"%s\", got %d \"%s\"", code, words, got, e.text);
+    ck_assert_msg(got == code && strstr(e.text, words), "expected %d \"%s\", got %d \"%s\"", code, words, got,
+                  e.text);
     free(p);
     house_free(&h);
 }
@@ -275,7 +284,8 @@ static void foreign_call(struct house *h, struct kc_exec_plan *p)
     train_at(p)[find(p, KC_I_COLLECTIVE, 0)].collective = (int32_t)h->toy.comm->collectives.count;
 }
 
-/* The all-gathers of the first two buckets change places, with numbers and waits put right: only the other rank can tell. */
+/* The all-gathers of the first two buckets change places, with numbers and waits put right: only the other rank can
+ * tell. */
 static void reorder(struct house *h, struct kc_exec_plan *p)
 {
     struct kc_exec_instruction *ins = train_at(p);
@@ -288,7 +298,8 @@ static void reorder(struct house *h, struct kc_exec_plan *p)
     ins[b - 1].sequence = first.sequence, ins[b].sequence = second.sequence;
     *waits_at(p, &ins[b - 1]) = b - 2;
     ins[b].wait_count = 0;
-    *waits_at(p, &ins[find(p, KC_I_CLOSE, 12)]) = b; /* of bucket 0's parameters, behind 4 of gradients and 8 of moments */
+    *waits_at(p, &ins[find(p, KC_I_CLOSE, 12)]) =
+        b; /* of bucket 0's parameters, behind 4 of gradients and 8 of moments */
 }
 
 static void forget_wait(struct house *h, struct kc_exec_plan *p)
@@ -351,7 +362,8 @@ static void ticket_twice(struct house *h, struct kc_exec_plan *p)
 {
     struct kc_exec_instruction *ins = train_at(p);
     (void)h;
-    ins[find(p, KC_I_OPEN, 5)].refs = ins[find(p, KC_I_OPEN, 6)].refs; /* instead of moment1, moment2 of bucket 0 twice */
+    ins[find(p, KC_I_OPEN, 5)].refs =
+        ins[find(p, KC_I_OPEN, 6)].refs; /* instead of moment1, moment2 of bucket 0 twice */
 }
 
 static void no_ticket(struct house *h, struct kc_exec_plan *p)
@@ -402,8 +414,9 @@ static void wait_for_own_lane(struct house *h, struct kc_exec_plan *p)
 
 START_TEST(merging_two_collectives_is_refused)
 {
-    expect(merge_two, -EPROTO, "collective 0 of comm_plan (gradient, reduce-scatter, bucket 0) stands 2 times, expected 1: "
-                               "schedule must not merge, split or drop collectives");
+    expect(merge_two, -EPROTO,
+           "collective 0 of comm_plan (gradient, reduce-scatter, bucket 0) stands 2 times, expected 1: "
+           "schedule must not merge, split or drop collectives");
 }
 END_TEST
 START_TEST(F21_a_changed_signature_is_refused)
@@ -414,8 +427,9 @@ START_TEST(F21_a_changed_signature_is_refused)
 END_TEST
 START_TEST(another_order_on_one_rank_is_refused_with_the_first_difference)
 {
-    expect(reorder, -EPROTO, "group data.0, position 4: rank 0 has all-gather of 20032 f32 (parameter, bucket 0), rank 1 has "
-                             "all-gather of 20032 f32 (parameter, bucket 1)");
+    expect(reorder, -EPROTO,
+           "group data.0, position 4: rank 0 has all-gather of 20032 f32 (parameter, bucket 0), rank 1 has "
+           "all-gather of 20032 f32 (parameter, bucket 1)");
 }
 END_TEST
 START_TEST(a_missing_wait_is_refused)
@@ -485,8 +499,8 @@ static void hand_make(struct hand *h, const struct kc_plan_collective *list, uin
         p->programs[KC_PROGRAM_TRAIN].count = length;
         uint32_t sequence[2] = {0, 0};
         for (uint32_t k = 0; k < length; k++) {
-            ins[k] = (struct kc_exec_instruction){.kind = KC_I_COLLECTIVE, .lane = KC_LANE_COMM, .op = -1,
-                                                  .collective = (r ? run1 : run0)[k]};
+            ins[k] = (struct kc_exec_instruction){
+                .kind = KC_I_COLLECTIVE, .lane = KC_LANE_COMM, .op = -1, .collective = (r ? run1 : run0)[k]};
             ins[k].sequence = sequence[list[ins[k].collective].group]++;
         }
         h->plan[r] = h->own[r] = p;
@@ -505,7 +519,10 @@ static int hand_check(const struct hand *h, struct kc_error *e)
     return r < 0 ? r : kc_check_play(h->plan, 2, h->comm, KC_PROGRAM_TRAIN, e);
 }
 
-#define CALL(p, g, n) {.primitive = KC_##p, .group = g, .count = n, .bucket = -1}
+#define CALL(p, g, n)                                                                                                \
+    {                                                                                                                \
+        .primitive = KC_##p, .group = g, .count = n, .bucket = -1                                                    \
+    }
 
 START_TEST(a_send_meets_its_receive)
 {
@@ -525,8 +542,9 @@ START_TEST(two_sends_that_face_each_other_are_a_cycle)
     struct kc_error e = {""};
     hand_make(&h, list, 2, (const int32_t[]){0, 1}, (const int32_t[]){0, 1}, 2);
     ck_assert_int_eq(hand_check(&h, &e), -EDEADLK);
-    ck_assert_str_eq(e.text, "a cycle: rank 0 stands in #0 send (gradient) on group a and waits for rank 1; rank 1 stands in #0 "
-                             "send (gradient) on group a and waits for rank 0");
+    ck_assert_str_eq(
+        e.text, "a cycle: rank 0 stands in #0 send (gradient) on group a and waits for rank 1; rank 1 stands in #0 "
+                "send (gradient) on group a and waits for rank 0");
     hand_free(&h);
 }
 END_TEST
@@ -552,7 +570,8 @@ START_TEST(groups_in_another_order_on_one_rank_are_a_cycle)
     hand_make(&h, list, 2, (const int32_t[]){0, 1}, (const int32_t[]){1, 0}, 2);
     ck_assert_int_eq(hand_check(&h, &e), -EDEADLK); /* each group for itself is in order */
     ck_assert_ptr_nonnull(strstr(e.text, "a cycle: rank 0 stands in #0 all-reduce (gradient) on group a"));
-    ck_assert_ptr_nonnull(strstr(e.text, "rank 1 stands in #0 all-reduce (gradient) on group b and waits for rank 0"));
+    ck_assert_ptr_nonnull(
+        strstr(e.text, "rank 1 stands in #0 all-reduce (gradient) on group b and waits for rank 0"));
     hand_free(&h);
 }
 END_TEST
@@ -565,7 +584,8 @@ START_TEST(F20_a_rank_that_leaves_one_out_is_found)
     hand_make(&h, list, 2, (const int32_t[]){0, 1}, (const int32_t[]){0, 1}, 2);
     h.own[1]->programs[KC_PROGRAM_TRAIN].count = 1;
     ck_assert_int_eq(kc_check_order(h.plan, 2, h.comm, KC_PROGRAM_TRAIN, &e), -EPROTO);
-    ck_assert_str_eq(e.text, "group b, position 0: rank 0 has all-reduce of 8 f32 (gradient, bucket -1), rank 1 has nothing more");
+    ck_assert_str_eq(
+        e.text, "group b, position 0: rank 0 has all-reduce of 8 f32 (gradient, bucket -1), rank 1 has nothing more");
     ck_assert_int_eq(kc_check_play(h.plan, 2, h.comm, KC_PROGRAM_TRAIN, &e), -EDEADLK);
     ck_assert_ptr_nonnull(strstr(e.text, "waits for rank 1; rank 1 is at its end"));
     hand_free(&h);

@@ -1,5 +1,5 @@
-/* test_strategy.c - the algebra of placements, the layout of buckets, and what the plans promise. Expected values follow from
- * DESIGN §3.3, not from the code's own output. */
+/* test_strategy.c - the algebra of placements, the layout of buckets, and what the plans promise. Expected values
+ * follow from DESIGN §3.3, not from the code's own output. */
 #include "strategy/strategy.h"
 
 #include "strategy/bucket.h"
@@ -14,25 +14,33 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct toy_shape small = {.ranks = 2, .zero = 1, .layers = 3, .hidden = 80, .vocab = 11, .context = 6,
-                                       .micro = 2, .sequences = 8, .latency_ns = 1000};
+static const struct toy_shape small = {.ranks = 2,
+                                       .zero = 1,
+                                       .layers = 3,
+                                       .hidden = 80,
+                                       .vocab = 11,
+                                       .context = 6,
+                                       .micro = 2,
+                                       .sequences = 8,
+                                       .latency_ns = 1000};
 
 /* ---- placements ---- */
 
 START_TEST(every_pair_of_placements_converts_by_the_table)
 {
-    const struct kc_placement p[] = {place_replicated(), place_sharded(KC_BATCH), place_sharded(KC_SEQUENCE),
-                                     place_partial(KC_SUM), place_partial(KC_MAX), place_sharded(KC_FLAT)};
-    /* rows: from, columns: to. = nothing, / slice, A all-reduce, G all-gather, S reduce-scatter, X all-to-all, ! impossible */
+    const struct kc_placement p[] = {place_replicated(),    place_sharded(KC_BATCH), place_sharded(KC_SEQUENCE),
+                                     place_partial(KC_SUM), place_partial(KC_MAX),   place_sharded(KC_FLAT)};
+    /* rows: from, columns: to. = nothing, / slice, A all-reduce, G all-gather, S reduce-scatter, X all-to-all, !
+     * impossible */
     static const char *const expected[] = {"=//!!/", "G=X!!X", "GX=!!X", "ASS=!S", "ASS!=S", "GXX!!="};
     for (int i = 0; i < 6; i++)
         for (int j = 0; j < 6; j++) {
             struct kc_conversion c = kc_placement_convert(p[i], p[j]);
-            char got = c.kind == CONVERT_NOTHING      ? '='
-                       : c.kind == CONVERT_SLICE      ? '/'
-                       : c.kind == CONVERT_IMPOSSIBLE ? '!'
-                       : c.primitive == KC_ALL_REDUCE ? 'A'
-                       : c.primitive == KC_ALL_GATHER ? 'G'
+            char got = c.kind == CONVERT_NOTHING          ? '='
+                       : c.kind == CONVERT_SLICE          ? '/'
+                       : c.kind == CONVERT_IMPOSSIBLE     ? '!'
+                       : c.primitive == KC_ALL_REDUCE     ? 'A'
+                       : c.primitive == KC_ALL_GATHER     ? 'G'
                        : c.primitive == KC_REDUCE_SCATTER ? 'S'
                                                           : 'X';
             ck_assert_msg(got == expected[i][j], "%d to %d: %c, expected %c", i, j, got, expected[i][j]);
@@ -82,7 +90,8 @@ START_TEST(propagation_places_both_halves)
         char got[32], expected[32];
         kc_placement_text(p, got);
         kc_placement_text(want, expected);
-        ck_assert_msg(kc_placement_equal(p, want), "%s: %s, expected %s", KC_TEXT(t.graph, tensors[i].name), got, expected);
+        ck_assert_msg(kc_placement_equal(p, want), "%s: %s, expected %s", KC_TEXT(t.graph, tensors[i].name), got,
+                      expected);
     }
     /* along an axis that cuts nothing, everything is replicated */
     ck_assert_int_eq(kc_placement_propagate(t.graph, KC_TENSOR, 2, places, &e), 0);
@@ -259,7 +268,8 @@ START_TEST(the_cheaper_algorithm_is_named)
     toy_make(&t, shape);
     ck_assert_int_eq(kc_costs_algorithm(t.costs, KC_ALL_REDUCE, KC_DISTANCE_NUMA, 8, 64), KC_DIRECT);
     ck_assert_int_eq(kc_costs_algorithm(t.costs, KC_ALL_REDUCE, KC_DISTANCE_NUMA, 8, 1u << 24), KC_RING);
-    ck_assert_int_eq(kc_costs_algorithm(t.costs, KC_ALL_REDUCE, KC_DISTANCE_FAR, 8, 1u << 24), KC_DIRECT); /* no row */
+    ck_assert_int_eq(kc_costs_algorithm(t.costs, KC_ALL_REDUCE, KC_DISTANCE_FAR, 8, 1u << 24),
+                     KC_DIRECT); /* no row */
     /* the border: 2 µs + b/2 GB/s = 14 µs + b/4 GB/s at b = 48,000 */
     ck_assert_int_eq(kc_costs_algorithm(t.costs, KC_ALL_REDUCE, KC_DISTANCE_NUMA, 8, 47900), KC_DIRECT);
     ck_assert_int_eq(kc_costs_algorithm(t.costs, KC_ALL_REDUCE, KC_DISTANCE_NUMA, 8, 48100), KC_RING);
@@ -307,8 +317,8 @@ static int plan_with(const struct toy *t, void (*change)(struct kc_job_spec *), 
     change(&spec);
     const struct kc_shard_plan *s = NULL;
     const struct kc_comm_plan *c = NULL;
-    int r = kc_strategy_plan(t->graph, &spec, t->devices, t->costs, (struct kc_strategy_opcodes){0, 0}, &shard, &comm, &s,
-                             &c, e);
+    int r = kc_strategy_plan(t->graph, &spec, t->devices, t->costs, (struct kc_strategy_opcodes){0, 0}, &shard, &comm,
+                             &s, &c, e);
     if (r < 0) {
         ck_assert_ptr_null(s); /* outputs untouched */
         ck_assert_ptr_null(c);
@@ -320,11 +330,26 @@ static int plan_with(const struct toy *t, void (*change)(struct kc_job_spec *), 
     return r;
 }
 
-static void uneven_batch(struct kc_job_spec *s) { s->sequences = 10; }
-static void wrong_product(struct kc_job_spec *s) { s->axis[KC_PIPELINE] = 3; }
-static void wrong_ranks(struct kc_job_spec *s) { s->ranks = 4, s->axis[KC_DATA] = 4; }
-static void zero_three(struct kc_job_spec *s) { s->zero = 3; }
-static void unchanged(struct kc_job_spec *s) { (void)s; }
+static void uneven_batch(struct kc_job_spec *s)
+{
+    s->sequences = 10;
+}
+static void wrong_product(struct kc_job_spec *s)
+{
+    s->axis[KC_PIPELINE] = 3;
+}
+static void wrong_ranks(struct kc_job_spec *s)
+{
+    s->ranks = 4, s->axis[KC_DATA] = 4;
+}
+static void zero_three(struct kc_job_spec *s)
+{
+    s->zero = 3;
+}
+static void unchanged(struct kc_job_spec *s)
+{
+    (void)s;
+}
 
 START_TEST(F48_what_cannot_be_cut_is_refused_with_all_numbers)
 {
@@ -332,7 +357,8 @@ START_TEST(F48_what_cannot_be_cut_is_refused_with_all_numbers)
     toy_make(&t, small);
     struct kc_error e = {""};
     ck_assert_int_eq(plan_with(&t, uneven_batch, 1u << 20, &e), -EINVAL);
-    ck_assert_str_eq(e.text, "batch.sequences 10 is not a multiple of batch.micro 2 x parallel.data 2 = 4; 12 would do");
+    ck_assert_str_eq(e.text,
+                     "batch.sequences 10 is not a multiple of batch.micro 2 x parallel.data 2 = 4; 12 would do");
     ck_assert_int_eq(plan_with(&t, wrong_product, 1u << 20, &e), -EINVAL);
     ck_assert_ptr_nonnull(strstr(e.text, "ranks 2 is not parallel.tensor 1"));
     ck_assert_ptr_nonnull(strstr(e.text, "parallel.pipeline 3 = 6"));

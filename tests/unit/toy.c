@@ -93,7 +93,8 @@ const struct kc_model_graph *toy_graph(const struct kc_job_spec *spec, enum toy_
     uint32_t L = spec->layers;
     b.tensors = kc_contract_array(a, &g->tensors, 9 + 6 * L, sizeof *b.tensors);
     b.ops = kc_contract_array(a, &g->ops, 8 + 3 * L, sizeof *b.ops);
-    const uint64_t B = (uint64_t)spec->micro * spec->axis[KC_DATA], S = spec->context, H = spec->hidden, V = spec->vocab;
+    const uint64_t B = (uint64_t)spec->micro * spec->axis[KC_DATA], S = spec->context, H = spec->hidden,
+                   V = spec->vocab;
     const uint8_t act[3] = {KC_BATCH, KC_SEQUENCE, KC_HIDDEN}, lg[3] = {KC_BATCH, KC_SEQUENCE, KC_VOCAB},
                   tied[3] = {KC_VOCAB, KC_HIDDEN}, vec[3] = {KC_HIDDEN}, none[3] = {KC_NONE};
     const uint64_t in_size[3] = {B, S}, x_size[3] = {B, S, H}, l_size[3] = {B, S, V}, e_size[3] = {V, H},
@@ -175,8 +176,11 @@ static const struct kc_comm_costs *costs_make(double latency_ns, struct kc_arena
     struct kc_comm_costs *p = kc_contract_begin(a, KC_CONTRACT_COMM_COSTS, KC_COMM_COSTS_VERSION, sizeof *p);
     struct kc_comm_cost *rows = kc_contract_array(a, &p->rows, KC_ALGORITHMS * KC_PRIMITIVES, sizeof *rows);
     for (uint32_t i = 0; i < KC_ALGORITHMS * KC_PRIMITIVES; i++)
-        rows[i] = (struct kc_comm_cost){.primitive = (uint8_t)(i / KC_ALGORITHMS), .algorithm = (uint8_t)(i % KC_ALGORITHMS),
-                                        .distance = KC_DISTANCE_NUMA, .ranks_max = 64, .latency_ns = latency_ns,
+        rows[i] = (struct kc_comm_cost){.primitive = (uint8_t)(i / KC_ALGORITHMS),
+                                        .algorithm = (uint8_t)(i % KC_ALGORITHMS),
+                                        .distance = KC_DISTANCE_NUMA,
+                                        .ranks_max = 64,
+                                        .latency_ns = latency_ns,
                                         .bytes_per_second = i % KC_ALGORITHMS == KC_RING ? 4e9 : 2e9};
     ck_assert_int_eq(kc_contract_seal(a), 0);
     return p;
@@ -198,9 +202,9 @@ void toy_plan(struct toy *t, struct toy_shape shape)
     struct kc_error e = {""};
     ck_assert_int_eq(kc_arena_new(&t->arena[4], 4u << 20), 0);
     ck_assert_int_eq(kc_arena_new(&t->arena[5], 4u << 20), 0);
-    int r = kc_strategy_plan(t->graph, t->spec, t->devices, t->costs,
-                             (struct kc_strategy_opcodes){TOY_UPDATE, TOY_NORM}, &t->arena[4], &t->arena[5], &t->shard,
-                             &t->comm, &e);
+    int r =
+        kc_strategy_plan(t->graph, t->spec, t->devices, t->costs, (struct kc_strategy_opcodes){TOY_UPDATE, TOY_NORM},
+                         &t->arena[4], &t->arena[5], &t->shard, &t->comm, &e);
     ck_assert_msg(r == 0, "%s", e.text);
 }
 
@@ -275,9 +279,10 @@ static void affine_tile(const struct job *j, uint32_t h)
 static void head_tile(const struct job *j, uint32_t row)
 {
     const struct kc_view *wide = j->opcode == TOY_HEAD_F ? &j->out[0] : &j->in[0];
-    uint64_t V = wide->size[2], n = rows_of(wide), H = j->opcode == TOY_HEAD_F   ? j->in[1].size[1]
-                                                     : j->opcode == TOY_HEAD_I ? j->out[0].size[2]
-                                                                               : j->in[1].size[2];
+    uint64_t V = wide->size[2], n = rows_of(wide),
+             H = j->opcode == TOY_HEAD_F   ? j->in[1].size[1]
+                 : j->opcode == TOY_HEAD_I ? j->out[0].size[2]
+                                           : j->in[1].size[2];
     if (j->opcode == TOY_HEAD_W) { /* row: of the vocabulary */
         for (uint64_t i = 0; i < n && row < V; i++)
             for (uint64_t h = 0; h < H; h++)
@@ -375,7 +380,8 @@ static int enqueue(void *self, const struct kc_op_call *call, struct kc_lane *la
     struct toy_context *c = self;
     if (call->opcode == TOY_LOAD && c->fail_load_at == (int)call->step->step)
         return kc_fail(e, -EIO, "train.bin shrank");
-    struct job j = {.context = c, .opcode = call->opcode, .micro = call->micro, .inputs = call->inputs, .step = call->step};
+    struct job j = {
+        .context = c, .opcode = call->opcode, .micro = call->micro, .inputs = call->inputs, .step = call->step};
     memcpy(j.in, call->in, call->inputs * sizeof *j.in);
     memcpy(j.out, call->out, call->outputs * sizeof *j.out);
     memcpy(j.attr, call->attr, call->attrs * sizeof *j.attr);
@@ -398,5 +404,6 @@ static int enqueue(void *self, const struct kc_op_call *call, struct kc_lane *la
 void toy_ops(struct kc_op ops[TOY_TABLE])
 {
     for (uint32_t i = 0; i < TOY_TABLE; i++)
-        ops[i] = (struct kc_op){.id = (uint16_t)i, .name = i < TOY_OPCODES ? codes[i].name : "update", .enqueue = enqueue};
+        ops[i] =
+            (struct kc_op){.id = (uint16_t)i, .name = i < TOY_OPCODES ? codes[i].name : "update", .enqueue = enqueue};
 }

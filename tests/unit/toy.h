@@ -1,5 +1,6 @@
-/* toy.h - a small model for tests of strategy and schedule: tied embedding, layers of y = x·w + b (element by element), head
- * and cross entropy, with a spec, devices and costs to go with it. Its opcodes are its own: layers see numbers. */
+/* toy.h - a small model for tests of strategy and schedule: tied embedding, layers of y = x·w + b (element by
+ * element), head and cross entropy, with a spec, devices and costs to go with it. Its opcodes are its own: layers see
+ * numbers. */
 #ifndef KC_TESTS_TOY_H
 #define KC_TESTS_TOY_H
 
@@ -15,9 +16,21 @@
 #include <stdatomic.h>
 
 enum toy_opcode {
-    TOY_LOAD, TOY_EMBED_F, TOY_EMBED_W, TOY_AFFINE_F, TOY_AFFINE_I, TOY_AFFINE_W, TOY_HEAD_F, TOY_HEAD_I, TOY_HEAD_W,
-    TOY_LOSS_F, TOY_LOSS_I, TOY_OPCODES,
-    TOY_UPDATE = TOY_OPCODES, TOY_NORM, TOY_TABLE
+    TOY_LOAD,
+    TOY_EMBED_F,
+    TOY_EMBED_W,
+    TOY_AFFINE_F,
+    TOY_AFFINE_I,
+    TOY_AFFINE_W,
+    TOY_HEAD_F,
+    TOY_HEAD_I,
+    TOY_HEAD_W,
+    TOY_LOSS_F,
+    TOY_LOSS_I,
+    TOY_OPCODES,
+    TOY_UPDATE = TOY_OPCODES,
+    TOY_NORM,
+    TOY_TABLE
 };
 
 struct toy_shape {
@@ -42,14 +55,16 @@ void toy_make(struct toy *t, struct toy_shape shape);
 void toy_plan(struct toy *t, struct toy_shape shape);
 void toy_free(struct toy *t);
 /* The graph with the data-sharded rule of one opcode left out. */
-const struct kc_model_graph *toy_graph(const struct kc_job_spec *spec, enum toy_opcode without, struct kc_arena *arena);
+const struct kc_model_graph *toy_graph(const struct kc_job_spec *spec, enum toy_opcode without,
+                                       struct kc_arena *arena);
 
-/* Real kernels for it, over `tiles` on a lane. LOAD makes tokens from (step, row), so that all layouts see the same batch. */
+/* Real kernels for it, over `tiles` on a lane. LOAD makes tokens from (step, row), so that all layouts see the same
+ * batch. */
 struct toy_context {
     const struct kc_shard_plan *shard;
     uint32_t rank;
-    int fail_load_at;   /* step at which LOAD answers -EIO; -1 never */
-    int poison_at;      /* step at which this rank's affine weight gradients become not a number; -1 never */
+    int fail_load_at; /* step at which LOAD answers -EIO; -1 never */
+    int poison_at;    /* step at which this rank's affine weight gradients become not a number; -1 never */
     _Atomic uint32_t ran[TOY_TABLE]; /* calls of each op so far */
 };
 void toy_ops(struct kc_op ops[TOY_TABLE]);

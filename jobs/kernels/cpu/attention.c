@@ -1,6 +1,6 @@
-/* attention.c - causal attention in tiles (FlashAttention, Dao et al. 2022): the whole square of scores is never in memory.
- * Forward: a tile is QUERIES rows of one head of one sequence, its blocks of KEYS keys pass by. Backward: a tile is one head of
- * one sequence; scores are computed again from q, k and the log-sum-exp of their rows.
+/* attention.c - causal attention in tiles (FlashAttention, Dao et al. 2022): the whole square of scores is never in
+ * memory. Forward: a tile is QUERIES rows of one head of one sequence, its blocks of KEYS keys pass by. Backward: a
+ * tile is one head of one sequence; scores are computed again from q, k and the log-sum-exp of their rows.
  *
  * qkv is (B, T, 3H), the thirds q, k, v; head a has columns [a·D, (a+1)·D) of each. */
 #include "cpu.h"
@@ -44,7 +44,8 @@ static void attention_tile(void *arg, uint32_t index, uint32_t worker)
         const uint64_t keys = block_keys(from, rows.last);
         const float *k = base + h + from * 3 * h, *v = k + h;
         a->sgemm('N', 'T', n, keys, d, q, 3 * h, k, 3 * h, 0, scores, KEYS);
-        a->k->softmax_block(scores, n, keys, KEYS, (ptrdiff_t)rows.first - (ptrdiff_t)from, scale, largest, sum, y, d, h);
+        a->k->softmax_block(scores, n, keys, KEYS, (ptrdiff_t)rows.first - (ptrdiff_t)from, scale, largest, sum, y, d,
+                            h);
         a->sgemm('N', 'N', n, d, keys, scores, KEYS, v, 3 * h, from ? 1 : 0, y, h);
     }
     a->k->softmax_finish(largest, sum, y, a->out_lse + (b * a->heads + head) * a->t + rows.first, n, d, h);
@@ -59,7 +60,8 @@ static int attention_shape(struct cpu *c, const struct kc_op_call *call, const s
         return kc_fail(e, -EINVAL, "op attention: width %llu and %llu heads do not fit", (unsigned long long)h,
                        (unsigned long long)heads);
     *arg = (struct attention_arg){.k = c->k, .sgemm = c->sgemm, .t = y->size[1], .heads = heads, .d = h / heads,
-                                  .blocks = tiles_of(y->size[1], QUERIES), .qkv = call->in[call->inputs == 1 ? 0 : 1].data};
+                                  .blocks = tiles_of(y->size[1], QUERIES),
+                                  .qkv = call->in[call->inputs == 1 ? 0 : 1].data};
     return 0;
 }
 
@@ -89,7 +91,8 @@ static void attention_input_tile(void *arg, uint32_t index, uint32_t worker)
     const float *y = a->y + b * a->t * h + head * d, *dy = a->dy + b * a->t * h + head * d;
     const float *lse = a->lse + (b * a->heads + head) * a->t;
     const float scale = 1.f / sqrtf((float)d);
-    float p[QUERIES * KEYS] __attribute__((aligned(64))), ds[QUERIES * KEYS] __attribute__((aligned(64))), delta[QUERIES];
+    float p[QUERIES * KEYS] __attribute__((aligned(64))), ds[QUERIES * KEYS] __attribute__((aligned(64))),
+        delta[QUERIES];
     for (uint64_t r = 0; r < a->t; r++)
         for (uint64_t third = 0; third < 3; third++)
             memset(dq + r * ld + third * h, 0, d * sizeof(float));
@@ -115,8 +118,8 @@ int op_attention_input(void *self, const struct kc_op_call *call, struct kc_lane
     struct cpu *c = self;
     const struct kc_view *y = &call->in[2], *lse = &call->in[3];
     const uint64_t n = view_elements(y);
-    int r = CALL_CHECK(c, call, e, {0, KC_F32, n}, {1, KC_F32, 3 * n}, {2, KC_F32, n}, {3, KC_F32, view_elements(lse)},
-                       {4, KC_F32, 3 * n});
+    int r = CALL_CHECK(c, call, e, {0, KC_F32, n}, {1, KC_F32, 3 * n}, {2, KC_F32, n},
+                       {3, KC_F32, view_elements(lse)}, {4, KC_F32, 3 * n});
     struct attention_arg arg;
     if (r == 0)
         r = attention_shape(c, call, y, lse, &arg, e);

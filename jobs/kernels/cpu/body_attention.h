@@ -1,5 +1,5 @@
-/* body_attention.h - the softmax of one block of scores (online, Milakov & Gimelshein 2018; Dao et al. 2022). Included by
- * the variants only. */
+/* body_attention.h - the softmax of one block of scores (online, Milakov & Gimelshein 2018; Dao et al. 2022).
+ * Included by the variants only. */
 
 /* How many of `keys` row i may see. */
 VEC_INLINE size_t visible_keys(ptrdiff_t visible, size_t i, size_t keys)
@@ -41,7 +41,8 @@ static void softmax_block(float *scores, size_t rows, size_t keys, size_t ld, pt
     }
 }
 
-static void softmax_finish(const float *largest, const float *sum, float *y, float *lse, size_t rows, size_t d, size_t ldy)
+static void softmax_finish(const float *largest, const float *sum, float *y, float *lse, size_t rows, size_t d,
+                           size_t ldy)
 {
     for (size_t r = 0; r < rows; r++) {
         rescale_row(y + r * ldy, d, 1.f / sum[r]);
@@ -49,8 +50,8 @@ static void softmax_finish(const float *largest, const float *sum, float *y, flo
     }
 }
 
-static void softmax_input(float *scores, float *dp, size_t rows, size_t keys, size_t ld, ptrdiff_t visible, float scale,
-                          const float *lse, const float *delta)
+static void softmax_input(float *scores, float *dp, size_t rows, size_t keys, size_t ld, ptrdiff_t visible,
+                          float scale, const float *lse, const float *delta)
 {
     const vf vscale = v_all(scale);
     for (size_t r = 0; r < rows; r++, scores += ld, dp += ld) {

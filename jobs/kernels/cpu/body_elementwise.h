@@ -5,9 +5,9 @@ static void add(const float *a, const float *b, float *y, size_t n)
     V_EACH(n, v_put(y + i, lanes, v_get(a + i, lanes, 0) + v_get(b + i, lanes, 0)));
 }
 
-/* The tanh form (Hendrycks & Gimpel 2016, "gelu_new"): ½x(1 + tanh u) with u = √(2/π)(x + 0.044715x³), which is x·σ(2u) =
- * x/(1 + e^−2u). That has no cancellation where x is negative and needs one exponential. Returns e^−2u, bounded far
- * outside of what f32 can tell apart. */
+/* The tanh form (Hendrycks & Gimpel 2016, "gelu_new"): ½x(1 + tanh u) with u = √(2/π)(x + 0.044715x³), which is
+ * x·σ(2u) = x/(1 + e^−2u). That has no cancellation where x is negative and needs one exponential. Returns e^−2u,
+ * bounded far outside of what f32 can tell apart. */
 VEC_INLINE vf gelu_exponential(vf x)
 {
     const vf a = v_all(-1.5957691216057308f), c = v_all(-0.07135481627159886f); /* −2√(2/π), and that × 0.044715 */

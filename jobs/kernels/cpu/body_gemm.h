@@ -1,5 +1,6 @@
-/* body_gemm.h - our own matrix product, for machines without oneDNN and as the second opinion in tests: panels of A and B
- * are packed, a register tile of ROWS × 2W runs over them (Goto & van de Geijn 2008). Included by the variants only. */
+/* body_gemm.h - our own matrix product, for machines without oneDNN and as the second opinion in tests: panels of A
+ * and B are packed, a register tile of ROWS × 2W runs over them (Goto & van de Geijn 2008). Included by the variants
+ * only. */
 
 #define TILE_ROWS 6
 #define TILE_COLS (2 * W)
@@ -19,7 +20,8 @@ static void pack_rows(float *to, const float *a, size_t row_step, size_t k_step,
 #define TILE_LOOP _Pragma("GCC unroll 6") for (size_t r = 0; r < TILE_ROWS; r++)
 
 /* c (at most TILE_ROWS × TILE_COLS) = or += a · b over k */
-VEC_INLINE void gemm_tile(const float *a, const float *b, size_t k, float *c, size_t ldc, size_t m, size_t n, int add_to)
+VEC_INLINE void gemm_tile(const float *a, const float *b, size_t k, float *c, size_t ldc, size_t m, size_t n,
+                          int add_to)
 {
     vf acc[TILE_ROWS][2];
     TILE_LOOP acc[r][0] = acc[r][1] = v_all(0);

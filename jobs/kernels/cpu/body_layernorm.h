@@ -1,5 +1,5 @@
-/* body_layernorm.h - LayerNorm (Ba et al. 2016), mean and variance in two passes over a row that is in cache. Included by
- * the variants only. */
+/* body_layernorm.h - LayerNorm (Ba et al. 2016), mean and variance in two passes over a row that is in cache.
+ * Included by the variants only. */
 
 static void layernorm(const float *x, const float *w, const float *b, float *y, float *mean, float *rstd, size_t rows,
                       size_t n, float eps)
@@ -15,7 +15,8 @@ static void layernorm(const float *x, const float *w, const float *b, float *y, 
         });
         const float s = 1.f / sqrtf(v_sum(square) / (float)n + eps);
         const vf vs = v_all(s);
-        V_EACH(n, v_put(y + i, lanes, v_fma((v_get(x + i, lanes, 0) - vm) * vs, v_get(w + i, lanes, 0), v_get(b + i, lanes, 0))));
+        V_EACH(n, v_put(y + i, lanes,
+                        v_fma((v_get(x + i, lanes, 0) - vm) * vs, v_get(w + i, lanes, 0), v_get(b + i, lanes, 0))));
         mean[r] = m;
         rstd[r] = s;
     }
@@ -47,15 +48,16 @@ static void layernorm_input(const float *dy, const float *x, const float *w, con
     }
 }
 
-/* Sums over many rows are kept short: SUM_ROWS rows into registers, then those onto the total. That keeps the error of a
- * long sum near that of its square root, and the order depends on the shape alone. */
+/* Sums over many rows are kept short: SUM_ROWS rows into registers, then those onto the total. That keeps the error
+ * of a long sum near that of its square root, and the order depends on the shape alone. */
 #define SUM_ROWS 64
 #define SUM_VECTORS 4
 #define SUM_LOOP _Pragma("GCC unroll 4") for (size_t v = 0; v < vectors; v++)
 
 /* A strip of `vectors` vectors side by side, of `lanes` floats each (fewer than W only for one alone). */
-VEC_INLINE void layernorm_weight_strip(const float *dy, const float *x, const float *mean, const float *rstd, float *dw,
-                                       float *db, size_t rows, size_t n, size_t vectors, size_t lanes, int add_to)
+VEC_INLINE void layernorm_weight_strip(const float *dy, const float *x, const float *mean, const float *rstd,
+                                       float *dw, float *db, size_t rows, size_t n, size_t vectors, size_t lanes,
+                                       int add_to)
 {
     vf w[SUM_VECTORS], b[SUM_VECTORS];
     SUM_LOOP
@@ -89,14 +91,15 @@ VEC_INLINE void layernorm_weight_strip(const float *dy, const float *x, const fl
     }
 }
 
-static void layernorm_weight(const float *dy, const float *x, const float *mean, const float *rstd, float *dw, float *db,
-                             size_t rows, size_t n, size_t first, size_t last, int add_to)
+static void layernorm_weight(const float *dy, const float *x, const float *mean, const float *rstd, float *dw,
+                             float *db, size_t rows, size_t n, size_t first, size_t last, int add_to)
 {
     size_t c = first;
     for (; c + SUM_VECTORS * W <= last; c += SUM_VECTORS * W)
         layernorm_weight_strip(dy + c, x + c, mean, rstd, dw + c, db + c, rows, n, SUM_VECTORS, W, add_to);
     for (; c < last; c += W)
-        layernorm_weight_strip(dy + c, x + c, mean, rstd, dw + c, db + c, rows, n, 1, last - c < W ? last - c : W, add_to);
+        layernorm_weight_strip(dy + c, x + c, mean, rstd, dw + c, db + c, rows, n, 1, last - c < W ? last - c : W,
+                               add_to);
 }
 
 VEC_INLINE void column_sum_strip(const float *x, float *sum, size_t rows, size_t n, size_t vectors, size_t lanes,

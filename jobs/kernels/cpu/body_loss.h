@@ -11,7 +11,8 @@ static float row_lse(const float *row, size_t n)
     return largest + (float)log((double)v_sum(total));
 }
 
-static void cross_entropy(const float *logits, const int32_t *targets, float *lse, double sum[2], size_t rows, size_t n)
+static void cross_entropy(const float *logits, const int32_t *targets, float *lse, double sum[2], size_t rows,
+                          size_t n)
 {
     for (size_t r = 0; r < rows; r++, logits += n) {
         lse[r] = row_lse(logits, n);

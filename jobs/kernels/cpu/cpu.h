@@ -1,22 +1,23 @@
 /* cpu.h - what the op files of this room share: the table's context, views as rows, tiles on a lane. Private.
  *
- * The rule of all ops: the grid of tiles depends on shapes alone; a tile writes what no other tile writes; sums across
- * tiles go through the shared scratch, by chunk, and are added up in chunk order by a second enqueue. So neither the
- * number of workers nor their speed changes a bit. */
+ * The rule of all ops: the grid of tiles depends on shapes alone; a tile writes what no other tile writes; sums
+ * across tiles go through the shared scratch, by chunk, and are added up in chunk order by a second enqueue. So
+ * neither the number of workers nor their speed changes a bit. */
 #ifndef KC_KERNELS_CPU_H
 #define KC_KERNELS_CPU_H
 
 #include "jobs/jobs.h"
 #include "kernels.h"
 
+#include <assert.h>
 #include <errno.h>
-#include <pthread.h>
 #include <stdatomic.h>
 
 #define ROW_TILE 32      /* rows of a tile of a row-wise op */
 #define RUN_TILE 16384   /* elements of a tile of an elementwise op */
 #define COLUMN_TILE 64   /* columns of a tile of a sum over rows: whole cache lines */
 #define CHUNKS 64        /* most chunks of a sum across tiles */
+static_assert(2 * CHUNKS * sizeof(double) <= KC_SCRATCH_MIN, "the partial sums of the loss fit what every call has");
 
 struct cpu {
     struct kc_op_table table;     /* first: the table is the handle */
@@ -30,14 +31,12 @@ struct cpu {
 };
 
 typedef int op_fn(void *self, const struct kc_op_call *call, struct kc_lane *lane, struct kc_error *e);
-op_fn op_load, op_embed, op_embed_weight, op_position_weight, op_layernorm,
-    op_layernorm_input, op_layernorm_weight, op_linear, op_linear_input,
-    op_linear_weight, op_attention, op_attention_input, op_gelu, op_gelu_input, op_add, op_head, op_head_input,
-    op_head_weight, op_cross_entropy, op_cross_entropy_input, op_adamw, op_norm;
+op_fn op_load, op_embed, op_embed_weight, op_position_weight, op_layernorm, op_layernorm_input, op_layernorm_weight,
+    op_linear, op_linear_input, op_linear_weight, op_attention, op_attention_input, op_gelu, op_gelu_input, op_add,
+    op_head, op_head_input, op_head_weight, op_cross_entropy, op_cross_entropy_input, op_adamw, op_norm;
 
-/* Matrix product of the variant: oneDNN where `text` begins with "onednn", else k->blocked. */
-sgemm_fn *gemm_onednn(void);                    /* NULL when built without it */
-void gemm_onednn_text(char *out, size_t room);  /* "onednn-2.6.0-avx512_core" */
+sgemm_fn *gemm_onednn(void);                   /* NULL when built without oneDNN */
+void gemm_onednn_text(char *out, size_t room); /* "onednn-2.6.3-isae7": version, instruction set */
 
 /* ---- views ---- */
 static inline uint64_t view_elements(const struct kc_view *v)
@@ -65,9 +64,11 @@ struct need {
     uint64_t elements;
 };
 /* 0, or -EINVAL with the op's name, the operand and both numbers. Also returns an earlier failure of LOAD. */
-int operands_check(struct cpu *c, const struct kc_op_call *call, const struct need *need, size_t count, struct kc_error *e);
-#define CALL_CHECK(c, call, e, ...)                                                                                    \
-    operands_check(c, call, (const struct need[]){__VA_ARGS__}, sizeof((const struct need[]){__VA_ARGS__}) / sizeof(struct need), e)
+int operands_check(struct cpu *c, const struct kc_op_call *call, const struct need *need, size_t count,
+                   struct kc_error *e);
+#define CALL_CHECK(c, call, e, ...)                             \
+    operands_check(c, call, (const struct need[]){__VA_ARGS__}, \
+                   sizeof((const struct need[]){__VA_ARGS__}) / sizeof(struct need), e)
 
 /* ---- tiles ---- */
 static inline uint32_t tiles_of(uint64_t n, uint64_t tile)
@@ -83,8 +84,8 @@ static inline struct range tile_range(uint32_t index, uint64_t tile, uint64_t n)
     return (struct range){first, first + tile < n ? first + tile : n};
 }
 /* Enqueue one tile function; the argument struct is copied by the lane. Nothing to do is done at once. */
-static inline int enqueue(struct kc_lane *lane, void (*tile)(void *arg, uint32_t index, uint32_t worker), const void *arg,
-                          size_t bytes, uint32_t tiles)
+static inline int enqueue(struct kc_lane *lane, void (*tile)(void *arg, uint32_t index, uint32_t worker),
+                          const void *arg, size_t bytes, uint32_t tiles)
 {
     return tiles ? lane->enqueue(lane, tile, arg, bytes, tiles) : 0;
 }

@@ -81,7 +81,8 @@ int op_adamw(void *self, const struct kc_op_call *call, struct kc_lane *lane, st
     if (r < 0)
         return r;
     if (call->attrs != 4)
-        return kc_fail(e, -EINVAL, "op adamw: takes four attributes, beta1, beta2, eps, weight decay; has %u", call->attrs);
+        return kc_fail(e, -EINVAL, "op adamw: takes four attributes, beta1, beta2, eps, weight decay; has %u",
+                       call->attrs);
     const double beta1 = call->attr[0], beta2 = call->attr[1], eps = call->attr[2], decay = call->attr[3];
     struct run_arg arg = {.k = c->k, .a = call->in[0].data, .y = call->out[0].data, .m = call->out[1].data,
                           .v = call->out[2].data, .n = n};

@@ -1,5 +1,5 @@
-/* embedding.c - token plus position, and the way back: rows are scattered in token order, a strip of columns per tile, so
- * that no two tiles write the same element and every sum has one order. */
+/* embedding.c - token plus position, and the way back: rows are scattered in token order, a strip of columns per
+ * tile, so that no two tiles write the same element and every sum has one order. */
 #include "cpu.h"
 
 struct embed_arg {
@@ -31,8 +31,8 @@ int op_embed(void *self, const struct kc_op_call *call, struct kc_lane *lane, st
     if (t > view_rows(&call->in[2]))
         return kc_fail(e, -EINVAL, "op embed: %llu positions in a row, the table has %llu", (unsigned long long)t,
                        (unsigned long long)view_rows(&call->in[2]));
-    struct embed_arg arg = {.k = c->k, .tokens = call->in[0].data, .in = call->in[1].data, .position = call->in[2].data,
-                            .out = call->out[0].data, .rows = rows, .t = t, .h = h};
+    struct embed_arg arg = {.k = c->k, .tokens = call->in[0].data, .in = call->in[1].data,
+                            .position = call->in[2].data, .out = call->out[0].data, .rows = rows, .t = t, .h = h};
     return enqueue(lane, embed_tile, &arg, sizeof arg, tiles_of(rows, ROW_TILE));
 }
 
@@ -89,7 +89,7 @@ int op_position_weight(void *self, const struct kc_op_call *call, struct kc_lane
     if (dx->rank != 3 || dx->size[1] > positions)
         return kc_fail(e, -EINVAL, "op position.w: %llu positions in a row, the table has %llu",
                        (unsigned long long)dx->size[1], (unsigned long long)positions);
-    struct embed_arg arg = {.k = c->k, .in = dx->data, .out = call->out[0].data, .rows = rows, .t = dx->size[1], .h = h,
-                            .v = positions, .accumulate = call->accumulate};
+    struct embed_arg arg = {.k = c->k, .in = dx->data, .out = call->out[0].data, .rows = rows, .t = dx->size[1],
+                            .h = h, .v = positions, .accumulate = call->accumulate};
     return enqueue(lane, position_weight_tile, &arg, sizeof arg, tiles_of(positions, ROW_TILE));
 }

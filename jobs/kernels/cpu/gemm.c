@@ -1,5 +1,5 @@
-/* gemm.c - matrix products on a fixed grid of output tiles. K is never split, each tile is one single-threaded product,
- * so the number of threads changes no bit. Works with oneDNN 2.x and 3.x: dnnl_sgemm is the same in both. */
+/* gemm.c - matrix products on a fixed grid of output tiles. K is never split, each tile is one single-threaded
+ * product, so the number of threads changes no bit. Works with oneDNN 2.x and 3.x: dnnl_sgemm is the same in both. */
 #include "cpu.h"
 
 #ifdef KC_HAVE_DNNL
@@ -50,8 +50,9 @@ void gemm_tile_run(const struct gemm *g, uint32_t index)
 
 #ifdef KC_HAVE_DNNL
 
-/* The distributions' oneDNN runs its products on an OpenMP team. The team size is a property of the calling thread, so
- * each worker sets its own to one, once; the rest of the process keeps what it has. Without OpenMP there is no such function. */
+/* The distributions' oneDNN runs its products on an OpenMP team. The team size is a property of the calling thread,
+ * so each worker sets its own to one, once; the rest of the process keeps what it has. Without OpenMP there is no
+ * such function. */
 static void one_thread(void)
 {
     static _Thread_local int done;
@@ -64,12 +65,12 @@ static void one_thread(void)
         set(1);
 }
 
-static void onednn(char ta, char tb, size_t m, size_t n, size_t k, const float *a, size_t lda, const float *b, size_t ldb,
-                   float beta, float *c, size_t ldc)
+static void onednn(char ta, char tb, size_t m, size_t n, size_t k, const float *a, size_t lda, const float *b,
+                   size_t ldb, float beta, float *c, size_t ldc)
 {
     one_thread();
-    dnnl_sgemm(ta, tb, (dnnl_dim_t)m, (dnnl_dim_t)n, (dnnl_dim_t)k, 1.f, a, (dnnl_dim_t)lda, b, (dnnl_dim_t)ldb, beta, c,
-               (dnnl_dim_t)ldc);
+    dnnl_sgemm(ta, tb, (dnnl_dim_t)m, (dnnl_dim_t)n, (dnnl_dim_t)k, 1.f, a, (dnnl_dim_t)lda, b, (dnnl_dim_t)ldb, beta,
+               c, (dnnl_dim_t)ldc);
 }
 
 sgemm_fn *gemm_onednn(void)
@@ -81,7 +82,8 @@ sgemm_fn *gemm_onednn(void)
 void gemm_onednn_text(char *out, size_t room)
 {
     const dnnl_version_t *v = dnnl_version();
-    snprintf(out, room, "onednn-%d.%d.%d-isa%x", v->major, v->minor, v->patch, (unsigned)dnnl_get_effective_cpu_isa());
+    snprintf(out, room, "onednn-%d.%d.%d-isa%x", v->major, v->minor, v->patch,
+             (unsigned)dnnl_get_effective_cpu_isa());
 }
 
 #else

@@ -1,14 +1,16 @@
-/* kernels.h - the loops that have variants: plain functions on rows and runs, no threads, no views. Private to this room.
+/* kernels.h - the loops that have variants: plain functions on rows and runs, no threads, no views. Private to this
+ * room.
  *
- * Pointers may not overlap, except where it says in place. "add": 1 adds to the output, 0 overwrites it. Results do not
- * depend on anything but the arguments. */
+ * Pointers may not overlap, except where it says in place. "add": 1 adds to the output, 0 overwrites it. Results do
+ * not depend on anything but the arguments. */
 #ifndef KC_KERNELS_H
 #define KC_KERNELS_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* C (m, n) = op(A) (m, k) · op(B) (k, n) + beta·C, row-major; ta/tb: 'N' or 'T'; beta 0 or 1. C is not read for beta 0. */
+/* C (m, n) = op(A) (m, k) · op(B) (k, n) + beta·C, row-major; ta/tb: 'N' or 'T'; beta 0 or 1. C is not read for beta
+ * 0. */
 typedef void sgemm_fn(char ta, char tb, size_t m, size_t n, size_t k, const float *a, size_t lda, const float *b,
                       size_t ldb, float beta, float *c, size_t ldc);
 
@@ -30,25 +32,28 @@ struct kernels {
     void (*layernorm_input)(const float *dy, const float *x, const float *w, const float *mean, const float *rstd,
                             const float *residual, float *dx, size_t rows, size_t n);
     /* columns [first, last) of dw and db; pointers are to column 0 */
-    void (*layernorm_weight)(const float *dy, const float *x, const float *mean, const float *rstd, float *dw, float *db,
-                             size_t rows, size_t n, size_t first, size_t last, int add);
+    void (*layernorm_weight)(const float *dy, const float *x, const float *mean, const float *rstd, float *dw,
+                             float *db, size_t rows, size_t n, size_t first, size_t last, int add);
     /* columns [first, last) of the sum over rows */
     void (*column_sum)(const float *x, float *sum, size_t rows, size_t n, size_t first, size_t last, int add);
     void (*add)(const float *a, const float *b, float *y, size_t n);                  /* y may be a or b */
     void (*gelu)(const float *x, float *y, size_t n);                                 /* y may be x */
     void (*gelu_input)(const float *dy, const float *x, float *dx, size_t n);         /* dx may be dy */
-    /* One block of scores (rows × keys, leading dimension ld) of causal attention, forward: row i sees keys ≤ visible + i.
-     * scores → exp(scale·score − largest), later ones 0; largest, sum and y (rows × d, ldy) are brought to the new largest. */
+    /* One block of scores (rows × keys, leading dimension ld) of causal attention, forward: row i sees keys ≤ visible
+     * + i. scores → exp(scale·score − largest), later ones 0; largest, sum and y (rows × d, ldy) are brought to the
+     * new largest. */
     void (*softmax_block)(float *scores, size_t rows, size_t keys, size_t ld, ptrdiff_t visible, float scale,
                           float *largest, float *sum, float *y, size_t d, size_t ldy);
     /* y /= sum, lse = largest + log sum */
-    void (*softmax_finish)(const float *largest, const float *sum, float *y, float *lse, size_t rows, size_t d, size_t ldy);
+    void (*softmax_finish)(const float *largest, const float *sum, float *y, float *lse, size_t rows, size_t d,
+                           size_t ldy);
     /* Backward: scores → P = exp(scale·score − lse), dp → P·(dp − delta)·scale, 0 where not visible */
-    void (*softmax_input)(float *scores, float *dp, size_t rows, size_t keys, size_t ld, ptrdiff_t visible, float scale,
-                          const float *lse, const float *delta);
+    void (*softmax_input)(float *scores, float *dp, size_t rows, size_t keys, size_t ld, ptrdiff_t visible,
+                          float scale, const float *lse, const float *delta);
     float (*dot)(const float *a, const float *b, size_t n);
     /* Adds to sum[0] the losses and to sum[1] the count of rows whose target is not −1; lse for all rows. */
-    void (*cross_entropy)(const float *logits, const int32_t *targets, float *lse, double sum[2], size_t rows, size_t n);
+    void (*cross_entropy)(const float *logits, const int32_t *targets, float *lse, double sum[2], size_t rows,
+                          size_t n);
     void (*cross_entropy_input)(const float *logits, const int32_t *targets, const float *lse, float *dlogits,
                                 size_t rows, size_t n);                               /* dlogits may be logits */
     void (*adamw)(const float *g, float *p, float *m, float *v, size_t n, const struct adamw_values *values);

@@ -1,5 +1,5 @@
-/* linear.c - linear maps with weights stored [in, out] and a bias, and the head, whose weight is the embedding [vocab,
- * hidden]. All six are one matrix product on a grid; LINEAR_W has the sums for the bias as further tiles. */
+/* linear.c - linear maps with weights stored [in, out] and a bias, and the head, whose weight is the embedding
+ * [vocab, hidden]. All six are one matrix product on a grid; LINEAR_W has the sums for the bias as further tiles. */
 #include "cpu.h"
 
 struct linear_arg {
@@ -24,10 +24,14 @@ static void linear_tile(void *arg, uint32_t index, uint32_t worker)
     a->k->column_sum(a->dy, a->db, a->rows, a->n, columns.first, columns.last, a->accumulate);
 }
 
-static int product(struct cpu *c, struct kc_lane *lane, struct gemm g)
+/* Enqueue the product of inputs `a` and `b` into output 0; g has the shape. */
+static int product(struct cpu *c, const struct kc_op_call *call, struct kc_lane *lane, int a, int b, struct gemm g)
 {
     struct linear_arg arg = {.g = g};
     arg.g.run = c->sgemm;
+    arg.g.a = call->in[a].data;
+    arg.g.b = call->in[b].data;
+    arg.g.c = call->out[0].data;
     arg.grid = gemm_grid(&arg.g);
     return enqueue(lane, linear_tile, &arg, sizeof arg, arg.grid);
 }
@@ -40,9 +44,8 @@ int op_linear(void *self, const struct kc_op_call *call, struct kc_lane *lane, s
     int bad = CALL_CHECK(c, call, e, {0, KC_F32, r * k}, {1, KC_F32, k * n}, {2, KC_F32, n}, {3, KC_F32, r * n});
     if (bad)
         return bad;
-    return product(c, lane, (struct gemm){.a = call->in[0].data, .b = call->in[1].data, .bias = call->in[2].data,
-                                          .c = call->out[0].data, .m = r, .n = n, .k = k, .lda = k, .ldb = n, .ta = 'N',
-                                          .tb = 'N'});
+    struct gemm g = {.bias = call->in[2].data, .m = r, .n = n, .k = k, .lda = k, .ldb = n, .ta = 'N', .tb = 'N'};
+    return product(c, call, lane, 0, 1, g);
 }
 
 /* dx (r, k) = dy (r, n) · wT */
@@ -53,8 +56,8 @@ int op_linear_input(void *self, const struct kc_op_call *call, struct kc_lane *l
     int bad = CALL_CHECK(c, call, e, {0, KC_F32, r * n}, {1, KC_F32, k * n}, {2, KC_F32, r * k});
     if (bad)
         return bad;
-    return product(c, lane, (struct gemm){.a = call->in[0].data, .b = call->in[1].data, .c = call->out[0].data, .m = r,
-                                          .n = k, .k = n, .lda = n, .ldb = n, .ta = 'N', .tb = 'T'});
+    struct gemm g = {.m = r, .n = k, .k = n, .lda = n, .ldb = n, .ta = 'N', .tb = 'T'};
+    return product(c, call, lane, 0, 1, g);
 }
 
 /* dw (k, n) (+)= xT · dy, db (n) (+)= sum of dy over rows */
@@ -67,8 +70,11 @@ int op_linear_weight(void *self, const struct kc_op_call *call, struct kc_lane *
         return bad;
     struct linear_arg arg = {.k = c->k, .dy = call->in[0].data, .db = call->out[1].data, .rows = r, .n = n,
                              .accumulate = call->accumulate};
-    arg.g = (struct gemm){.run = c->sgemm, .a = call->in[1].data, .b = call->in[0].data, .c = call->out[0].data, .m = k,
-                          .n = n, .k = r, .lda = k, .ldb = n, .ta = 'T', .tb = 'N', .beta = call->accumulate ? 1 : 0};
+    arg.g = (struct gemm){.run = c->sgemm, .m = k, .n = n, .k = r, .lda = k, .ldb = n, .ta = 'T', .tb = 'N'};
+    arg.g.a = call->in[1].data;
+    arg.g.b = call->in[0].data;
+    arg.g.c = call->out[0].data;
+    arg.g.beta = call->accumulate ? 1 : 0;
     arg.grid = gemm_grid(&arg.g);
     return enqueue(lane, linear_tile, &arg, sizeof arg, arg.grid + tiles_of(n, COLUMN_TILE));
 }
@@ -81,8 +87,8 @@ int op_head(void *self, const struct kc_op_call *call, struct kc_lane *lane, str
     int bad = CALL_CHECK(c, call, e, {0, KC_F32, r * h}, {1, KC_F32, v * h}, {2, KC_F32, r * v});
     if (bad)
         return bad;
-    return product(c, lane, (struct gemm){.a = call->in[0].data, .b = call->in[1].data, .c = call->out[0].data, .m = r,
-                                          .n = v, .k = h, .lda = h, .ldb = h, .ta = 'N', .tb = 'T'});
+    struct gemm g = {.m = r, .n = v, .k = h, .lda = h, .ldb = h, .ta = 'N', .tb = 'T'};
+    return product(c, call, lane, 0, 1, g);
 }
 
 /* dx (r, h) = dlogits (r, v) · wte */
@@ -93,8 +99,8 @@ int op_head_input(void *self, const struct kc_op_call *call, struct kc_lane *lan
     int bad = CALL_CHECK(c, call, e, {0, KC_F32, r * v}, {1, KC_F32, v * h}, {2, KC_F32, r * h});
     if (bad)
         return bad;
-    return product(c, lane, (struct gemm){.a = call->in[0].data, .b = call->in[1].data, .c = call->out[0].data, .m = r,
-                                          .n = h, .k = v, .lda = v, .ldb = h, .ta = 'N', .tb = 'N'});
+    struct gemm g = {.m = r, .n = h, .k = v, .lda = v, .ldb = h, .ta = 'N', .tb = 'N'};
+    return product(c, call, lane, 0, 1, g);
 }
 
 /* dwte (v, h) (+)= dlogitsT · x */
@@ -105,7 +111,7 @@ int op_head_weight(void *self, const struct kc_op_call *call, struct kc_lane *la
     int bad = CALL_CHECK(c, call, e, {0, KC_F32, r * v}, {1, KC_F32, r * h}, {2, KC_F32, v * h});
     if (bad)
         return bad;
-    return product(c, lane, (struct gemm){.a = call->in[0].data, .b = call->in[1].data, .c = call->out[0].data, .m = v,
-                                          .n = h, .k = r, .lda = v, .ldb = h, .ta = 'T', .tb = 'N',
-                                          .beta = call->accumulate ? 1 : 0});
+    struct gemm g = {
+        .m = v, .n = h, .k = r, .lda = v, .ldb = h, .ta = 'T', .tb = 'N', .beta = call->accumulate ? 1 : 0};
+    return product(c, call, lane, 0, 1, g);
 }

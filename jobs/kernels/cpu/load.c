@@ -1,5 +1,5 @@
-/* load.c - LOAD: this rank's rows of a micro-batch. Runs on the lane, since earlier work may still read the buffers; so an
- * error is kept in the table's context (jobs.h) and the rows are masked, that nothing counts them. */
+/* load.c - LOAD: this rank's rows of a micro-batch. Runs on the lane, since earlier work may still read the buffers;
+ * so an error is kept in the table's context (jobs.h) and the rows are masked, that nothing counts them. */
 #include "cpu.h"
 
 struct load_arg {
@@ -17,8 +17,8 @@ static void load_tile(void *arg, uint32_t index, uint32_t worker)
     uint32_t real = a->real;
     if (real) {
         struct kc_error e = {{0}};
-        int r = c->config.load(c->config.load_self, (int)a->evaluate, a->position, real, a->context, a->tokens, a->targets,
-                               &e);
+        int r = c->config.load(c->config.load_self, (int)a->evaluate, a->position, real, a->context, a->tokens,
+                               a->targets, &e);
         if (r < 0) {
             if (!atomic_load_explicit(&c->failed, memory_order_relaxed)) { /* the first one is told */
                 c->error = e;

@@ -38,7 +38,8 @@ static const struct {
 #undef OPCODE
 };
 
-int operands_check(struct cpu *c, const struct kc_op_call *call, const struct need *need, size_t count, struct kc_error *e)
+int operands_check(struct cpu *c, const struct kc_op_call *call, const struct need *need, size_t count,
+                   struct kc_error *e)
 {
     int failed = atomic_load_explicit(&c->failed, memory_order_acquire);
     if (failed)
@@ -59,8 +60,8 @@ int operands_check(struct cpu *c, const struct kc_op_call *call, const struct ne
     return 0;
 }
 
-/* "vector" or "vector+gemm" → kernels. Plain names leave the matrix product to us: the best there is, for "portable" our
- * own. A full name that means another machine or library is refused, with what would be taken here. */
+/* "vector" or "vector+gemm" → kernels. Plain names leave the matrix product to us: the best there is, for "portable"
+ * our own. A full name that means another machine or library is refused, with what would be taken here. */
 static int variant_resolve(struct cpu *c, const char *asked, struct kc_error *e)
 {
     const struct kernels *best = kernels_avx2() ? kernels_avx2() : &kernels_portable;
@@ -82,9 +83,10 @@ static int variant_resolve(struct cpu *c, const char *asked, struct kc_error *e)
     else if (gemm_onednn() && (!plus || strcmp(plus + 1, onednn) == 0 || strcmp(plus + 1, "onednn") == 0))
         c->sgemm = gemm_onednn();
     if (!c->k || !c->sgemm)
-        return kc_fail(e, -ENOTSUP, "kernel variant %s is not to be had here; this machine has %s+%s and portable+blocked. "
-                       "Other kernels change the last bits of every number: choose one of these, or \"auto\"", asked,
-                       best->name, gemm_onednn() ? onednn : "blocked");
+        return kc_fail(e, -ENOTSUP,
+                       "kernel variant %s is not to be had here; this machine has %s+%s and portable+blocked. "
+                       "Other kernels change the last bits of every number: choose one of these, or \"auto\"",
+                       asked, best->name, gemm_onednn() ? onednn : "blocked");
     snprintf(c->variant, sizeof c->variant, "%s+%s", c->k->name, blocked ? "blocked" : onednn);
     return 0;
 }
@@ -92,7 +94,8 @@ static int variant_resolve(struct cpu *c, const char *asked, struct kc_error *e)
 int kc_jobs_cpu_table(const struct kc_jobs_config *config, struct kc_op_table **out, struct kc_error *e)
 {
     if (!config->spec || config->batch_ranks == 0 || config->batch_rank >= config->batch_ranks)
-        return kc_fail(e, -EINVAL, "op table: rank %u of %u on the batch axes", config->batch_rank, config->batch_ranks);
+        return kc_fail(e, -EINVAL, "op table: rank %u of %u on the batch axes", config->batch_rank,
+                       config->batch_ranks);
     struct cpu *c = calloc(1, sizeof *c);
     if (!c)
         return kc_fail(e, -ENOMEM, "no memory for the op table");
@@ -105,7 +108,8 @@ int kc_jobs_cpu_table(const struct kc_jobs_config *config, struct kc_op_table **
     for (uint16_t i = 0; i < KC_OPCODES; i++)
         c->ops[i] = (struct kc_op){.id = i, .name = shapes[i].name, .enqueue = functions[i]};
     c->config.variant = c->variant;
-    c->table = (struct kc_op_table){.self = c, .device = "cpu", .variant = c->variant, .ops = c->ops, .count = KC_OPCODES};
+    c->table =
+        (struct kc_op_table){.self = c, .device = "cpu", .variant = c->variant, .ops = c->ops, .count = KC_OPCODES};
     *out = &c->table;
     return 0;
 }

@@ -1,5 +1,5 @@
-/* variant_avx2.c - the kernels for x86-64 with AVX2 and FMA: vectors of eight. The only code that needs those flags; whether
- * the processor has them is asked before anything else in here runs. */
+/* variant_avx2.c - the kernels for x86-64 with AVX2 and FMA: vectors of eight. The only code that needs those flags;
+ * whether the processor has them is asked before anything else in here runs. */
 #include "kernels.h"
 
 #if defined(__x86_64__) && defined(__AVX2__) && defined(__FMA__)

@@ -1,9 +1,9 @@
 /* vec.h - vectors of W floats: eight in files compiled with AVX2 and FMA, four elsewhere (SSE2 on x86-64, NEON on
- * aarch64, through the compiler's vector types). Every kernel is written once over these words, in body_*.h, and compiled once
- * a variant.
+ * aarch64, through the compiler's vector types). Every kernel is written once over these words, in body_*.h, and
+ * compiled once a variant.
  *
- * Elementwise kernels handle the last elements of a run with the same vector operations, so a value does not depend on
- * where in a run it stands. */
+ * Elementwise kernels handle the last elements of a run with the same vector operations, so a value does not depend
+ * on where in a run it stands. */
 #ifndef KC_KERNELS_VEC_H
 #define KC_KERNELS_VEC_H
 
@@ -87,19 +87,19 @@ VEC_INLINE void v_put(float *p, size_t lanes, vf v)
     else
         v_store_part(p, v, lanes);
 }
-/* Run the statement for i = 0, W, 2W … below n with `lanes` = W, and once more for a rest; W is a constant in the loop, so
- * only the rest pays for being short. */
-#define V_EACH(n, ...)                                                                                                 \
-    do {                                                                                                               \
-        size_t i = 0;                                                                                                  \
-        for (; i + W <= (n); i += W) {                                                                                 \
-            const size_t lanes = W;                                                                                    \
-            __VA_ARGS__;                                                                                               \
-        }                                                                                                              \
-        if (i < (n)) {                                                                                                 \
-            const size_t lanes = (n)-i;                                                                                \
-            __VA_ARGS__;                                                                                               \
-        }                                                                                                              \
+/* Run the statement for i = 0, W, 2W … below n with `lanes` = W, and once more for a rest; W is a constant in the
+ * loop, so only the rest pays for being short. */
+#define V_EACH(n, ...)                  \
+    do {                                \
+        size_t i = 0;                   \
+        for (; i + W <= (n); i += W) {  \
+            const size_t lanes = W;     \
+            __VA_ARGS__;                \
+        }                               \
+        if (i < (n)) {                  \
+            const size_t lanes = (n)-i; \
+            __VA_ARGS__;                \
+        }                               \
     } while (0)
 
 /* Lanes in a fixed order, neighbours first. */
@@ -128,8 +128,8 @@ VEC_INLINE float v_largest(vf v)
 }
 
 /* e^x within 2 units in the last place for −86.6 ≤ x ≤ 88.3; below 0, above the value at 88.3; not a number stays.
- * Reduction by ln 2 in two parts and the polynomial of Cephes expf (Moshier). Adding 1.5·2^23 rounds x/ln 2 to an integer
- * that then stands in the low bits, ready to be shifted into the exponent. */
+ * Reduction by ln 2 in two parts and the polynomial of Cephes expf (Moshier). Adding 1.5·2^23 rounds x/ln 2 to an
+ * integer that then stands in the low bits, ready to be shifted into the exponent. */
 VEC_INLINE vf v_exp(vf x)
 {
     const vf magic = v_all(12582912.f), low = v_all(-86.6f);
@@ -149,9 +149,9 @@ VEC_INLINE vf v_exp(vf x)
     return v_zero_below(y, x, low);
 }
 
-/* 1/x for 1 ≤ x < 2^120, within 2 units in the last place: an estimate from the exponent's bits and three steps of Newton.
- * Faster than the divider beside wide matrix products, and the same bits on every maker's processor, which the estimate
- * instructions do not promise. */
+/* 1/x for 1 ≤ x < 2^120, within 2 units in the last place: an estimate from the exponent's bits and three steps of
+ * Newton. Faster than the divider beside wide matrix products, and the same bits on every maker's processor, which
+ * the estimate instructions do not promise. */
 VEC_INLINE vf v_reciprocal(vf x)
 {
     vi bits = (vi){0} + 0x7ef311c3 - (vi)x;
