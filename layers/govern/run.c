@@ -284,6 +284,9 @@ static int prepare(struct loop *l)
         code = restore_or_begin(l);
     if (code < 0)
         return code;
+    struct kc_ack before;
+    if (kc_probe_ack_last(c->probe, &before) == 0)
+        l->answered = before.checkpoints; /* by an earlier incarnation; read by all before the leader writes the next */
     publish_plan(c, step_now(l));
     if (kc_probe_leads(c->probe))
         show_history(l);
