@@ -42,8 +42,8 @@ static int check_counts(const struct kc_group *g, const struct kc_comm_call *c, 
         if (c->count > COUNT_LIMIT)
             return kc_fail(e, -EINVAL, "%zu elements are more than there can be", c->count);
         if (c->primitive == KC_REDUCE_SCATTER && c->count % g->count)
-            return kc_fail(e, -EINVAL, "reduce-scatter of %zu elements over %u ranks: the count must be a multiple", c->count,
-                           g->count);
+            return kc_fail(e, -EINVAL, "reduce-scatter of %zu elements over %u ranks: the count must be a multiple",
+                           c->count, g->count);
         return 0;
     }
     if (!c->send_counts || !c->recv_counts)
@@ -80,7 +80,8 @@ static int check_overlap(const struct kc_group *g, const struct kc_comm_call *c,
 static int check_buffers(const struct kc_group *g, const struct kc_comm_call *c, struct kc_error *e)
 {
     uintptr_t bytes = kc_type_bytes[c->type];
-    size_t in = call_in_count(c, g->count, g->position) * bytes, out = call_out_count(c, g->count, g->position) * bytes;
+    size_t in = call_in_count(c, g->count, g->position) * bytes,
+           out = call_out_count(c, g->count, g->position) * bytes;
     bool root = c->primitive == KC_BROADCAST && c->peer == (int32_t)g->position;
     if (root && !c->out)
         out = 0;
@@ -97,8 +98,8 @@ static int check_peer(const struct kc_group *g, const struct kc_comm_call *c, st
     if (c->primitive != KC_BROADCAST && !call_pairs(c))
         return 0;
     if (c->peer < 0 || (uint32_t)c->peer >= g->count)
-        return kc_fail(e, -EINVAL, "%s: position %d is not in the group of %u", kc_primitive_name[c->primitive], c->peer,
-                       g->count);
+        return kc_fail(e, -EINVAL, "%s: position %d is not in the group of %u", kc_primitive_name[c->primitive],
+                       c->peer, g->count);
     if (call_pairs(c) && (uint32_t)c->peer == g->position)
         return kc_fail(e, -EINVAL, "%s: position %d is this rank itself", kc_primitive_name[c->primitive], c->peer);
     return 0;
@@ -155,10 +156,11 @@ void call_text(const struct kc_comm_call *c, int32_t peer, char out[CALL_TEXT])
     else if (c->primitive == KC_ALL_TO_ALL)
         snprintf(out, CALL_TEXT, "%s %s %s #%" PRIu64, what, type, how, c->sequence);
     else if (call_reduces(c))
-        snprintf(out, CALL_TEXT, "%s %s %s %s %zu #%" PRIu64, what, type, name(kc_reduce_name, KC_REDUCES, c->reduce), how,
-                 c->count, c->sequence);
+        snprintf(out, CALL_TEXT, "%s %s %s %s %zu #%" PRIu64, what, type, name(kc_reduce_name, KC_REDUCES, c->reduce),
+                 how, c->count, c->sequence);
     else if (c->primitive == KC_BROADCAST)
-        snprintf(out, CALL_TEXT, "%s %s %s %zu from position %d #%" PRIu64, what, type, how, c->count, peer, c->sequence);
+        snprintf(out, CALL_TEXT, "%s %s %s %zu from position %d #%" PRIu64, what, type, how, c->count, peer,
+                 c->sequence);
     else if (call_pairs(c))
         snprintf(out, CALL_TEXT, "%s %s %s %zu %s rank %d #%" PRIu64, what, type, how, c->count,
                  c->primitive == KC_SEND ? "to" : "from", peer, c->sequence);

@@ -1,5 +1,5 @@
-/* call.h - one call, before it becomes an operation: are its arguments sound, how many bytes does it read and write, and
- * how is it told to a person. Pure functions. */
+/* call.h - one call, before it becomes an operation: are its arguments sound, how many bytes does it read and
+ * write, and how is it told to a person. Pure functions. */
 #ifndef COMM_CALL_H
 #define COMM_CALL_H
 
@@ -26,8 +26,8 @@ int call_check(const struct kc_group *g, const struct kc_comm_call *c, struct kc
 /* Fields that the primitive does not use are set to one value, so that signatures can be compared field by field. */
 void call_normalise(struct kc_comm_call *c);
 
-/* The signature as a person reads it: "all-reduce f32 sum direct 4096 #17". `peer`: for send and recv the rank at the other
- * end, else as in the call. */
+/* The signature as a person reads it: "all-reduce f32 sum direct 4096 #17". `peer`: for send and recv the rank at
+ * the other end, else as in the call. */
 void call_text(const struct kc_comm_call *c, int32_t peer, char out[CALL_TEXT]);
 
 #endif

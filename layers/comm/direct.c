@@ -1,13 +1,15 @@
-/* direct.c - the algorithm `direct`: everybody reads from everybody. Elements are summed in the order of positions.
+/* direct.c - the algorithm `direct`: everybody reads from everybody. Elements are summed in the order of
+ * positions.
  *
- * Window way (buffers where peers can read them): one pass, then a barrier, since the buffers may be rewritten when the
- * operation is complete. All-reduce: each member sums its slice of all inputs and writes it to all outputs.
+ * Window way (buffers where peers can read them): one pass, then a barrier, since the buffers may be rewritten
+ * when the operation is complete. All-reduce: each member sums its slice of all inputs and writes it to all
+ * outputs.
  *
- * Staged way: rounds of one chunk. A member produces a round (copies into its staging), and consumes it from its peers'
- * staging; production runs one round ahead. All-reduce of long vectors by more than two has a middle: each member sums
- * its slice of the chunk where it lies in its own staging, and consuming is gathering. Round k's buffer is reused by round k + 2
- * once all have consumed k. `ready` counts productions (with a middle: production, sum, production, sum …), `done`
- * consumed rounds. */
+ * Staged way: rounds of one chunk. A member produces a round (copies into its staging), and consumes it from its
+ * peers' staging; production runs one round ahead. All-reduce of long vectors by more than two has a middle: each
+ * member sums its slice of the chunk where it lies in its own staging, and consuming is gathering. Round k's
+ * buffer is reused by round k + 2 once all have consumed k. `ready` counts productions (with a middle: production,
+ * sum, production, sum …), `done` consumed rounds. */
 #include "op.h"
 
 #define WINDOW_PIECE (256 << 10) /* bytes of work of one look at an operation */

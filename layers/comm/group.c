@@ -9,14 +9,15 @@ static int check_config(const struct kc_transport *t, const struct kc_group_conf
                         struct kc_error *e)
 {
     if (c->slot >= t->slots)
-        return kc_fail(e, -EINVAL, "group %u: slot %u, but the windows have room for %u groups", c->id, c->slot, t->slots);
+        return kc_fail(e, -EINVAL, "group %u: slot %u, but the windows have room for %u groups", c->id, c->slot,
+                       t->slots);
     if (c->count < 1 || c->count > t->ranks || !c->ranks)
         return kc_fail(e, -EINVAL, "group %u: %u members of %u ranks", c->id, c->count, t->ranks);
     bool found = false;
     for (uint32_t i = 0; i < c->count; i++) {
         if (c->ranks[i] >= t->ranks || (i > 0 && c->ranks[i] <= c->ranks[i - 1]))
-            return kc_fail(e, -EINVAL, "group %u: member %u is rank %u; ranks must be ascending and below %u", c->id, i,
-                           c->ranks[i], t->ranks);
+            return kc_fail(e, -EINVAL, "group %u: member %u is rank %u; ranks must be ascending and below %u", c->id,
+                           i, c->ranks[i], t->ranks);
         if (c->ranks[i] == t->rank) {
             *position = i;
             found = true;

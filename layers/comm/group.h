@@ -1,8 +1,9 @@
 /* group.h - groups and the channels below them.
  *
- * A group is immutable: who is in it. What moves lies elsewhere: in the transport, one `struct slot` per group with its
- * channels; a channel is the private side of one sequence of operations, all of whose members take part in each: the
- * collectives of a group, or the sends of one member to another (two members: 0 the sender, 1 the receiver). */
+ * A group is immutable: who is in it. What moves lies elsewhere: in the transport, one `struct slot` per group
+ * with its channels; a channel is the private side of one sequence of operations, all of whose members take part
+ * in each: the collectives of a group, or the sends of one member to another (two members: 0 the sender, 1 the
+ * receiver). */
 #ifndef COMM_GROUP_H
 #define COMM_GROUP_H
 

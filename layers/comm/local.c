@@ -1,5 +1,6 @@
-/* local.c - builds the transport `local`: sizes and publishes the own window, finds and checks the peers', sleeps and
- * wakes. Trusts nothing it reads from a peer's window before it is checked against the file's size and our own config. */
+/* local.c - builds the transport `local`: sizes and publishes the own window, finds and checks the peers', sleeps
+ * and wakes. Trusts nothing it reads from a peer's window before it is checked against the file's size and our own
+ * config. */
 #include "local.h"
 
 #include "base/clock.h"
@@ -99,20 +100,26 @@ static int open_own(struct kc_transport *t, const struct kc_transport_local_conf
         return kc_fail(e, code, "window of rank %u (descriptor %d): %s", t->rank, fd, strerror(-code));
     }
     if (st.st_size != 0)
-        return kc_fail(e, -EEXIST, "window of rank %u has %lld bytes already: it belongs to a run before; a rank needs "
-                       "an empty one", t->rank, (long long)st.st_size);
+        return kc_fail(e, -EEXIST,
+                       "window of rank %u has %lld bytes already: it belongs to a run before; a rank needs "
+                       "an empty one",
+                       t->rank, (long long)st.st_size);
     /* A memfd knows no limit of its own: reserving more than there is would end in the out-of-memory killer. */
     size_t available = memory_available();
     if (bytes > available)
-        return kc_fail(e, -ENOMEM, "window of rank %u needs %zu bytes of memory (%zu control and staging, %zu data), %zu are "
-                       "available; use fewer ranks or a smaller model", t->rank, bytes, t->data_at, c->data_bytes, available);
+        return kc_fail(e, -ENOMEM,
+                       "window of rank %u needs %zu bytes of memory (%zu control and staging, %zu data), %zu are "
+                       "available; use fewer ranks or a smaller model",
+                       t->rank, bytes, t->data_at, c->data_bytes, available);
     int code;
     do
         code = ftruncate(fd, (off_t)bytes) < 0 || fallocate(fd, 0, 0, (off_t)bytes) < 0 ? -errno : 0;
     while (code == -EINTR);
     if (code)
-        return kc_fail(e, code, "window of rank %u needs %zu bytes of memory (%zu control and staging, %zu data): %s; use "
-                       "fewer ranks or a smaller model", t->rank, bytes, t->data_at, c->data_bytes, strerror(-code));
+        return kc_fail(e, code,
+                       "window of rank %u needs %zu bytes of memory (%zu control and staging, %zu data): %s; use "
+                       "fewer ranks or a smaller model",
+                       t->rank, bytes, t->data_at, c->data_bytes, strerror(-code));
     /* Where sealing is permitted, nobody can shrink a window that peers have mapped. Where not, the peers' check of
      * the size at mapping is what there is. */
     fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
@@ -142,9 +149,9 @@ static int check_head(const struct kc_transport *t, uint32_t rank, const struct 
         {"start of data", h->data_at, t->data_at}};
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
         if (fields[i].found != fields[i].wanted)
-            return kc_fail(e, -EPROTO, "window of rank %u: %s is %llu, ours is %llu: the ranks do not belong to one run",
-                           rank, fields[i].name, (unsigned long long)fields[i].found,
-                           (unsigned long long)fields[i].wanted);
+            return kc_fail(e, -EPROTO,
+                           "window of rank %u: %s is %llu, ours is %llu: the ranks do not belong to one run", rank,
+                           fields[i].name, (unsigned long long)fields[i].found, (unsigned long long)fields[i].wanted);
     }
     *data_bytes = h->data_bytes;
     if (*data_bytes > size || whole_bytes(t->data_at, *data_bytes) != size)
@@ -166,8 +173,10 @@ static int open_peer(struct kc_transport *t, const struct kc_transport_local_con
     if (st.st_size == 0)
         return -EAGAIN;
     if ((size_t)st.st_size < t->data_at)
-        return kc_fail(e, -EPROTO, "window of rank %u has %lld bytes, control and staging alone take %zu: the ranks do "
-                       "not belong to one run", rank, (long long)st.st_size, t->data_at);
+        return kc_fail(e, -EPROTO,
+                       "window of rank %u has %lld bytes, control and staging alone take %zu: the ranks do "
+                       "not belong to one run",
+                       rank, (long long)st.st_size, t->data_at);
     if (!p->window) {
         int code = map_window(t, c, rank, (size_t)st.st_size, e);
         if (code)

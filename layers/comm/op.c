@@ -49,11 +49,16 @@ static void record(struct kc_comm_op *op)
     const struct kc_group *g = op->channel->group;
     const struct kc_comm_call *c = &op->call;
     size_t in = call_in_count(c, g->count, g->position), out = call_out_count(c, g->count, g->position);
-    struct kc_op_seen seen = {.group = g->id, .generation = (uint32_t)g->transport->generation, .sequence = c->sequence,
+    struct kc_op_seen seen = {.group = g->id,
+                              .generation = (uint32_t)g->transport->generation,
+                              .sequence = c->sequence,
                               .count = c->primitive == KC_ALL_TO_ALL ? in : c->count,
                               .bytes = (in > out ? in : out) * op_bytes(op),
-                              .peer = c->peer >= 0 ? (int32_t)g->ranks[c->peer] : -1, .collective = -1,
-                              .primitive = c->primitive, .type = c->type, .reduce = c->reduce,
+                              .peer = c->peer >= 0 ? (int32_t)g->ranks[c->peer] : -1,
+                              .collective = -1,
+                              .primitive = c->primitive,
+                              .type = c->type,
+                              .reduce = c->reduce,
                               .algorithm = c->algorithm};
     op->record = kc_probe_op_begin(g->transport->probe, &seen);
 }
@@ -85,8 +90,8 @@ static void end(struct kc_comm_op *op, int result)
     kc_probe_op_done(op->channel->transport->probe, op->record, result);
 }
 
-/* The steps that an operation stands for in the channel's counters: the same on all members, whatever each of them did. One that
- * moved nothing stands for one, since a first round may have been announced with the post. */
+/* The steps that an operation stands for in the channel's counters: the same on all members, whatever each of them
+ * did. One that moved nothing stands for one, since a first round may have been announced with the post. */
 static void count_steps(struct kc_comm_op *op)
 {
     struct channel *c = op->channel;
@@ -167,7 +172,8 @@ static enum op_way choose_way(const struct kc_comm_op *op, uint64_t most)
         return WAY_NOTHING;
     if (op_members(op) == 1)
         return WAY_ALONE;
-    if (c->algorithm == KC_RING && (call_reduces(c) || c->primitive == KC_ALL_GATHER || c->primitive == KC_BROADCAST)) {
+    if (c->algorithm == KC_RING &&
+        (call_reduces(c) || c->primitive == KC_ALL_GATHER || c->primitive == KC_BROADCAST)) {
         /* sums under way of reduce-scatter and bf16 have no place in the callers' buffers */
         bool room = c->primitive != KC_REDUCE_SCATTER && (c->primitive != KC_ALL_REDUCE || c->type != KC_BF16);
         return room && all_in_windows(op) ? WAY_RING_WINDOW : WAY_RING_STAGED;
@@ -281,7 +287,8 @@ static int say_aborted(const struct kc_comm_op *op, struct kc_error *e)
     if (rank < KC_RANKS_MAX)
         snprintf(who, sizeof who, "rank %d", rank);
     op_text(op, text);
-    return kc_fail(e, -ESHUTDOWN, "%s (group %u) ended: the run was aborted by %s", text, op->channel->group->id, who);
+    return kc_fail(e, -ESHUTDOWN, "%s (group %u) ended: the run was aborted by %s", text, op->channel->group->id,
+                   who);
 }
 
 static int say_late(const struct kc_comm_op *op, struct kc_error *e)
@@ -291,7 +298,8 @@ static int say_late(const struct kc_comm_op *op, struct kc_error *e)
     size_t n = 0;
     for (uint32_t i = 0; op->stage == OP_POSTED && i < c->members && n + 8 < sizeof missing; i++) {
         if (!(op->checked >> i & 1))
-            n += (size_t)snprintf(missing + n, sizeof missing - n, "%s%u", n ? ", " : "; not there: rank ", c->member[i].rank);
+            n += (size_t)snprintf(missing + n, sizeof missing - n, "%s%u", n ? ", " : "; not there: rank ",
+                                  c->member[i].rank);
     }
     op_text(op, text);
     return kc_fail(e, -ETIMEDOUT, "%s (group %u) is not complete in time%s", text, c->group->id, missing);
@@ -314,7 +322,8 @@ int kc_comm_start(const struct kc_group *g, const struct kc_comm_call *call, str
     if (code)
         return kc_fail_prefix(e, code, "group %u #%" PRIu64, g->id, call->sequence);
     if (transport_aborted(g->transport))
-        return kc_fail(e, -ESHUTDOWN, "group %u #%" PRIu64 " was not started: the run was aborted", g->id, call->sequence);
+        return kc_fail(e, -ESHUTDOWN, "group %u #%" PRIu64 " was not started: the run was aborted", g->id,
+                       call->sequence);
     struct slot *s = group_slot(g);
     struct kc_comm_op *op = op_new(s);
     if (!op)

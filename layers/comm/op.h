@@ -1,7 +1,8 @@
 /* op.h - one operation in flight, and what the algorithms (direct.c, ring.c) need of it.
  *
  * Life: QUEUED behind older operations of its channel; POSTED its signature and waiting for those of all members;
- * RUNNING its algorithm; ENDED, with a result, until its owner collects it. Only the head of a channel is past QUEUED. */
+ * RUNNING its algorithm; ENDED, with a result, until its owner collects it. Only the head of a channel is past
+ * QUEUED. */
 #ifndef COMM_OP_H
 #define COMM_OP_H
 
@@ -65,8 +66,9 @@ static inline struct reduce op_reduce(const struct kc_comm_op *op)
                            .divide = op->call.reduce == KC_AVG ? op_members(op) : 1};
 }
 
-/* A member's staging chunk for a round of this operation. The half of an operation is free again when all members have
- * posted the next one, which an operation of the same parity comes after; the two buffers of a half alternate. */
+/* A member's staging chunk for a round of this operation. The half of an operation is free again when all members
+ * have posted the next one, which an operation of the same parity comes after; the two buffers of a half
+ * alternate. */
 static inline uint8_t *op_chunk(const struct kc_comm_op *op, uint32_t member, uint64_t round)
 {
     const struct channel *c = op->channel;

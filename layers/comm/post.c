@@ -1,5 +1,5 @@
-/* post.c - signatures. What a peer wrote is copied once, then checked, then used: a corrupt peer can make an operation fail or
- * its own data wrong, never make us touch memory outside its window. */
+/* post.c - signatures. What a peer wrote is copied once, then checked, then used: a corrupt peer can make an
+ * operation fail or its own data wrong, never make us touch memory outside its window. */
 #include "post.h"
 
 #include <errno.h>
@@ -70,18 +70,22 @@ static int refuse(struct kc_comm_op *op, uint32_t member, const struct post *p)
     call_text(&op->call, c->pair ? (int32_t)rank[1] : op->call.peer, text[0]);
     call_text(&theirs, c->pair ? (int32_t)rank[0] : p->peer, text[1]);
     int high = rank[1] > rank[0];
-    return kc_fail(&op->error, -EPROTO, "rank %u called %s, rank %u %s (group %u): refused before any data moved; all ranks "
-                   "must run the same program", rank[high], text[high], rank[!high], text[!high], c->group->id);
+    return kc_fail(&op->error, -EPROTO,
+                   "rank %u called %s, rank %u %s (group %u): refused before any data moved; all ranks "
+                   "must run the same program",
+                   rank[high], text[high], rank[!high], text[!high], c->group->id);
 }
 
 static int corrupt(struct kc_comm_op *op, uint32_t member, const char *what, uint64_t value)
 {
-    return kc_fail(&op->error, -EPROTO, "the window of rank %u is corrupt: %s %" PRIu64 " is out of bounds (group %u, #%"
-                   PRIu64 "); that rank has written where it should not",
+    return kc_fail(&op->error, -EPROTO,
+                   "the window of rank %u is corrupt: %s %" PRIu64 " is out of bounds (group %u, #%" PRIu64
+                   "); that rank has written where it should not",
                    op->channel->member[member].rank, what, value, op->channel->group->id, op->call.sequence);
 }
 
-/* Is a buffer of `count` elements at `at` inside the member's data area? Sets *out to it, or NULL if it is nowhere. */
+/* Is a buffer of `count` elements at `at` inside the member's data area? Sets *out to it, or NULL if it is
+ * nowhere. */
 static bool locate(const struct kc_comm_op *op, uint32_t member, uint64_t at, uint64_t count, uint8_t **out)
 {
     const struct peer *p = &op->channel->transport->peer[op->channel->member[member].rank];
@@ -135,9 +139,10 @@ static int counts_differ(struct kc_comm_op *op, uint32_t from, uint32_t to, uint
     const struct channel *c = op->channel;
     char text[CALL_TEXT];
     call_text(&op->call, -1, text);
-    return kc_fail(&op->error, -EPROTO, "%s: rank %u sends rank %u %" PRIu64 " elements, rank %u expects %" PRIu64
-                   " (group %u): refused before any data moved; exchange the counts first", text, c->member[from].rank,
-                   c->member[to].rank, sent, c->member[to].rank, expected, c->group->id);
+    return kc_fail(&op->error, -EPROTO,
+                   "%s: rank %u sends rank %u %" PRIu64 " elements, rank %u expects %" PRIu64
+                   " (group %u): refused before any data moved; exchange the counts first",
+                   text, c->member[from].rank, c->member[to].rank, sent, c->member[to].rank, expected, c->group->id);
 }
 
 int post_compare_counts(struct kc_comm_op *op, uint64_t *most)

@@ -1,5 +1,5 @@
-/* reduce.c - folds vectors in blocks that stay in the nearest cache; the loops come from reduce_loops.h, the portable build
- * here, the AVX2 build beside it. */
+/* reduce.c - folds vectors in blocks that stay in the nearest cache; the loops come from reduce_loops.h, the
+ * portable build here, the AVX2 build beside it. */
 #define LOOPS(name) reduce_portable_##name
 #include "reduce_loops.h"
 
@@ -60,7 +60,8 @@ static void fold_block(struct reduce r, uint32_t outs, void *const out[], uint32
         memcpy((uint8_t *)out[o] + at, first, count * kc_type_bytes[r.type]);
 }
 
-void reduce_fold(struct reduce r, uint32_t outs, void *const out[], uint32_t ins, const void *const in[], size_t count)
+void reduce_fold(struct reduce r, uint32_t outs, void *const out[], uint32_t ins, const void *const in[],
+                 size_t count)
 {
     for (size_t done = 0; done < count; done += BLOCK)
         fold_block(r, outs, out, ins, in, done * kc_type_bytes[r.type], count - done < BLOCK ? count - done : BLOCK);

@@ -1,6 +1,6 @@
-/* reduce.h - arithmetic of reductions over flat vectors. Pure; no alignment beyond the type's is needed; a destination may
- * be the same pointer as a source (in place), never overlap one otherwise. `wide` chooses the AVX2 build of the same
- * loops: same order of operations, same bits.
+/* reduce.h - arithmetic of reductions over flat vectors. Pure; no alignment beyond the type's is needed; a
+ * destination may be the same pointer as a source (in place), never overlap one otherwise. `wide` chooses the AVX2
+ * build of the same loops: same order of operations, same bits.
  *
  * An accumulator is an element of the type itself, for bf16 an f32: sums of bf16 are rounded once, at the end. */
 #ifndef COMM_REDUCE_H
@@ -34,6 +34,7 @@ void reduce_add(struct reduce r, void *out, const void *accumulator, const void 
 void reduce_finish(struct reduce r, void *out, const void *accumulator, size_t count);
 /* out[i] = (in[0][i] ∘ in[1][i] ∘ …) / divide in this order, into each of `outs` destinations. Every source is read
  * before any destination at the same index is written. */
-void reduce_fold(struct reduce r, uint32_t outs, void *const out[], uint32_t ins, const void *const in[], size_t count);
+void reduce_fold(struct reduce r, uint32_t outs, void *const out[], uint32_t ins, const void *const in[],
+                 size_t count);
 
 #endif

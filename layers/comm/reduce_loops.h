@@ -1,9 +1,9 @@
-/* reduce_loops.h - the loops of reduce.h, once; reduce.c and reduce_avx2.c each include it with their own LOOPS(name) and
- * compiler flags. The compiler turns them into vector code; no operation is reordered or contracted, so every build
- * gives the same bits.
+/* reduce_loops.h - the loops of reduce.h, once; reduce.c and reduce_avx2.c each include it with their own
+ * LOOPS(name) and compiler flags. The compiler turns them into vector code; no operation is reordered or
+ * contracted, so every build gives the same bits.
  *
- * Loops may run in place (a destination equal to a source, never otherwise overlapping), which the compiler can't know:
- * NO_CARRY tells it that no iteration needs another's result. */
+ * Loops may run in place (a destination equal to a source, never otherwise overlapping), which the compiler can't
+ * know: NO_CARRY tells it that no iteration needs another's result. */
 #include "reduce.h"
 
 #include <string.h>
@@ -41,69 +41,69 @@ static inline uint16_t bf16_store(float f)
 #define MAX_OF(a, b) ((a) > (b) || (a) != (a) ? (a) : (b))
 #define MIN_OF(a, b) ((a) < (b) || (a) != (a) ? (a) : (b))
 
-#define START_LOOP(T, A, LOAD)                                                                                         \
-    do {                                                                                                               \
-        A *to = accumulator;                                                                                           \
-        const T *from = in;                                                                                            \
-        NO_CARRY for (size_t i = 0; i < count; i++) to[i] = LOAD(from[i]);                                             \
+#define START_LOOP(T, A, LOAD)                                                                                       \
+    do {                                                                                                             \
+        A *to = accumulator;                                                                                         \
+        const T *from = in;                                                                                          \
+        NO_CARRY for (size_t i = 0; i < count; i++) to[i] = LOAD(from[i]);                                           \
     } while (0)
 
-#define ADD_LOOP(T, A, LOAD, OP)                                                                                       \
-    do {                                                                                                               \
-        A *to = out;                                                                                                   \
-        const A *sofar = accumulator;                                                                                  \
-        const T *from = in;                                                                                            \
-        NO_CARRY for (size_t i = 0; i < count; i++)                                                                    \
-        {                                                                                                              \
-            A a = sofar[i], b = LOAD(from[i]);                                                                         \
-            to[i] = OP(a, b);                                                                                          \
-        }                                                                                                              \
+#define ADD_LOOP(T, A, LOAD, OP)                                                                                     \
+    do {                                                                                                             \
+        A *to = out;                                                                                                 \
+        const A *sofar = accumulator;                                                                                \
+        const T *from = in;                                                                                          \
+        NO_CARRY for (size_t i = 0; i < count; i++)                                                                  \
+        {                                                                                                            \
+            A a = sofar[i], b = LOAD(from[i]);                                                                       \
+            to[i] = OP(a, b);                                                                                        \
+        }                                                                                                            \
     } while (0)
 
-#define ADD_ALL(T, A, LOAD, SUM)                                                                                       \
-    do {                                                                                                               \
-        if (r.reduce == KC_MAX)                                                                                        \
-            ADD_LOOP(T, A, LOAD, MAX_OF);                                                                              \
-        else if (r.reduce == KC_MIN)                                                                                   \
-            ADD_LOOP(T, A, LOAD, MIN_OF);                                                                              \
-        else                                                                                                           \
-            ADD_LOOP(T, A, LOAD, SUM);                                                                                 \
+#define ADD_ALL(T, A, LOAD, SUM)                                                                                     \
+    do {                                                                                                             \
+        if (r.reduce == KC_MAX)                                                                                      \
+            ADD_LOOP(T, A, LOAD, MAX_OF);                                                                            \
+        else if (r.reduce == KC_MIN)                                                                                 \
+            ADD_LOOP(T, A, LOAD, MIN_OF);                                                                            \
+        else                                                                                                         \
+            ADD_LOOP(T, A, LOAD, SUM);                                                                               \
     } while (0)
 
 /* DIVIDE is what one element is turned into */
-#define FINISH_LOOP(T, A, STORE, DIVIDE)                                                                               \
-    do {                                                                                                               \
-        T *to = out;                                                                                                   \
-        const A *from = accumulator;                                                                                   \
-        NO_CARRY for (size_t i = 0; i < count; i++)                                                                    \
-        {                                                                                                              \
-            A a = from[i];                                                                                             \
-            to[i] = STORE(DIVIDE);                                                                                     \
-        }                                                                                                              \
+#define FINISH_LOOP(T, A, STORE, DIVIDE)                                                                             \
+    do {                                                                                                             \
+        T *to = out;                                                                                                 \
+        const A *from = accumulator;                                                                                 \
+        NO_CARRY for (size_t i = 0; i < count; i++)                                                                  \
+        {                                                                                                            \
+            A a = from[i];                                                                                           \
+            to[i] = STORE(DIVIDE);                                                                                   \
+        }                                                                                                            \
     } while (0)
 
 /* out[i] = (a[i] ∘ b[i]) / divide in one pass */
-#define PAIR_LOOP(T, A, LOAD, STORE, OP, DIVIDE)                                                                       \
-    do {                                                                                                               \
-        T *to = out;                                                                                                   \
-        const T *first = in[0], *second = in[1];                                                                       \
-        NO_CARRY for (size_t i = 0; i < count; i++)                                                                    \
-        {                                                                                                              \
-            A x = LOAD(first[i]), y = LOAD(second[i]), a = OP(x, y);                                                   \
-            to[i] = STORE(DIVIDE);                                                                                     \
-        }                                                                                                              \
+#define PAIR_LOOP(T, A, LOAD, STORE, OP, DIVIDE)                                                                     \
+    do {                                                                                                             \
+        T *to = out;                                                                                                 \
+        const T *first = in[0], *second = in[1];                                                                     \
+        NO_CARRY for (size_t i = 0; i < count; i++)                                                                  \
+        {                                                                                                            \
+            A x = LOAD(first[i]), y = LOAD(second[i]), a = OP(x, y);                                                 \
+            to[i] = STORE(DIVIDE);                                                                                   \
+        }                                                                                                            \
     } while (0)
 
-#define PAIR_ALL(T, A, LOAD, STORE, SUM, HALF)                                                                         \
-    do {                                                                                                               \
-        if (r.reduce == KC_MAX)                                                                                        \
-            PAIR_LOOP(T, A, LOAD, STORE, MAX_OF, a);                                                                   \
-        else if (r.reduce == KC_MIN)                                                                                   \
-            PAIR_LOOP(T, A, LOAD, STORE, MIN_OF, a);                                                                   \
-        else if (r.divide == 2)                                                                                        \
-            PAIR_LOOP(T, A, LOAD, STORE, SUM, HALF);                                                                   \
-        else                                                                                                           \
-            PAIR_LOOP(T, A, LOAD, STORE, SUM, a);                                                                      \
+#define PAIR_ALL(T, A, LOAD, STORE, SUM, HALF)                                                                       \
+    do {                                                                                                             \
+        if (r.reduce == KC_MAX)                                                                                      \
+            PAIR_LOOP(T, A, LOAD, STORE, MAX_OF, a);                                                                 \
+        else if (r.reduce == KC_MIN)                                                                                 \
+            PAIR_LOOP(T, A, LOAD, STORE, MIN_OF, a);                                                                 \
+        else if (r.divide == 2)                                                                                      \
+            PAIR_LOOP(T, A, LOAD, STORE, SUM, HALF);                                                                 \
+        else                                                                                                         \
+            PAIR_LOOP(T, A, LOAD, STORE, SUM, a);                                                                    \
     } while (0)
 
 void LOOPS(start)(struct reduce r, void *accumulator, const void *in, size_t count);

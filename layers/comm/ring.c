@@ -1,17 +1,18 @@
-/* ring.c - the algorithm `ring`: everybody reads from the member before it only, so that traffic follows the order in which
- * the devices are near each other.
+/* ring.c - the algorithm `ring`: everybody reads from the member before it only, so that traffic follows the order
+ * in which the devices are near each other.
  *
- * All-reduce and reduce-scatter: the vector has one segment a member. The sum of segment j starts at position j+1 and goes
- * once round to position j: in step s position r adds its input to what its left neighbour made in step s-1, for segment
- * r-1-s. All-reduce then passes the finished segments round once more. Sums under way are accumulators (f32 for bf16).
- * All-gather: the parts are passed round. Broadcast: a chain from the root.
+ * All-reduce and reduce-scatter: the vector has one segment a member. The sum of segment j starts at position j+1
+ * and goes once round to position j: in step s position r adds its input to what its left neighbour made in step
+ * s-1, for segment r-1-s. All-reduce then passes the finished segments round once more. Sums under way are
+ * accumulators (f32 for bf16). All-gather: the parts are passed round. Broadcast: a chain from the root.
  *
- * Staged: rounds; in each, a strip of every segment goes all the way, through the staging chunk, where strip j lies at j.
- * A strip that is passed round finished overwrites the sum under way at the same place: the right neighbour has read that,
- * or the segment could not have been finished. Window: rounds too, but what is read are inputs and outputs themselves.
+ * Staged: rounds; in each, a strip of every segment goes all the way, through the staging chunk, where strip j
+ * lies at j. A strip that is passed round finished overwrites the sum under way at the same place: the right
+ * neighbour has read that, or the segment could not have been finished. Window: rounds too, but what is read are
+ * inputs and outputs themselves.
  *
- * `ready` counts steps over all rounds, `done` rounds. A staging buffer is reused after two rounds, once the right neighbour
- * is done with it. */
+ * `ready` counts steps over all rounds, `done` rounds. A staging buffer is reused after two rounds, once the right
+ * neighbour is done with it. */
 #include "op.h"
 
 #define WINDOW_PIECE (128 << 10) /* bytes of a round where buffers lie in windows */

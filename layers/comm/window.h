@@ -1,6 +1,6 @@
-/* window.h - what lies in the shared memory of one rank: head, control cells and staging of every group, then the data
- * area of the caller. One writer for every byte: the owner of the window, except data areas during an all-reduce whose
- * buffers all lie in windows (each member writes its own slice of all results).
+/* window.h - what lies in the shared memory of one rank: head, control cells and staging of every group, then the
+ * data area of the caller. One writer for every byte: the owner of the window, except data areas during an
+ * all-reduce whose buffers all lie in windows (each member writes its own slice of all results).
  *
  *   0          struct window_head
  *   4096       slots × control: struct cell (collectives), 2 × struct counts, ranks × (send cell, receive cell)
@@ -24,10 +24,9 @@ struct window_head {
     _Atomic uint64_t magic; /* stored last, with release order: all else in the head is then whole and never changes */
     uint32_t version, ranks, rank, slots;
     uint64_t generation, data_at, data_bytes;
-    /* Threads of the owner that sleep on its doorbell, or are about to. A sleeper adds one, loads the doorbell, looks
-     * at what it waits for once more, and sleeps; a poster stores what was waited for, then loads this, and rings if it
-     * is not 0. A full fence stands between on
-     * both sides: one of the two always sees the other. */
+    /* Threads of the owner that sleep on its doorbell, or are about to. A sleeper adds one, loads the doorbell,
+     * looks at what it waits for once more, and sleeps; a poster stores what was waited for, then loads this, and
+     * rings if it is not 0. A full fence stands between on both sides: one of the two always sees the other. */
     alignas(64) _Atomic uint32_t sleepers;
 };
 
@@ -47,9 +46,9 @@ struct post {
 /* One end of a channel (the collectives of a group, or the sends of one member to another). */
 struct cell {
     struct post post[2]; /* by the number's parity */
-    /* How far the owner is, counted over all operations of the channel, never falling: steps whose result may be read
-     * in its staging or buffers, and steps after which it no longer reads its peers'. Stored after what they stand for,
-     * loaded before it is touched. */
+    /* How far the owner is, counted over all operations of the channel, never falling: steps whose result may be
+     * read in its staging or buffers, and steps after which it no longer reads its peers'. Stored after what they
+     * stand for, loaded before it is touched. */
     alignas(64) _Atomic uint64_t ready;
     _Atomic uint64_t done;
 };

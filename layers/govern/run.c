@@ -26,7 +26,8 @@ struct loop {
     struct kc_ack ack;          /* leader's answer on the board */
     struct kc_snapshot_info saved; /* the last good snapshot of this incarnation, or what was restored */
     bool has_saved, snapshot_lost, trained;
-    uint32_t answered;          /* checkpoint requests */
+    uint32_t answered;          /* checkpoint requests; what an earlier incarnation was asked for is answered at once by
+                                   the step that was restored, which is saved already */
     uint64_t process_seen;
     int32_t peer;
 };
@@ -284,9 +285,6 @@ static int prepare(struct loop *l)
         code = restore_or_begin(l);
     if (code < 0)
         return code;
-    struct kc_ack before;
-    if (kc_probe_ack_last(c->probe, &before) == 0)
-        l->answered = before.checkpoints; /* by an earlier incarnation; read by all before the leader writes the next */
     publish_plan(c, step_now(l));
     if (kc_probe_leads(c->probe))
         show_history(l);
