@@ -1,10 +1,12 @@
-/* bench_comm.c - how fast collectives are between processes of one node, beside the limit that memory sets in the same run.
+/* bench_comm.c - how fast collectives are between processes of one node, beside the limit that memory sets in the
+ * same run.
  *
  *   bench_comm [RANKS [LARGEST]]       default 2 ranks, up to 64 MiB
  *
- * For each size: the time of one operation and the payload rate (bytes of one rank's vector ÷ time) for buffers in windows
- * (in place) and for plain ones. "copy" is memcpy of that size by all ranks at once, each in its own memory; "shared" is
- * the same from a neighbour's window, which it has just written: what has to cross between cores. */
+ * For each size: the time of one operation and the payload rate (bytes of one rank's vector ÷ time) for buffers in
+ * windows (in place) and for plain ones. "copy" is memcpy of that size by all ranks at once, each in its own
+ * memory; "shared" is the same from a neighbour's window, which it has just written: what has to cross between
+ * cores. */
 #include "base/clock.h"
 #include "comm/comm.h"
 #include "shm/probe.h"
@@ -136,7 +138,8 @@ static void be_rank(uint32_t rank, uint32_t ranks, size_t largest, const int *fd
     memset(r.window, 0, 2 * LARGEST);
     size_t names = sizeof columns / sizeof *columns;
     if (rank == 0) {
-        printf("%u ranks, f32 all-reduce unless named; microseconds and GB/s of one rank's vector\n%10s", ranks, "bytes");
+        printf("%u ranks, f32 all-reduce unless named; microseconds and GB/s of one rank's vector\n%10s", ranks,
+               "bytes");
         for (size_t c = 0; c < names; c++)
             printf(" %18s", columns[c].name);
         printf("\n");

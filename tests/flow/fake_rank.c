@@ -1,5 +1,5 @@
-/* fake_rank.c - a rank without an engine, for tests of the supervisor: it does what the supervisor relies on (gate, agreed control
- * word, acks, step records, last words, exit codes, leaving when the keeper is gone), and misbehaves on request.
+/* fake_rank.c - a rank without an engine, for tests of the supervisor: it does what the supervisor relies on (gate, agreed
+ * control word, acks, step records, last words, exit codes, leaving when the keeper is gone), and misbehaves on request.
  *
  * Environment (from the spec's "env"):
  *   FAKE_MS            milliseconds of a step (10)        FAKE_SNAPSHOT_EVERY  steps (0: only on request and at a stop)
@@ -63,7 +63,8 @@ static void pass(long ms)
     uint64_t end = kc_now() + (uint64_t)ms * KC_MILLISECOND;
     for (uint64_t now; ms > 0 && (now = kc_now()) < end;) {
         uint64_t left = end - now;
-        nanosleep(&(struct timespec){.tv_sec = (time_t)(left / KC_SECOND), .tv_nsec = (long)(left % KC_SECOND)}, NULL);
+        nanosleep(&(struct timespec){.tv_sec = (time_t)(left / KC_SECOND), .tv_nsec = (long)(left % KC_SECOND)},
+                  NULL);
     }
 }
 
@@ -239,8 +240,8 @@ static void train(void)
         kc_probe_step(probe, step);
         misbehave();
         uint64_t word = agree();
-        struct kc_step_record r = {.step = step, .loss = 5.0 / (double)step, .grad_norm = 1, .lr = 0.001, .tokens = 64,
-                                   .seconds = 0.01};
+        struct kc_step_record r = {
+            .step = step, .loss = 5.0 / (double)step, .grad_norm = 1, .lr = 0.001, .tokens = 64, .seconds = 0.01};
         kc_probe_step_record(probe, &r);
         if (rank == 0 && step == steps) {
             struct kc_evaluation e = {.step = step, .loss = 2.5, .tokens = 64};

@@ -88,19 +88,21 @@ static void run_forked(struct start *starts, uint32_t ranks)
         int status = 0;
         waitpid(child[i], &status, 0);
         if (status && atomic_fetch_add(&starts[0].world->failures, 1) == 0)
-            snprintf(starts[0].world->failure, sizeof starts[0].world->failure, "rank %u ended with status %x", i, status);
+            snprintf(starts[0].world->failure, sizeof starts[0].world->failure, "rank %u ended with status %x", i,
+                     status);
     }
 }
 
-const char *world_run(uint32_t ranks, uint32_t slots, size_t data_bytes, bool forked, void (*body)(struct world_rank *),
-                      void *arg)
+const char *world_run(uint32_t ranks, uint32_t slots, size_t data_bytes, bool forked,
+                      void (*body)(struct world_rank *), void *arg)
 {
     static char failure[1200];
     struct kc_error e;
     struct world *world = mmap(NULL, sizeof *world, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (world == MAP_FAILED)
         return "no memory";
-    *world = (struct world){.ranks = ranks, .slots = slots, .data_bytes = data_bytes, .spin_short = ranks > 2, .arg = arg};
+    *world =
+        (struct world){.ranks = ranks, .slots = slots, .data_bytes = data_bytes, .spin_short = ranks > 2, .arg = arg};
     if (kc_probe_private(ranks, world->probe, &e)) {
         snprintf(failure, sizeof failure, "%s", e.text);
         return failure;

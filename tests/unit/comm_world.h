@@ -1,5 +1,5 @@
-/* comm_world.h - several ranks over real windows in one test: as threads (one shared mapping of each window, so that the
- * thread sanitizer sees what they share) or as forked processes (each maps for itself). */
+/* comm_world.h - several ranks over real windows in one test: as threads (one shared mapping of each window, so
+ * that the thread sanitizer sees what they share) or as forked processes (each maps for itself). */
 #ifndef TESTS_COMM_WORLD_H
 #define TESTS_COMM_WORLD_H
 
@@ -31,16 +31,16 @@ struct world_rank {
 
 /* Note a failure and abort the world, so that nobody waits for a rank that has given up. */
 void world_fail(struct world_rank *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
-#define WORLD_CHECK(w, condition, ...)                                                                                 \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            world_fail(w, __VA_ARGS__);                                                                                \
-            return;                                                                                                    \
-        }                                                                                                              \
+#define WORLD_CHECK(w, condition, ...)                                                                               \
+    do {                                                                                                             \
+        if (!(condition)) {                                                                                          \
+            world_fail(w, __VA_ARGS__);                                                                              \
+            return;                                                                                                  \
+        }                                                                                                            \
     } while (0)
 
 /* Run `body` as every rank; returns the first failure's text, or NULL. The text lives until the next run. */
-const char *world_run(uint32_t ranks, uint32_t slots, size_t data_bytes, bool forked, void (*body)(struct world_rank *),
-                      void *arg);
+const char *world_run(uint32_t ranks, uint32_t slots, size_t data_bytes, bool forked,
+                      void (*body)(struct world_rank *), void *arg);
 
 #endif

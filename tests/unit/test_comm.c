@@ -1,5 +1,6 @@
-/* test_comm.c - every primitive × type × reduce × algorithm × rank count × count × in place × place of the buffers against
- * a naive reference that follows the documented order of summation, element by element. Equal bits everywhere. */
+/* test_comm.c - every primitive × type × reduce × algorithm × rank count × count × in place × place of the buffers
+ * against a naive reference that follows the documented order of summation, element by element. Equal bits
+ * everywhere. */
 #include "comm_world.h"
 
 #include <check.h>
@@ -29,7 +30,8 @@ struct one { /* one call, the same on all ranks */
     uint64_t salt;
 };
 
-/* ---- values: a function of who, which element and which case; of many magnitudes, so that the order of a sum shows ---- */
+/* ---- values: a function of who, which element and which case; of many magnitudes, so that the order of a sum shows
+ * ---- */
 
 union value {
     float f32;
@@ -80,21 +82,21 @@ static union value value(uint8_t type, uint32_t rank, size_t i, uint64_t salt)
 
 /* ---- the reference: elements i of n ranks, from position `first` once round ---- */
 
-#define FOLD(T, get, sum, divided)                                                                                     \
-    T a = 0;                                                                                                           \
-    for (uint32_t k = 0; k < n; k++) {                                                                                 \
-        union value v = value(o->type, (first + k) % n, i, o->salt);                                                   \
-        T x = get;                                                                                                     \
-        if (k == 0)                                                                                                    \
-            a = x;                                                                                                     \
-        else if (o->reduce == KC_MAX)                                                                                  \
-            a = x > a ? x : a;                                                                                         \
-        else if (o->reduce == KC_MIN)                                                                                  \
-            a = x < a ? x : a;                                                                                         \
-        else                                                                                                           \
-            a = (T)(sum);                                                                                              \
-    }                                                                                                                  \
-    if (o->reduce == KC_AVG)                                                                                           \
+#define FOLD(T, get, sum, divided)                                                                                   \
+    T a = 0;                                                                                                         \
+    for (uint32_t k = 0; k < n; k++) {                                                                               \
+        union value v = value(o->type, (first + k) % n, i, o->salt);                                                 \
+        T x = get;                                                                                                   \
+        if (k == 0)                                                                                                  \
+            a = x;                                                                                                   \
+        else if (o->reduce == KC_MAX)                                                                                \
+            a = x > a ? x : a;                                                                                       \
+        else if (o->reduce == KC_MIN)                                                                                \
+            a = x < a ? x : a;                                                                                       \
+        else                                                                                                         \
+            a = (T)(sum);                                                                                            \
+    }                                                                                                                \
+    if (o->reduce == KC_AVG)                                                                                         \
         a = (T)(divided)
 
 static union value reduced(const struct one *o, uint32_t n, uint32_t first, size_t i)
@@ -198,10 +200,15 @@ static void run_one(struct bench *t, const struct one *o)
     uint8_t *window = kc_transport_data(w->t, w->rank, NULL);
     bool plain = o->where == PLAIN || (o->where == MIXED && rank % 2);
     uint8_t *in = (plain ? t->plain : window) + GUARD, *out = in + HALF;
-    struct kc_comm_call call = {.primitive = o->primitive, .type = o->type, .reduce = o->reduce, .algorithm = o->algorithm,
-                                .peer = o->primitive == KC_BROADCAST ? (int32_t)o->root : -1, .sequence = t->sequence++,
+    struct kc_comm_call call = {.primitive = o->primitive,
+                                .type = o->type,
+                                .reduce = o->reduce,
+                                .algorithm = o->algorithm,
+                                .peer = o->primitive == KC_BROADCAST ? (int32_t)o->root : -1,
+                                .sequence = t->sequence++,
                                 .count = o->primitive == KC_REDUCE_SCATTER ? s.in : o->count,
-                                .send_counts = s.send, .recv_counts = s.receive};
+                                .send_counts = s.send,
+                                .recv_counts = s.receive};
     memset(out - GUARD, PATTERN, s.out * b + 2 * GUARD);
     if (o->in_place && o->primitive == KC_ALL_GATHER)
         in = out + rank * s.in * b;
@@ -224,8 +231,8 @@ static void run_one(struct bench *t, const struct one *o)
                     *(uint64_t *)memcpy(&(uint64_t){0}, out + i * b, b), want.u64);
     }
     for (size_t i = 0; i < GUARD && !(o->in_place && o->primitive == KC_REDUCE_SCATTER); i++) {
-        WORLD_CHECK(w, out[s.out * b + i] == PATTERN && out[-(ptrdiff_t)i - 1] == PATTERN, "%s wrote outside its output",
-                    kc_primitive_name[o->primitive]);
+        WORLD_CHECK(w, out[s.out * b + i] == PATTERN && out[-(ptrdiff_t)i - 1] == PATTERN,
+                    "%s wrote outside its output", kc_primitive_name[o->primitive]);
     }
     for (size_t i = 0; i < s.in && !o->in_place && (o->primitive != KC_BROADCAST || rank == o->root); i++) {
         union value v = value(o->type, rank, i, o->salt);
@@ -298,9 +305,15 @@ static void large(struct world_rank *w)
     struct bench t = {.w = w, .g = w->all, .plain = aligned_alloc(64, 2 * HALF), .sequence = 1};
     for (uint32_t i = 0; i < 2 * 6 * WHERES && !atomic_load(&w->world->failures); i++) {
         uint32_t p = i / 2 % 6;
-        struct one o = {.primitive = primitives[p], .type = types[p], .reduce = p == 1 ? KC_AVG : KC_SUM, .algorithm = i % 2,
-                        .where = i / 12, .in_place = (i / 2 + i / 12) % 2, .count = p < 3 ? LONG : LONG / w->ranks,
-                        .root = w->ranks / 2, .salt = i};
+        struct one o = {.primitive = primitives[p],
+                        .type = types[p],
+                        .reduce = p == 1 ? KC_AVG : KC_SUM,
+                        .algorithm = i % 2,
+                        .where = i / 12,
+                        .in_place = (i / 2 + i / 12) % 2,
+                        .count = p < 3 ? LONG : LONG / w->ranks,
+                        .root = w->ranks / 2,
+                        .salt = i};
         if (p == 5)
             o.count /= 4;
         run_one(&t, &o);
@@ -338,7 +351,8 @@ static void sixty_four(struct world_rank *w)
     struct bench t = {.w = w, .g = w->all, .plain = aligned_alloc(64, 2 * HALF), .sequence = 1};
     for (uint8_t algorithm = 0; algorithm < KC_ALGORITHMS; algorithm++) {
         for (uint8_t p = 0; p < KC_SEND; p++)
-            run_one(&t, &(struct one){.primitive = p, .algorithm = algorithm, .where = p % WHERES, .count = 333, .salt = p});
+            run_one(&t, &(struct one){
+                            .primitive = p, .algorithm = algorithm, .where = p % WHERES, .count = 333, .salt = p});
     }
     barrier(&t);
     free(t.plain);

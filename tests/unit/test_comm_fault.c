@@ -1,5 +1,6 @@
-/* test_comm_fault.c - what is not the plain case of one collective after another: signatures that differ, aborts, deadlines,
- * ranks that are missing, several groups and operations at once, send and recv, corrupt peers, wrong arguments. */
+/* test_comm_fault.c - what is not the plain case of one collective after another: signatures that differ, aborts,
+ * deadlines, ranks that are missing, several groups and operations at once, send and recv, corrupt peers, wrong
+ * arguments. */
 #include "comm_world.h"
 
 #include "base/clock.h"
@@ -88,8 +89,11 @@ static void message(struct world_rank *w)
     float buffer[8192] = {0};
     struct kc_comm_call call = all_reduce(buffer, buffer, w->rank ? 4096 : 8192, 17);
     WORLD_CHECK(w, kc_comm_run(w->all, &call, &w->e) == -EPROTO, "not refused");
-    WORLD_CHECK(w, strstr(w->e.text, "rank 1 called all-reduce f32 sum direct 4096 #17, rank 0 all-reduce f32 sum direct 8192 "
-                                     "#17"), "the line is: %s", w->e.text);
+    WORLD_CHECK(w,
+                strstr(w->e.text,
+                       "rank 1 called all-reduce f32 sum direct 4096 #17, rank 0 all-reduce f32 sum direct 8192 "
+                       "#17"),
+                "the line is: %s", w->e.text);
 }
 
 START_TEST(f21_the_line_has_both_signatures)
@@ -105,10 +109,17 @@ static void counts_differ(struct world_rank *w)
     uint64_t send[] = {4, 4, 4}, receive[] = {4, 4, 4};
     if (w->rank == 2)
         receive[1] = 5; /* rank 1 sends 4 */
-    struct kc_comm_call call = {.primitive = KC_ALL_TO_ALL, .type = KC_I32, .peer = -1, .sequence = 3, .in = buffer[0],
-                                .out = buffer[1], .send_counts = send, .recv_counts = receive};
+    struct kc_comm_call call = {.primitive = KC_ALL_TO_ALL,
+                                .type = KC_I32,
+                                .peer = -1,
+                                .sequence = 3,
+                                .in = buffer[0],
+                                .out = buffer[1],
+                                .send_counts = send,
+                                .recv_counts = receive};
     WORLD_CHECK(w, kc_comm_run(w->all, &call, &w->e) == -EPROTO, "not refused");
-    WORLD_CHECK(w, strstr(w->e.text, "rank 1 sends rank 2 4 elements, rank 2 expects 5"), "the line is: %s", w->e.text);
+    WORLD_CHECK(w, strstr(w->e.text, "rank 1 sends rank 2 4 elements, rank 2 expects 5"), "the line is: %s",
+                w->e.text);
     receive[1] = 4;
     WORLD_CHECK(w, kc_comm_run(w->all, &call, &w->e) == 0, "after a refusal: %s", w->e.text);
 }
@@ -154,8 +165,8 @@ START_TEST(f10_abort_wakes_every_waiter)
 }
 END_TEST
 
-/* A sleeper is woken by the post it waits for, not by its own 200 ms look: rank 1 comes when rank 0 sleeps (as a watcher
- * sees it), and the best of some tries must be far quicker than what is left of such a sleep. */
+/* A sleeper is woken by the post it waits for, not by its own 200 ms look: rank 1 comes when rank 0 sleeps (as a
+ * watcher sees it), and the best of some tries must be far quicker than what is left of such a sleep. */
 static void wake(struct world_rank *w)
 {
     uint64_t best = UINT64_MAX;
@@ -192,7 +203,8 @@ END_TEST
 static void deadline(struct world_rank *w)
 {
     float x = 1;
-    struct kc_comm_call call = all_reduce(&x, &x, 1, 1), second = {.primitive = KC_BARRIER, .peer = -1, .sequence = 2};
+    struct kc_comm_call call = all_reduce(&x, &x, 1, 1),
+                        second = {.primitive = KC_BARRIER, .peer = -1, .sequence = 2};
     struct kc_comm_op *op = NULL;
     if (w->rank == 1) { /* comes only when rank 0 has given up once */
         while (!atomic_load((_Atomic uint32_t *)kc_transport_data(w->t, 0, NULL)))
@@ -202,7 +214,10 @@ static void deadline(struct world_rank *w)
     if (w->rank == 0) {
         WORLD_CHECK(w, kc_comm_test(&op, &w->e) == -EAGAIN && op, "nobody else is there");
         WORLD_CHECK(w, kc_comm_wait(&op, kc_now() + 20 * KC_MILLISECOND, &w->e) == -ETIMEDOUT && op, "no time-out");
-        WORLD_CHECK(w, strstr(w->e.text, "all-reduce f32 sum direct 1 #1 (group 0) is not complete in time; not there: rank 1"), "the line is: %s", w->e.text);
+        WORLD_CHECK(
+            w,
+            strstr(w->e.text, "all-reduce f32 sum direct 1 #1 (group 0) is not complete in time; not there: rank 1"),
+            "the line is: %s", w->e.text);
         atomic_store((_Atomic uint32_t *)kc_transport_data(w->t, 0, NULL), 1);
     }
     WORLD_CHECK(w, kc_comm_wait(&op, 0, &w->e) == 0 && !op, "it goes on after a time-out: %s", w->e.text);
@@ -221,7 +236,8 @@ END_TEST
 
 #define FLIGHT 12
 
-/* Operations of one group, tested and waited for backwards, each with another size; while one message each way travels. */
+/* Operations of one group, tested and waited for backwards, each with another size; while one message each way
+ * travels. */
 static void backwards(struct world_rank *w)
 {
     static const size_t sizes[FLIGHT] = {1, 70000, 0, 5, 300, 1, 100000, 2, 16, 4096, 1, 33};
@@ -231,7 +247,8 @@ static void backwards(struct world_rank *w)
     int32_t peer = (int32_t)(w->rank ^ 1);
     for (int i = 0; i < LONG; i++)
         box[0][i] = i * (int32_t)(w->rank + 1);
-    struct kc_comm_call send = pair(KC_SEND, peer, box[0], LONG, 100), receive = pair(KC_RECV, peer, box[1], LONG, 100);
+    struct kc_comm_call send = pair(KC_SEND, peer, box[0], LONG, 100),
+                        receive = pair(KC_RECV, peer, box[1], LONG, 100);
     WORLD_CHECK(w, kc_comm_start(w->all, w->rank ? &send : &receive, &mail[0], &w->e) == 0, "%s", w->e.text);
     for (int i = 0; i < FLIGHT; i++) {
         data[i] = malloc(sizes[i] * 4 + 4);
@@ -326,7 +343,8 @@ static void shift(struct world_rank *w)
             from[i] = (int32_t)(i * 7 + round) * (int32_t)(w->rank + 1);
             to[i] = -1;
         }
-        struct kc_comm_call out = pair(KC_SEND, right, from, count, round), in = pair(KC_RECV, left, to, count, round);
+        struct kc_comm_call out = pair(KC_SEND, right, from, count, round),
+                            in = pair(KC_RECV, left, to, count, round);
         struct kc_comm_op *ops[2];
         WORLD_CHECK(w, kc_comm_start(w->all, &out, &ops[0], &w->e) == 0, "%s", w->e.text);
         WORLD_CHECK(w, kc_comm_start(w->all, &in, &ops[1], &w->e) == 0, "%s", w->e.text);
@@ -352,8 +370,9 @@ static void mail_differs(struct world_rank *w)
     int32_t x[8] = {0};
     struct kc_comm_call call = pair(w->rank ? KC_RECV : KC_SEND, w->rank ? 0 : 1, x, w->rank ? 4 : 8, 5);
     WORLD_CHECK(w, kc_comm_run(w->all, &call, &w->e) == -EPROTO, "not refused");
-    WORLD_CHECK(w, strstr(w->e.text, "rank 1 called recv i32 direct 4 from rank 0 #5, rank 0 send i32 direct 8 to rank 1 #5"),
-                "the line is: %s", w->e.text);
+    WORLD_CHECK(
+        w, strstr(w->e.text, "rank 1 called recv i32 direct 4 from rank 0 #5, rank 0 send i32 direct 8 to rank 1 #5"),
+        "the line is: %s", w->e.text);
     call.count = 8;
     WORLD_CHECK(w, kc_comm_run(w->all, &call, &w->e) == 0, "after a refusal: %s", w->e.text);
 }
@@ -557,13 +576,15 @@ static void recorded(struct world_rank *w)
         do
             kc_reader_rank(reader, 0, &view);
         while (view.wait.what != KC_WAIT_ALL_REDUCE && kc_now() < limit);
-        WORLD_CHECK(w, view.wait.what == KC_WAIT_ALL_REDUCE && view.wait.group == 0 && view.wait.sequence == 77, "the wait is not shown");
+        WORLD_CHECK(w, view.wait.what == KC_WAIT_ALL_REDUCE && view.wait.group == 0 && view.wait.sequence == 77,
+                    "the wait is not shown");
         WORLD_CHECK(w, kc_reader_ops(reader, 0, &seen, 1, NULL) == 1, "the operation is not recorded");
         WORLD_CHECK(w, seen.sequence == 77 && seen.primitive == KC_ALL_REDUCE && seen.count == 1 && seen.bytes == 4 &&
                     seen.peer == -1 && seen.started && !seen.done, "recorded wrong");
     }
     WORLD_CHECK(w, kc_comm_run(w->all, &call, &w->e) == 0, "%s", w->e.text);
-    WORLD_CHECK(w, kc_reader_ops(reader, w->rank, &seen, 1, NULL) == 1 && seen.done && seen.result == 0, "no end recorded");
+    WORLD_CHECK(w, kc_reader_ops(reader, w->rank, &seen, 1, NULL) == 1 && seen.done && seen.result == 0,
+                "no end recorded");
     kc_reader_free(reader);
 }
 

@@ -1,5 +1,5 @@
-/* test_comm_reduce.c - the arithmetic below the collectives: rounding of bf16 by the definition, not-a-number, and that the
- * vector build gives the bits of the portable one. */
+/* test_comm_reduce.c - the arithmetic below the collectives: rounding of bf16 by the definition, not-a-number, and
+ * that the vector build gives the bits of the portable one. */
 #include "comm/reduce.h"
 
 #include <check.h>
@@ -59,9 +59,11 @@ START_TEST(not_a_number_is_never_hidden)
             values[place] = NAN;
             const void *in[3] = {&values[0], &values[1], &values[2]};
             void *outs[1] = {&out};
-            reduce_fold((struct reduce){.reduce = (uint8_t)reduce, .divide = reduce == KC_AVG ? 3 : 1}, 1, outs, 3, in, 1);
+            reduce_fold((struct reduce){.reduce = (uint8_t)reduce, .divide = reduce == KC_AVG ? 3 : 1}, 1, outs, 3,
+                        in, 1);
             ck_assert_msg(isnan(out), "%s, place %d", kc_reduce_name[reduce], place);
-            reduce_fold((struct reduce){.reduce = (uint8_t)reduce, .divide = reduce == KC_AVG ? 2 : 1}, 1, outs, 2, in, 1);
+            reduce_fold((struct reduce){.reduce = (uint8_t)reduce, .divide = reduce == KC_AVG ? 2 : 1}, 1, outs, 2,
+                        in, 1);
             ck_assert_msg(place == 2 || isnan(out), "%s, place %d of 2", kc_reduce_name[reduce], place);
         }
     }

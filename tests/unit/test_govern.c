@@ -1,5 +1,7 @@
 /* test_govern.c - the spec parser and the policy table. */
 #include "base/json.h"
+#include "contracts/exec_plan.h"
+#include "govern/control.h"
 #include "govern/policy.h"
 #include "govern/spec.h"
 
@@ -202,6 +204,50 @@ START_TEST(a_fault_gets_the_action_of_the_spec)
 }
 END_TEST
 
+/* Requests × states, as kc-job's users see them: what a rank does at the end of a step. */
+static const struct {
+    const char *when;
+    struct kc_orders_input in;
+    struct kc_orders want; /* save, answer, hold, leave */
+} orders[] = {
+    {"nothing is asked", {.step = 5, .steps = 10, .trained = true}, {0}},
+    {"every divides the step", {.step = 6, .steps = 10, .every = 3, .trained = true}, {.save = true}},
+    {"every divides the step, but it was not trained now", {.step = 6, .steps = 10, .every = 3}, {0}},
+    {"the last step is saved when snapshots are on", {.step = 10, .steps = 10, .every = 3, .trained = true},
+     {.save = true, .leave = true}},
+    {"the last step is not saved when they are off", {.step = 10, .steps = 10, .trained = true}, {.leave = true}},
+    {"pause holds", {.wish = {.pause = true}, .step = 5, .steps = 10, .trained = true}, {.hold = true}},
+    {"pause before the first step holds there", {.wish = {.pause = true}, .steps = 10}, {.hold = true}},
+    {"the last step finishes instead of pausing", {.wish = {.pause = true}, .step = 10, .steps = 10, .trained = true},
+     {.leave = true}},
+    {"checkpoint while held saves and holds on", {.wish = {.pause = true, .checkpoints = 1}, .step = 5, .steps = 10},
+     {.save = true, .answer = true, .hold = true}},
+    {"a second checkpoint of the same step writes nothing", {.wish = {.pause = true, .checkpoints = 2}, .step = 5, .steps = 10,
+     .answered = 1, .saved = true}, {.answer = true, .hold = true}},
+    {"stop saves, also with every 0", {.wish = {.stop = true}, .step = 5, .steps = 10, .trained = true},
+     {.save = true, .leave = true}},
+    {"stop wakes who is held", {.wish = {.stop = true, .pause = true}, .step = 5, .steps = 10}, {.save = true, .leave = true}},
+    {"stop of a saved step leaves at once", {.wish = {.stop = true}, .step = 6, .steps = 10, .every = 3, .saved = true},
+     {.leave = true}},
+};
+
+START_TEST(orders_follow_from_what_was_agreed)
+{
+    struct kc_orders got = kc_orders_decide(&orders[_i].in), want = orders[_i].want;
+    ck_assert_msg(got.save == want.save && got.answer == want.answer && got.hold == want.hold && got.leave == want.leave,
+                  "%s: save %d answer %d hold %d leave %d", orders[_i].when, got.save, got.answer, got.hold, got.leave);
+}
+END_TEST
+
+START_TEST(one_vote_stops_all)
+{
+    double agreed[KC_AGREES] = {[KC_AGREE_STOP] = 1, [KC_AGREE_CONTROL] = 3};
+    struct kc_wish w = kc_wish_read(agreed); /* F13 */
+    ck_assert(w.stop && !w.pause);
+    ck_assert_uint_eq(w.checkpoints, 3);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("govern");
@@ -212,6 +258,8 @@ int main(void)
     tcase_add_test(t, zero_learning_rate_decay_and_clip_are_valid);
     tcase_add_test(t, what_is_no_json_object_is_refused);
     tcase_add_test(t, a_fault_gets_the_action_of_the_spec);
+    tcase_add_loop_test(t, orders_follow_from_what_was_agreed, 0, sizeof orders / sizeof orders[0]);
+    tcase_add_test(t, one_vote_stops_all);
     suite_add_tcase(s, t);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_NORMAL);

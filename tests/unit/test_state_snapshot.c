@@ -707,8 +707,8 @@ static uint32_t traced(const struct rig_faults *f, uint32_t from, const char *li
     return i;
 }
 
-/* F30, DESIGN §3.5: each thing is durable before the next points to it, and the old goes last. A failed fsync would show in
- * no test that cannot cut the power; the order of the calls does. */
+/* F30, DESIGN §3.5: each thing is durable before the next points to it, and the old goes last. A failed fsync would
+ * show in no test that cannot cut the power; the order of the calls does. */
 START_TEST(each_thing_is_durable_before_the_next)
 {
     static struct rig_faults f;

@@ -1,5 +1,6 @@
-/* test_supervisor.c - the supervisor's pure parts: the life-cycle table, first failures, ids, logs, metrics lines, the environment of
- * ranks, records, the control connection. What needs processes is in tests/flow/test_supervisor.py. */
+/* test_supervisor.c - the supervisor's pure parts: the life-cycle table, first failures, ids, logs, metrics lines,
+ * the environment of ranks, records, the control connection. What needs processes is in
+ * tests/flow/test_supervisor.py. */
 #include "supervisor/environment.h"
 #include "supervisor/failure.h"
 #include "supervisor/ids.h"
@@ -68,20 +69,23 @@ static char *text_of(const char *path)
 
 /* ---- the life cycle ---- */
 
-/* The whole table, a row a state: B bug, n nothing, a already, R refuse, L launch, r run, m mark-hold, c clear-hold, h hold,
- * H note-held, g release, s save, j join-stop, S agree-stop, q end-queued, E end-group, f fold, D decide, C conclude,
- * V recover, Q requeue, x delete, I interrupt. Written from the requirements, not from the code. */
+/* The whole table, a row a state: B bug, n nothing, a already, R refuse, L launch, r run, m mark-hold, c clear-hold,
+ * h hold, H note-held, g release, s save, j join-stop, S agree-stop, q end-queued, E end-group, f fold, D decide, C
+ * conclude, V recover, Q requeue, x delete, I interrupt. Written from the requirements, not from the code. */
 START_TEST(test_every_cell)
 {
     static const char letters[] = "BnaRLrmchHgsjSqEfDCVQxI";
     static const struct {
         enum kc_job_state state;
-        const char *actions; /* leased ready held pause resume checkpoint stop remove rank-lost all-left group-gone keeper-lost rebooted */
+        const char *actions; /* leased ready held pause resume checkpoint stop remove rank-lost all-left group-gone
+                                keeper-lost rebooted */
     } rows[] = {
-        {KC_JOB_QUEUED, "LBBmcRqRBBBVI"},     {KC_JOB_STARTING, "BrHhgsSRECBVI"},  {KC_JOB_RUNNING, "BnHhgsSRECBVI"},
-        {KC_JOB_PAUSED, "BnnagsSRECBVI"},     {KC_JOB_STOPPING, "BnnRRsjRECCVI"},  {KC_JOB_RESTARTING, "BnnhgsjRfBDVI"},
-        {KC_JOB_FINISHED, "BBBRRRaxBBBnn"},   {KC_JOB_STOPPED, "BBBRQRaxBBBnn"},   {KC_JOB_FAILED, "BBBRQRaxBBBnn"},
-        {KC_JOB_INTERRUPTED, "BBBRQRaxBBBnn"}, {KC_JOB_UNKNOWN, "BBBBBBBBBBBBB"},
+        {KC_JOB_QUEUED, "LBBmcRqRBBBVI"},   {KC_JOB_STARTING, "BrHhgsSRECBVI"},
+        {KC_JOB_RUNNING, "BnHhgsSRECBVI"},  {KC_JOB_PAUSED, "BnnagsSRECBVI"},
+        {KC_JOB_STOPPING, "BnnRRsjRECCVI"}, {KC_JOB_RESTARTING, "BnnhgsjRfBDVI"},
+        {KC_JOB_FINISHED, "BBBRRRaxBBBnn"}, {KC_JOB_STOPPED, "BBBRQRaxBBBnn"},
+        {KC_JOB_FAILED, "BBBRQRaxBBBnn"},   {KC_JOB_INTERRUPTED, "BBBRQRaxBBBnn"},
+        {KC_JOB_UNKNOWN, "BBBBBBBBBBBBB"},
     };
     ck_assert_uint_eq(sizeof rows / sizeof *rows, KC_JOB_STATES);
     ck_assert_uint_eq(strlen(letters), KC_LIFE_ACTIONS);
@@ -89,8 +93,8 @@ START_TEST(test_every_cell)
         ck_assert_uint_eq(strlen(rows[i].actions), KC_LIFE_EVENTS);
         for (unsigned e = 0; e < KC_LIFE_EVENTS; e++) {
             const struct kc_life_cell *cell = kc_life_cell(rows[i].state, e);
-            ck_assert_msg(letters[cell->action] == rows[i].actions[e], "%s × %s is %s", kc_job_state_name[rows[i].state],
-                          kc_life_event_name[e], kc_life_action_name[cell->action]);
+            ck_assert_msg(letters[cell->action] == rows[i].actions[e], "%s × %s is %s",
+                          kc_job_state_name[rows[i].state], kc_life_event_name[e], kc_life_action_name[cell->action]);
         }
     }
 }
@@ -125,20 +129,23 @@ END_TEST
 
 static struct kc_rank_end killed(uint64_t seen, int signal)
 {
-    return (struct kc_rank_end){.gone = true, .known = true, .signal = signal, .seen = seen, .step = 7, .phase = KC_PHASE_BACKWARD};
+    return (struct kc_rank_end){
+        .gone = true, .known = true, .signal = signal, .seen = seen, .step = 7, .phase = KC_PHASE_BACKWARD};
 }
 
 static struct kc_rank_end says(enum kc_reason reason, uint64_t time, uint64_t seen, int code, const char *text)
 {
     struct kc_rank_end e = {.gone = true, .known = true, .exit_code = code, .seen = seen, .step = 9};
-    e.words = (struct kc_last_words){.reason = reason, .time = time, .step = 8, .phase = KC_PHASE_FORWARD, .peer = -1};
+    e.words =
+        (struct kc_last_words){.reason = reason, .time = time, .step = 8, .phase = KC_PHASE_FORWARD, .peer = -1};
     snprintf(e.words.text, sizeof e.words.text, "%s", text);
     return e;
 }
 
 START_TEST(test_first_by_time_not_by_rank)
 {
-    struct kc_rank_end ends[] = {says(KC_REASON_ERROR, 300, 400, 1, "late"), says(KC_REASON_ERROR, 200, 500, 1, "early"),
+    struct kc_rank_end ends[] = {says(KC_REASON_ERROR, 300, 400, 1, "late"),
+                                 says(KC_REASON_ERROR, 200, 500, 1, "early"),
                                  says(KC_REASON_FINISHED, 100, 100, 0, "")};
     struct kc_verdict v;
     kc_failure_name(ends, 3, &v);
@@ -153,8 +160,8 @@ END_TEST
 /* F07, F11: who left because of a peer, or was ended by us, is never first, however early it is seen. */
 START_TEST(test_followers_are_never_first)
 {
-    struct kc_rank_end ends[] = {says(KC_REASON_PEER, 10, 20, 1, "peer"), killed(900, SIGKILL), says(KC_REASON_ENDED, 5, 6, 1, ""),
-                                 killed(30, SIGTERM)};
+    struct kc_rank_end ends[] = {says(KC_REASON_PEER, 10, 20, 1, "peer"), killed(900, SIGKILL),
+                                 says(KC_REASON_ENDED, 5, 6, 1, ""), killed(30, SIGTERM)};
     ends[3].ended_by_us = true;
     struct kc_verdict v;
     kc_failure_name(ends, 4, &v);
@@ -265,7 +272,8 @@ END_TEST
 
 static struct kc_step_record step_record(uint64_t step)
 {
-    return (struct kc_step_record){.step = step, .loss = 1.0 / 3, .grad_norm = 2, .lr = 1e-3, .tokens = 1024, .seconds = 0.25};
+    return (struct kc_step_record){
+        .step = step, .loss = 1.0 / 3, .grad_norm = 2, .lr = 1e-3, .tokens = 1024, .seconds = 0.25};
 }
 
 START_TEST(test_metrics_lines)
@@ -273,14 +281,16 @@ START_TEST(test_metrics_lines)
     char line[512];
     struct kc_step_record r = step_record(12);
     ck_assert_int_gt(kc_metrics_step_line(&r, line, sizeof line), 0);
-    ck_assert_str_eq(line, "{\"step\":12,\"loss\":0.333333333,\"grad_norm\":2.0,\"lr\":0.001,\"tokens\":1024,\"seconds\":0.25,"
-                           "\"tokens_per_second\":4096.0}\n");
+    ck_assert_str_eq(
+        line, "{\"step\":12,\"loss\":0.333333333,\"grad_norm\":2.0,\"lr\":0.001,\"tokens\":1024,\"seconds\":0.25,"
+              "\"tokens_per_second\":4096.0}\n");
     r.loss = NAN;
     r.grad_norm = INFINITY;
     r.seconds = 0;
     kc_metrics_step_line(&r, line, sizeof line);
-    ck_assert_str_eq(line, "{\"step\":12,\"loss\":null,\"grad_norm\":null,\"lr\":0.001,\"tokens\":1024,\"seconds\":0.0,"
-                           "\"tokens_per_second\":null}\n");
+    ck_assert_str_eq(line,
+                     "{\"step\":12,\"loss\":null,\"grad_norm\":null,\"lr\":0.001,\"tokens\":1024,\"seconds\":0.0,"
+                     "\"tokens_per_second\":null}\n");
     struct kc_evaluation v = {.step = 100, .loss = 2.5};
     kc_metrics_evaluation_line(&v, line, sizeof line);
     ck_assert_str_eq(line, "{\"step\":100,\"validation_loss\":2.5}\n");
@@ -303,7 +313,8 @@ static void check_steps(const char *path, const int *expected, size_t count)
     free(text);
 }
 
-/* A restart does steps again: each stands once, evaluations too, also after a keeper that died in the middle of a line. */
+/* A restart does steps again: each stands once, evaluations too, also after a keeper that died in the middle of a
+ * line. */
 START_TEST(test_metrics_are_cut_back)
 {
     struct kc_metrics_file f;
@@ -413,7 +424,8 @@ END_TEST
 /* ---- environment ---- */
 
 static const char spec_text[] =
-    "{\"name\":\"e\",\"ranks\":1,\"steps\":1,\"model\":{\"family\":\"gpt2\",\"layers\":1,\"hidden\":8,\"heads\":1,\"context\":8,"
+    "{\"name\":\"e\",\"ranks\":1,\"steps\":1,\"model\":{\"family\":\"gpt2\",\"layers\":1,\"hidden\":8,\"heads\":1,"
+    "\"context\":8,"
     "\"vocab\":256},\"data\":{\"train\":\"t\"},\"batch\":{\"sequences\":1,\"micro\":1},\"optimizer\":{\"lr\":1e-3},"
     "\"env\":{\"LANG\":\"de\",\"MINE\":\"1\"}}";
 
@@ -435,8 +447,16 @@ START_TEST(test_environment_is_an_allow_list)
     const struct kc_job_spec *spec;
     struct kc_error e;
     struct kc_environment env;
-    char *from[] = {(char *)"PATH=/bin", (char *)"LANG=C", (char *)"LC_ALL=C", (char *)"SECRET=1", (char *)"LD_PRELOAD=x.so",
-                    (char *)"ASAN_OPTIONS=a", (char *)"OMP_NUM_THREADS=1", (char *)"KC_TOKEN=foreign", (char *)"broken", NULL};
+    char *from[] = {(char *)"PATH=/bin",
+                    (char *)"LANG=C",
+                    (char *)"LC_ALL=C",
+                    (char *)"SECRET=1",
+                    (char *)"LD_PRELOAD=x.so",
+                    (char *)"ASAN_OPTIONS=a",
+                    (char *)"OMP_NUM_THREADS=1",
+                    (char *)"KC_TOKEN=foreign",
+                    (char *)"broken",
+                    NULL};
     ck_assert_int_eq(kc_arena_new(&arena, KC_SPEC_ARENA), 0);
     ck_assert_msg(kc_spec_parse(spec_text, "/x", &arena, &spec, &e) == 0, "%s", e.text);
     ck_assert_int_eq(kc_environment_make(&env, from, spec), 0);
@@ -464,10 +484,27 @@ END_TEST
 
 START_TEST(test_record_comes_back)
 {
-    struct kc_record r = {.state = KC_JOB_PAUSED, .ranks = 3, .created = 5, .queued = 6, .keeper = {7, 8}, .incarnation = 2,
-                          .restarts = 1, .fruitless = 1, .same = 1, .step = 9, .steps = 10, .snapshot_step = 4, .seconds = 1.5,
-                          .hold = true, .rank = {{11, 12}, {13, 14}, {15, 16}}, .failure = {.rank = 1, .step = 3,
-                          .reason = KC_REASON_SIGNAL, .phase = KC_PHASE_OPTIMIZER, .followers = 2}}, back;
+    struct kc_record r = {.state = KC_JOB_PAUSED,
+                          .ranks = 3,
+                          .created = 5,
+                          .queued = 6,
+                          .keeper = {7, 8},
+                          .incarnation = 2,
+                          .restarts = 1,
+                          .fruitless = 1,
+                          .same = 1,
+                          .step = 9,
+                          .steps = 10,
+                          .snapshot_step = 4,
+                          .seconds = 1.5,
+                          .hold = true,
+                          .rank = {{11, 12}, {13, 14}, {15, 16}},
+                          .failure = {.rank = 1,
+                                      .step = 3,
+                                      .reason = KC_REASON_SIGNAL,
+                                      .phase = KC_PHASE_OPTIMIZER,
+                                      .followers = 2}},
+                     back;
     snprintf(r.directory, sizeof r.directory, "%s", folder);
     snprintf(r.id, sizeof r.id, "n-1");
     snprintf(r.name, sizeof r.name, "n");
@@ -493,8 +530,8 @@ START_TEST(test_record_comes_back)
     ck_assert_int_eq(kc_outcome_write(&r, &kc_outcome_unknown, &e), 0);
     char *text = text_of(in_folder("result.json"));
     json_t *o = json_loads(text, 0, NULL);
-    static const char *const keys[] = {"state", "exit_code", "step", "loss", "validation_loss", "state_root", "seconds",
-                                       "first_failure"};
+    static const char *const keys[] = {"state",           "exit_code",  "step",    "loss",
+                                       "validation_loss", "state_root", "seconds", "first_failure"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         ck_assert_ptr_nonnull(json_object_get(o, keys[i]));
     ck_assert(json_is_null(json_object_get(o, "loss")) && json_is_null(json_object_get(o, "state_root")));
@@ -558,7 +595,8 @@ START_TEST(test_processes_are_found_by_token)
         char entry[64];
         snprintf(entry, sizeof entry, "KC_TOKEN=%s", token);
         setsid();
-        execle("/bin/sh", "sh", "-c", "echo; exec sleep 100", (char *)NULL, (char *[]){entry, (char *)"PATH=/usr/bin:/bin", NULL});
+        execle("/bin/sh", "sh", "-c", "echo; exec sleep 100", (char *)NULL,
+               (char *[]){entry, (char *)"PATH=/usr/bin:/bin", NULL});
         _exit(127);
     }
     uint64_t end = kc_now() + 10 * KC_SECOND;
@@ -741,7 +779,8 @@ int main(void)
         const TTest *tests[8];
     } cases[] = {
         {"life", {test_every_cell, test_cells_are_consistent, NULL}},
-        {"failure", {test_first_by_time_not_by_rank, test_followers_are_never_first, test_signals_are_named, test_faults, NULL}},
+        {"failure",
+         {test_first_by_time_not_by_rank, test_followers_are_never_first, test_signals_are_named, test_faults, NULL}},
         {"ids", {test_ids_rise_and_are_never_reused, test_ids_are_claimed_once, NULL}},
         {"metrics", {test_metrics_lines, test_metrics_are_cut_back, test_metrics_cut_in_a_long_file, NULL}},
         {"log", {test_log_is_turned_over_without_losing_a_line, test_log_without_old_ones, NULL}},
