@@ -1,5 +1,6 @@
-/* devices.h - the node's devices as the supervisor uses them: kcd takes the leases of a whole job, the keeper inherits them as
- * descriptors, each rank inherits its own. Wraps layers/resource for this folder; nobody else here sees it. */
+/* devices.h - the node's devices as the supervisor uses them: kcd takes the leases of a whole job, the keeper
+ * inherits them as descriptors, each rank inherits its own. Wraps layers/resource for this folder; nobody else here
+ * sees it. */
 #ifndef KC_SUPERVISOR_DEVICES_H
 #define KC_SUPERVISOR_DEVICES_H
 
@@ -34,7 +35,8 @@ bool kc_devices_show(const struct kc_devices_pool *pool, size_t i, struct kc_dev
 
 /* Close our descriptors; who inherited them still holds the lease. NULL is fine. */
 void kc_job_leases_free(struct kc_job_leases *leases);
-/* For a keeper's command line, with descriptors; and back, taking the descriptors over. -ENOSPC; -EINVAL with one line. */
+/* For a keeper's command line, with descriptors; and back, taking the descriptors over. -ENOSPC; -EINVAL with one
+ * line. */
 int kc_job_leases_format(const struct kc_job_leases *leases, bool with_fds, char *out, size_t room);
 int kc_job_leases_parse(const char *text, uint32_t ranks, struct kc_job_leases **out, struct kc_error *e);
 /* The cores of one rank, "0-1,4". -ENOSPC. */

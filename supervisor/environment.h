@@ -1,5 +1,5 @@
-/* environment.h - what a rank inherits: an allow-list of the supervisor's environment, the spec's "env", and on top, so that
- * nothing can replace them, the keeper's own variables (all named KC_…). */
+/* environment.h - what a rank inherits: an allow-list of the supervisor's environment, the spec's "env", and on top,
+ * so that nothing can replace them, the keeper's own variables (all named KC_…). */
 #ifndef KC_SUPERVISOR_ENVIRONMENT_H
 #define KC_SUPERVISOR_ENVIRONMENT_H
 

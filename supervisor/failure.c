@@ -30,7 +30,7 @@ static bool failed(const struct kc_rank_end *end)
     return end->aborted || (end->gone && !kc_rank_ended_well(end));
 }
 
-/* It failed of itself. What it says counts more than how its process ended, except a kill: the dead can't know of it. */
+/* It failed of itself. What it says counts more than how its process ended. */
 static bool is_cause(const struct kc_rank_end *end)
 {
     if (!failed(end))
@@ -65,7 +65,8 @@ static void describe(const struct kc_rank_end *end, char *out, size_t room)
     else if (said(end) && w->reason != KC_REASON_NONE)
         snprintf(out, room, "%s: %s", kc_reason_name[w->reason], kc_reason_row[w->reason].help);
     else if (end->known && end->signal == SIGKILL && end->oom)
-        snprintf(out, room, "killed (signal 9, SIGKILL) while oom_kill in memory.events of its cgroup rose: out of memory");
+        snprintf(out, room,
+                 "killed (signal 9, SIGKILL) while oom_kill in memory.events of its cgroup rose: out of memory");
     else if (end->known && end->signal == SIGKILL)
         snprintf(out, room, "killed by someone (signal 9, SIGKILL)");
     else if (end->known && end->signal)

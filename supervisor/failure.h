@@ -1,6 +1,6 @@
-/* failure.h - which rank failed first, and what to call it. Pure: from what the keeper saw of each rank's end and what the ranks
- * said, to one verdict. A rank that left because of a peer, or that we ended, is never first; the rest are folded into "and
- * N others followed". */
+/* failure.h - which rank failed first, and what to call it. Pure: from what the keeper saw of each rank's end and
+ * what the ranks said, to one verdict. A rank that left because of a peer, or that we ended, is never first; the rest
+ * are folded into "and N others followed". */
 #ifndef KC_SUPERVISOR_FAILURE_H
 #define KC_SUPERVISOR_FAILURE_H
 
@@ -27,7 +27,7 @@ struct kc_rank_end {
 
 struct kc_verdict {
     int rank;                    /* -1: nobody failed */
-    bool cause;                  /* it failed of itself; false: all that is known followed something, or was ended by us */
+    bool cause; /* it failed of itself; false: all that is known followed something, or was ended by us */
     bool outside;                /* it was killed without a word: says nothing about what the rank did */
     uint64_t step, time;
     enum kc_phase phase;

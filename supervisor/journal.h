@@ -1,5 +1,5 @@
-/* journal.h - jobs/<id>/events.jsonl: what happened to a job, for people and scripts. One write per line, appended; a line
- * that can't be written is lost silently, because nothing may stop a supervisor.
+/* journal.h - jobs/<id>/events.jsonl: what happened to a job, for people and scripts. One write per line, appended; a
+ * line that can't be written is lost silently, because nothing may stop a supervisor.
  * {"time":"2026-11-29T18:42:43.120Z","monotonic_ns":…,"event":"rank-exit", details …} */
 #ifndef KC_SUPERVISOR_JOURNAL_H
 #define KC_SUPERVISOR_JOURNAL_H

@@ -1,4 +1,5 @@
-/* kcd.c - beginning, loop and end. Knows nothing of a job that is not in its files, so that being killed costs nothing. */
+/* kcd.c - beginning, loop and end. Knows nothing of a job that is not in its files, so that being killed costs
+ * nothing. */
 #include "kcd_impl.h"
 
 #include "protocol.h"
@@ -124,7 +125,8 @@ static int take_lock(struct kc_kcd *d, struct kc_error *e)
     snprintf(path, sizeof path, "%s/kcd.lock", d->home->run);
     d->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (d->lock < 0)
-        return kc_fail(e, -errno, "%s can't be written: %s; set KC_HOME to a directory that is yours", path, strerror(errno));
+        return kc_fail(e, -errno, "%s can't be written: %s; set KC_HOME to a directory that is yours", path,
+                       strerror(errno));
     if (flock(d->lock, LOCK_EX | LOCK_NB) != 0) {
         int r = -errno;
         ssize_t n = pread(d->lock, text, sizeof text - 1, 0);

@@ -1,12 +1,12 @@
-/* kcd.h - the half of the supervisor that belongs to a user and an instance: queue, devices, control socket, keepers. It may
- * die at any moment: what it knows is in files, and jobs belong to their keepers. */
+/* kcd.h - the half of the supervisor that belongs to a user and an instance: queue, devices, control socket, keepers.
+ * It may die at any moment: what it knows is in files, and jobs belong to their keepers. */
 #ifndef KC_SUPERVISOR_KCD_H
 #define KC_SUPERVISOR_KCD_H
 
 #include "base/home.h"
 
-/* Serve until told to end. `ready`: a pipe that takes "ok" once the socket answers, or one line that says why not; -1: none.
- * Returns an exit code of protocol.h. */
+/* Serve until told to end. `ready`: a pipe that takes "ok" once the socket answers, or one line that says why not;
+ * -1: none. Returns an exit code of protocol.h. */
 int kc_kcd_main(const struct kc_home *home, int ready);
 
 #endif

@@ -1,5 +1,5 @@
-/* kcd_impl.h - kcd's state, for its own files: kcd.c (beginning, loop, end), kcd_jobs.c (queue, keepers), kcd_verbs.c (clients).
- * Only jobs that have not ended are in memory; ended ones are read from their files when somebody asks. */
+/* kcd_impl.h - kcd's state, for its own files: kcd.c (beginning, loop, end), kcd_jobs.c (queue, keepers), kcd_verbs.c
+ * (clients). Only jobs that have not ended are in memory; ended ones are read from their files when somebody asks. */
 #ifndef KC_SUPERVISOR_KCD_IMPL_H
 #define KC_SUPERVISOR_KCD_IMPL_H
 

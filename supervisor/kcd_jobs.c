@@ -90,7 +90,8 @@ struct kc_kcd_job *kc_kcd_enqueue(struct kc_kcd *d, const struct kc_record *reco
     struct kc_kcd_job *job = calloc(1, sizeof *job), **at = &d->jobs;
     if (!job)
         return NULL;
-    *job = (struct kc_kcd_job){.kcd = d, .record = *record, .slot = -1, .keeper = {.fd = -1}, .link = {.source = {.fd = -1}}};
+    *job = (struct kc_kcd_job){
+        .kcd = d, .record = *record, .slot = -1, .keeper = {.fd = -1}, .link = {.source = {.fd = -1}}};
     for (int i = 0; i < KC_DIRECTORY_JOBS && job->slot < 0; i++) {
         if (!d->slots[i]) {
             d->slots[i] = true;
@@ -168,7 +169,8 @@ void kc_kcd_end(struct kc_kcd_job *job, enum kc_job_state state, const char *why
     memset(r->rank, 0, sizeof r->rank);
     r->hold = r->stop = false;
     if (why && state == KC_JOB_FAILED) {
-        r->failure = (struct kc_verdict){.rank = 0, .step = r->step, .reason = KC_REASON_ERROR, .phase = KC_PHASE_STARTING};
+        r->failure =
+            (struct kc_verdict){.rank = 0, .step = r->step, .reason = KC_REASON_ERROR, .phase = KC_PHASE_STARTING};
         snprintf(r->failure.text, sizeof r->failure.text, "%s", why);
     }
     if (kc_outcome_write(r, &kc_outcome_unknown, &e) < 0)
@@ -378,7 +380,8 @@ static int lock_job(const struct kc_kcd *d, const char *id)
 }
 
 /* The child, up to exec. */
-static void become_keeper(struct kc_kcd_job *job, const struct kc_job_leases *leases, const char *text, int link, int lock)
+static void become_keeper(struct kc_kcd_job *job, const struct kc_job_leases *leases, const char *text, int link,
+                          int lock)
 {
     char number[2][16], program[PATH_MAX];
     ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
@@ -428,7 +431,8 @@ static int launch(struct kc_kcd_job *job, const struct kc_job_leases *leases, st
     free(text);
     if (lock >= 0)
         close(lock); /* the keeper holds it on */
-    return r >= 0 ? 0 : kc_fail(e, r, "the keeper of job '%s' could not be started: %s", job->record.id, strerror(-r));
+    return r >= 0 ? 0
+                  : kc_fail(e, r, "the keeper of job '%s' could not be started: %s", job->record.id, strerror(-r));
 }
 
 /* 0 started; -EBUSY not now; else it never can be. */
@@ -502,7 +506,8 @@ static void scan_one(struct kc_kcd *d, const char *id)
     int code = kc_record_read(path, &r, &e);
     if (code < 0 && code != -ENOENT)
         kc_kcd_log("%s", e.text);
-    if (code < 0 || kc_record_ended(&r) || strcmp(r.host, d->home->host) != 0 || strcmp(r.instance, d->home->instance) != 0)
+    if (code < 0 || kc_record_ended(&r) || strcmp(r.host, d->home->host) != 0 ||
+        strcmp(r.instance, d->home->instance) != 0)
         return;
     struct kc_kcd_job *job = kc_kcd_enqueue(d, &r);
     if (!job)

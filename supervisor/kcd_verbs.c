@@ -45,7 +45,8 @@ static json_t *about(const struct kc_record *r, bool ok, const char *note)
     snprintf(text, sizeof text, "job '%s' %s", r->id, note ? note : "can't do that now");
     if (!ok)
         return no(KC_EXIT_REFUSED, text);
-    json_t *reply = json_pack("{s:b, s:I, s:s}", "ok", 1, "step", (json_int_t)r->step, "state", kc_job_state_name[r->state]);
+    json_t *reply =
+        json_pack("{s:b, s:I, s:s}", "ok", 1, "step", (json_int_t)r->step, "state", kc_job_state_name[r->state]);
     if (note)
         json_object_set_new(reply, "note", json_string(text));
     return reply;
@@ -206,7 +207,8 @@ static json_t *requeue(struct kc_kcd *d, struct kc_record *r)
     snprintf(id, sizeof id, "%s", r->id);
     kc_kcd_schedule(d);
     job = kc_kcd_find(d, id); /* it may have ended already */
-    return about(job ? &job->record : r, true, job && job->hold == KC_HOLD_QUEUE ? "is queued until its devices are free" : NULL);
+    return about(job ? &job->record : r, true,
+                 job && job->hold == KC_HOLD_QUEUE ? "is queued until its devices are free" : NULL);
 }
 
 /* A job that has ended, or is not ours. */
@@ -222,7 +224,8 @@ static json_t *ask_ended(struct kc_kcd *d, const char *id, enum kc_life_event ev
     }
     const struct kc_life_cell *cell = kc_life_cell(r.state, event);
     if (!kc_record_ended(&r)) {
-        snprintf(text, sizeof text, "job '%s' belongs to instance '%s' on host '%s'; ask there", r.id, r.instance, r.host);
+        snprintf(text, sizeof text, "job '%s' belongs to instance '%s' on host '%s'; ask there", r.id, r.instance,
+                 r.host);
         return no(KC_EXIT_REFUSED, text);
     }
     if (cell->action == KC_DO_REQUEUE)
@@ -344,8 +347,8 @@ static void shut_down(struct kc_kcd *d, struct kc_kcd_client *client, const json
 
 static json_t *hello(const struct kc_kcd *d)
 {
-    return json_pack("{s:b, s:i, s:s, s:s, s:s, s:b}", "ok", 1, "pid", (int)getpid(), "instance", d->home->instance, "home",
-                     d->home->home, "version", KC_VERSION, "draining", d->draining);
+    return json_pack("{s:b, s:i, s:s, s:s, s:s, s:b}", "ok", 1, "pid", (int)getpid(), "instance", d->home->instance,
+                     "home", d->home->home, "version", KC_VERSION, "draining", d->draining);
 }
 
 static void client_line(struct kc_link *link, json_t *request)

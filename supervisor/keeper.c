@@ -28,11 +28,19 @@ static void publish(struct kc_keeper *k)
     const struct kc_record *r = &k->record;
     if (!k->board)
         return;
-    struct kc_job_status s = {.state = r->state, .incarnation = r->incarnation, .restarts = r->restarts,
-                              .max_restarts = k->spec->max_restarts, .since = kc_now(), .started_wall = r->created,
-                              .exit_code = r->exit_code, .failed_rank = r->failure.rank, .failed_step = r->failure.step,
-                              .failed_time = r->failure.time, .failed_phase = r->failure.phase,
-                              .failed_reason = r->failure.reason, .followers = r->failure.followers};
+    struct kc_job_status s = {.state = r->state,
+                              .incarnation = r->incarnation,
+                              .restarts = r->restarts,
+                              .max_restarts = k->spec->max_restarts,
+                              .since = kc_now(),
+                              .started_wall = r->created,
+                              .exit_code = r->exit_code,
+                              .failed_rank = r->failure.rank,
+                              .failed_step = r->failure.step,
+                              .failed_time = r->failure.time,
+                              .failed_phase = r->failure.phase,
+                              .failed_reason = r->failure.reason,
+                              .followers = r->failure.followers};
     snprintf(s.text, sizeof s.text, "%.*s", (int)sizeof s.text - 1, r->failure.text);
     kc_board_status(k->board, &s);
     kc_board_set(k->board, KC_METRIC_RESTARTS, r->restarts);
@@ -72,7 +80,8 @@ static void answer_everybody(struct kc_keeper *k)
 {
     const struct kc_record *r = &k->record;
     char text[700];
-    json_t *end = json_pack("{s:b, s:I, s:s}", "ok", 1, "step", (json_int_t)r->step, "state", kc_job_state_name[r->state]);
+    json_t *end =
+        json_pack("{s:b, s:I, s:s}", "ok", 1, "step", (json_int_t)r->step, "state", kc_job_state_name[r->state]);
     kc_keeper_answer(k, KC_LIFE_STOP, 0, json_incref(end));
     if (r->state == KC_JOB_FINISHED) {
         snprintf(text, sizeof text, "job '%s' finished its last step instead", r->id);
@@ -394,7 +403,8 @@ static void recover(struct kc_keeper *k)
         v = (struct kc_verdict){.rank = 0, .step = k->record.step, .reason = KC_REASON_KEEPER, .time = kc_now()};
         snprintf(v.text, sizeof v.text, "the job's keeper is gone");
     }
-    kc_journal(k->record.directory, "recovered", json_pack("{s:s}", "text", well ? "its ranks had ended well" : v.text));
+    kc_journal(k->record.directory, "recovered",
+               json_pack("{s:s}", "text", well ? "its ranks had ended well" : v.text));
     if (well) {
         conclude(k, end_state(k, &(struct kc_verdict){.rank = -1}));
         return;
@@ -431,7 +441,8 @@ static int prepare(struct kc_keeper *k, const struct kc_keeper_arguments *a, str
     kc_loop_add(&k->loop, &k->signals, EPOLLIN);
     prctl(PR_SET_CHILD_SUBREAPER, 1); /* orphans of our ranks come to us, not to kcd */
     k->last_tick = k->last_slow = kc_now();
-    if ((r = kc_keeper_listen(k, a->link, e)) < 0 || (r = kc_record_spec(k->record.directory, &k->arena, &k->spec, e)) < 0)
+    if ((r = kc_keeper_listen(k, a->link, e)) < 0 ||
+        (r = kc_record_spec(k->record.directory, &k->arena, &k->spec, e)) < 0)
         return r;
     if ((r = kc_metrics_open(&k->metrics, k->record.directory, e)) < 0)
         return r;

@@ -1,6 +1,6 @@
-/* keeper.h - the half of the supervisor that belongs to one job: parent of its ranks, holder of its board and windows, writer
- * of its files. One thread, one loop. It lives in a session of its own, so that it outlives kcd; when it dies, its ranks see
- * that and end by themselves. */
+/* keeper.h - the half of the supervisor that belongs to one job: parent of its ranks, holder of its board and
+ * windows, writer of its files. One thread, one loop. It lives in a session of its own, so that it outlives kcd; when
+ * it dies, its ranks see that and end by themselves. */
 #ifndef KC_SUPERVISOR_KEEPER_H
 #define KC_SUPERVISOR_KEEPER_H
 

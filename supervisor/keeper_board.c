@@ -1,5 +1,6 @@
-/* keeper_board.c - what ranks publish becomes lines in files and events of the life cycle. Reads only through reader.h, which
- * bounds and checks everything; a rank that scribbles over the board can make figures wrong, nothing else. */
+/* keeper_board.c - what ranks publish becomes lines in files and events of the life cycle. Reads only through
+ * reader.h, which bounds and checks everything; a rank that scribbles over the board can make figures wrong, nothing
+ * else. */
 #include "keeper_impl.h"
 
 #include "journal.h"

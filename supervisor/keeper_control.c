@@ -1,5 +1,5 @@
-/* keeper_control.c - requests to a keeper, and their answers when what was asked for is done. A request may carry a "tag",
- * which its reply repeats, so that one connection can have several under way. */
+/* keeper_control.c - requests to a keeper, and their answers when what was asked for is done. A request may carry a
+ * "tag", which its reply repeats, so that one connection can have several under way. */
 #include "keeper_impl.h"
 
 #include "journal.h"
@@ -106,8 +106,8 @@ static void release(struct kc_keeper *k, const char *note, struct kc_keeper_peer
     wait_for(k, peer, tag, KC_LIFE_RESUME);
 }
 
-void kc_keeper_do_request(struct kc_keeper *k, enum kc_life_action action, const char *note, struct kc_keeper_peer *peer,
-                          json_int_t tag, enum kc_life_event verb)
+void kc_keeper_do_request(struct kc_keeper *k, enum kc_life_action action, const char *note,
+                          struct kc_keeper_peer *peer, json_int_t tag, enum kc_life_event verb)
 {
     switch (action) {
     case KC_DO_ALREADY:

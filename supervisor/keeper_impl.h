@@ -1,5 +1,5 @@
-/* keeper_impl.h - the keeper's state, for its own files: keeper.c (life), keeper_ranks.c (processes), keeper_board.c (what ranks
- * publish becomes files), keeper_control.c (requests). */
+/* keeper_impl.h - the keeper's state, for its own files: keeper.c (life), keeper_ranks.c (processes), keeper_board.c
+ * (what ranks publish becomes files), keeper_control.c (requests). */
 #ifndef KC_SUPERVISOR_KEEPER_IMPL_H
 #define KC_SUPERVISOR_KEEPER_IMPL_H
 
@@ -97,9 +97,9 @@ void kc_keeper_sweep(struct kc_keeper *k);                     /* nothing with o
 
 /* keeper_board.c */
 void kc_keeper_drain(struct kc_keeper *k);                     /* steps, evaluations and events to files */
-void kc_keeper_watch(struct kc_keeper *k);                     /* ready, held, checkpoints, aborts become events and answers */
+void kc_keeper_watch(struct kc_keeper *k); /* ready, held, checkpoints, aborts become events and answers */
 void kc_keeper_read_rank(const struct kc_reader *reader, uint32_t rank, struct kc_rank_end *end);
-int kc_keeper_inherit_board(struct kc_keeper *k);              /* what a lost keeper's board still holds; -ENOENT: nothing */
+int kc_keeper_inherit_board(struct kc_keeper *k); /* what a lost keeper's board still holds; -ENOENT: nothing */
 void kc_keeper_outcome(struct kc_keeper *k, struct kc_outcome *out);
 
 /* keeper_control.c */
@@ -108,7 +108,7 @@ void kc_keeper_unlisten(struct kc_keeper *k);
 void kc_keeper_tell(struct kc_keeper *k);                      /* kcd, of the state */
 void kc_keeper_set_control(struct kc_keeper *k, uint64_t word);
 void kc_keeper_answer(struct kc_keeper *k, enum kc_life_event verb, uint32_t upto, json_t *reply); /* takes reply */
-void kc_keeper_do_request(struct kc_keeper *k, enum kc_life_action action, const char *note, struct kc_keeper_peer *peer,
-                          json_int_t tag, enum kc_life_event verb);
+void kc_keeper_do_request(struct kc_keeper *k, enum kc_life_action action, const char *note,
+                          struct kc_keeper_peer *peer, json_int_t tag, enum kc_life_event verb);
 
 #endif

@@ -1,5 +1,6 @@
-/* keeper_ranks.c - starts, reaps and ends the ranks. Forks from the only thread there is. Between fork and exec a child makes
- * system calls only. Trusts nothing a rank wrote: this must work when a rank has scribbled over everything else. */
+/* keeper_ranks.c - starts, reaps and ends the ranks. Forks from the only thread there is. Between fork and exec a
+ * child makes system calls only. Trusts nothing a rank wrote: this must work when a rank has scribbled over
+ * everything else. */
 #include "keeper_impl.h"
 
 #include "environment.h"
@@ -91,7 +92,8 @@ static void become_rank(struct kc_keeper *k, uint32_t rank, char **env, int repo
     if (null < 0 || dup2(null, 0) < 0 || dup2(k->rank[rank].log.fd, 1) < 0 || dup2(k->rank[rank].log.fd, 2) < 0 ||
         chdir(k->record.directory) < 0)
         goto failed;
-    syscall(SYS_close_range, 3, ~0u, CLOSE_RANGE_CLOEXEC); /* what we did not make may lack the flag; older kernels: it has it */
+    syscall(SYS_close_range, 3, ~0u,
+            CLOSE_RANGE_CLOEXEC); /* what we did not make may lack the flag; older kernels: it has it */
     keep_open(kc_board_fd(k->board));
     keep_open(k->alive_pipe[0]);
     for (uint32_t i = 0; i < k->record.ranks; i++)
@@ -149,7 +151,8 @@ static void reset(struct kc_keeper *k)
     bool saves = false;
     for (struct kc_keeper_waiter *w = k->waiters; w; w = w->next) {
         if (w->verb == KC_LIFE_CHECKPOINT) {
-            w->checkpoint = 1; /* counting begins anew with the ranks; who still waits is served by the first snapshot */
+            w->checkpoint =
+                1; /* counting begins anew with the ranks; who still waits is served by the first snapshot */
             saves = true;
         }
     }
@@ -202,16 +205,19 @@ static void note_exit(struct kc_keeper *k, uint32_t rank, const siginfo_t *info)
     kept->shown.signal = end->signal;
     kc_keeper_read_rank(k->reader, rank, end);
     if (!kc_rank_ended_well(end)) /* before all else: its peers must not wait for the dead (F10) */
-        kc_board_abort_for(k->board, rank, end->words.time && end->words.reason < KC_REASONS ? (enum kc_reason)end->words.reason : KC_REASON_SIGNAL);
+        kc_board_abort_for(k->board, rank,
+                           end->words.time && end->words.reason < KC_REASONS ? (enum kc_reason)end->words.reason
+                                                                             : KC_REASON_SIGNAL);
     kc_board_process(k->board, rank, &kept->shown);
-    kc_journal(k->record.directory, "rank-exit",
-               json_pack("{s:i, s:i, s:i, s:i, s:s}", "rank", (int)rank, "pid", (int)kept->shown.pid, "exit_code",
-                         end->exit_code, "signal", end->signal, "reason",
-                         end->words.time ? kc_reason_name[end->words.reason < KC_REASONS ? end->words.reason : 0] : ""));
+    kc_journal(
+        k->record.directory, "rank-exit",
+        json_pack("{s:i, s:i, s:i, s:i, s:s}", "rank", (int)rank, "pid", (int)kept->shown.pid, "exit_code",
+                  end->exit_code, "signal", end->signal, "reason",
+                  end->words.time ? kc_reason_name[end->words.reason < KC_REASONS ? end->words.reason : 0] : ""));
 }
 
-/* Ranks that ended: note how, end what is left in their sessions while the zombie still keeps the session's number from being
- * given to somebody else, then let them go. */
+/* Ranks that ended: note how, end what is left in their sessions while the zombie still keeps the session's number
+ * from being given to somebody else, then let them go. */
 static bool reap_ranks(struct kc_keeper *k)
 {
     pid_t ended[KC_RANKS_MAX];

@@ -22,7 +22,8 @@ const char *const kc_life_action_name[KC_LIFE_ACTIONS] = {KC_LIFE_ACTION_TABLE(N
 #define NOT_ENDED "has not ended; stop it first (kc stop)"
 #define TOLD_HELD "is held before its first step"
 /* What happens to a job whatever it was doing when its machinery went away. */
-#define LOST_ROWS [KC_LIFE_KEEPER_LOST] = {KC_DO_RECOVER, DEPENDS, NULL}, [KC_LIFE_REBOOTED] = {KC_DO_INTERRUPT, I, NULL}
+#define LOST_ROWS                                                                                                      \
+    [KC_LIFE_KEEPER_LOST] = {KC_DO_RECOVER, DEPENDS, NULL}, [KC_LIFE_REBOOTED] = {KC_DO_INTERRUPT, I, NULL}
 /* A job that has ended: the same answers for all four, except to resume. */
 #define ENDED_ROWS(state)                                                                                              \
     [KC_LIFE_PAUSE] = {KC_DO_REFUSE, state, "has ended"},                                                              \
@@ -103,7 +104,7 @@ static const struct kc_life_cell table[KC_JOB_STATES][KC_LIFE_EVENTS] = {
         [KC_LIFE_GROUP_GONE] = {KC_DO_DECIDE, DEPENDS, NULL},
         LOST_ROWS,
     },
-    [F] = {[KC_LIFE_RESUME] = {KC_DO_REFUSE, F, "has finished all its steps; start a new one with more"}, ENDED_ROWS(F)},
+    [F] = {[KC_LIFE_RESUME] = {KC_DO_REFUSE, F, "has finished; start a new job with more steps"}, ENDED_ROWS(F)},
     [O] = {[KC_LIFE_RESUME] = {KC_DO_REQUEUE, Q, NULL}, ENDED_ROWS(O)},
     [X] = {[KC_LIFE_RESUME] = {KC_DO_REQUEUE, Q, NULL}, ENDED_ROWS(X)},
     [I] = {[KC_LIFE_RESUME] = {KC_DO_REQUEUE, Q, NULL}, ENDED_ROWS(I)},

@@ -1,6 +1,6 @@
-/* life.h - the life cycle of a job: one table, state × event → action and next state. Pure data: the keeper looks up what
- * it must do for a living job, kcd for one that waits or has ended, and both do exactly what the cell says. An empty cell
- * is a bug and is logged with both names. */
+/* life.h - the life cycle of a job: one table, state × event → action and next state. Pure data: the keeper looks up
+ * what it must do for a living job, kcd for one that waits or has ended, and both do exactly what the cell says. An
+ * empty cell is a bug and is logged with both names. */
 #ifndef KC_SUPERVISOR_LIFE_H
 #define KC_SUPERVISOR_LIFE_H
 

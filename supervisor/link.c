@@ -144,7 +144,8 @@ static void link_ready(struct kc_source *source, uint32_t events)
 int kc_link_open(struct kc_link *link, struct kc_loop *loop, int fd)
 {
     int flags = fcntl(fd, F_GETFL);
-    int r = flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0 || fcntl(fd, F_SETFD, FD_CLOEXEC) < 0 ? -errno : 0;
+    int r =
+        flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0 || fcntl(fd, F_SETFD, FD_CLOEXEC) < 0 ? -errno : 0;
     if (r == 0) {
         link->loop = loop;
         link->source = (struct kc_source){.fd = fd, .ready = link_ready, .owner = link};

@@ -1,5 +1,5 @@
-/* link.h - one end of a control connection: JSON objects, one a line, without blocking (supervisor/protocol.h). What comes in
- * and what waits to go out is bounded; a peer that breaks the protocol or does not read is hung up on. */
+/* link.h - one end of a control connection: JSON objects, one a line, without blocking (supervisor/protocol.h). What
+ * comes in and what waits to go out is bounded; a peer that breaks the protocol or does not read is hung up on. */
 #ifndef KC_SUPERVISOR_LINK_H
 #define KC_SUPERVISOR_LINK_H
 
@@ -21,8 +21,8 @@ struct kc_link {
     void *owner;
     /* A whole object; borrowed. */
     void (*on_line)(struct kc_link *link, json_t *object);
-    /* The peer is gone, or was hung up on: called once, last, by the loop only (never within a function below); it frees the
-     * link with kc_link_free(). */
+    /* The peer is gone, or was hung up on: called once, last, by the loop only (never within a function below); it
+     * frees the link with kc_link_free(). */
     void (*on_close)(struct kc_link *link);
 };
 

@@ -1,5 +1,5 @@
-/* loop.h - one epoll loop: descriptors with what to call, and one timer. One event is handled per wake-up, so a source may be
- * freed by any callback without another event for it being in flight. */
+/* loop.h - one epoll loop: descriptors with what to call, and one timer. One event is handled per wake-up, so a
+ * source may be freed by any callback without another event for it being in flight. */
 #ifndef KC_SUPERVISOR_LOOP_H
 #define KC_SUPERVISOR_LOOP_H
 
@@ -35,7 +35,8 @@ void kc_loop_wake_at(struct kc_loop *loop, uint64_t when);
 /* Until stop. -errno of epoll_wait. */
 int kc_loop_run(struct kc_loop *loop);
 
-/* A signalfd for TERM, INT, HUP and CHLD, which are blocked from now on; PIPE is ignored. Call before any thread exists. -errno. */
+/* A signalfd for TERM, INT, HUP and CHLD, which are blocked from now on; PIPE is ignored. Call before any thread
+ * exists. -errno. */
 int kc_loop_signals(void);
 
 #endif

@@ -96,7 +96,8 @@ static int await_ready(int fd)
     char text[1100];
     size_t have = 0;
     ssize_t n;
-    while (have < sizeof text - 1 && ((n = read(fd, text + have, sizeof text - 1 - have)) > 0 || (n < 0 && errno == EINTR)))
+    while (have < sizeof text - 1 &&
+           ((n = read(fd, text + have, sizeof text - 1 - have)) > 0 || (n < 0 && errno == EINTR)))
         have += n > 0 ? (size_t)n : 0;
     text[have] = 0;
     if (strcmp(text, "ok") == 0)

@@ -49,7 +49,8 @@ int kc_metrics_evaluation_line(const struct kc_evaluation *r, char *out, size_t 
     return dump_line(o, out, room);
 }
 
-/* A walk over the lines from the front: the end of the last line that may stay, and the last steps seen up to there. */
+/* A walk over the lines from the front: the end of the last line that may stay, and the last steps seen up to there.
+ */
 struct walk {
     uint64_t limit; /* lines of later steps do not stay */
     off_t keep;
@@ -60,7 +61,8 @@ struct walk {
 static void take_line(struct walk *w, const char *line, size_t length)
 {
     static const char head[] = "{\"step\":";
-    uint64_t step = strncmp(line, head, sizeof head - 1) == 0 ? strtoull(line + sizeof head - 1, NULL, 10) : UINT64_MAX;
+    uint64_t step =
+        strncmp(line, head, sizeof head - 1) == 0 ? strtoull(line + sizeof head - 1, NULL, 10) : UINT64_MAX;
     if (w->over || step > w->limit) { /* foreign lines go too: UINT64_MAX */
         w->over = true;
         return;
@@ -89,7 +91,8 @@ static int walk_lines(int fd, struct walk *w)
         at += n;
         have += (size_t)n;
         size_t start = 0;
-        for (char *end; !w->over && (end = memchr(buffer + start, '\n', have - start)); start = (size_t)(end - buffer) + 1) {
+        for (char *end; !w->over && (end = memchr(buffer + start, '\n', have - start));
+             start = (size_t)(end - buffer) + 1) {
             *end = 0;
             take_line(w, buffer + start, (size_t)(end - buffer) - start);
         }

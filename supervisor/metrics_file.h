@@ -1,5 +1,6 @@
-/* metrics_file.h - jobs/<id>/metrics.jsonl: one line per step and one per evaluation, each step once. A record that is not
- * beyond the last line is a step that is done again after a restart: what stood there from that step on is cut away first.
+/* metrics_file.h - jobs/<id>/metrics.jsonl: one line per step and one per evaluation, each step once. A record that
+ * is not beyond the last line is a step that is done again after a restart: what stood there from that step on is cut
+ * away first.
  *
  *   {"step":1,"loss":…,"grad_norm":…,"lr":…,"tokens":…,"seconds":…,"tokens_per_second":…}
  *   {"step":100,"validation_loss":…}
@@ -22,7 +23,8 @@ struct kc_metrics_file {
 int kc_metrics_step_line(const struct kc_step_record *r, char *out, size_t room);
 int kc_metrics_evaluation_line(const struct kc_evaluation *r, char *out, size_t room);
 
-/* Open (made if missing) and find the last lines; half a line at the end, of a writer that died, is cut off. -errno with one line. */
+/* Open (made if missing) and find the last lines; half a line at the end, of a writer that died, is cut off. -errno
+ * with one line. */
 int kc_metrics_open(struct kc_metrics_file *f, const char *job_directory, struct kc_error *e);
 void kc_metrics_close(struct kc_metrics_file *f);
 /* Cut back to `step`: no line of a later step stays. -errno. */

@@ -1,4 +1,5 @@
-/* outcome.h - jobs/<id>/result.json: how a job ended. Written whole before anybody can see the end state elsewhere. */
+/* outcome.h - jobs/<id>/result.json: how a job ended. Written whole before anybody can see the end state elsewhere.
+ */
 #ifndef KC_SUPERVISOR_OUTCOME_H
 #define KC_SUPERVISOR_OUTCOME_H
 

@@ -1,5 +1,5 @@
-/* process.h - processes by identity. A pid alone may have been given to somebody else; a pid with its start time and the
- * machine's boot id is one process for ever. Everything here works for processes that are not our children. */
+/* process.h - processes by identity. A pid alone may have been given to somebody else; a pid with its start time and
+ * the machine's boot id is one process for ever. Everything here works for processes that are not our children. */
 #ifndef KC_SUPERVISOR_PROCESS_H
 #define KC_SUPERVISOR_PROCESS_H
 
@@ -26,8 +26,8 @@ int kc_boot_id(char out[40]);
 /* 32 random hex digits. -errno. */
 int kc_token_make(char out[KC_TOKEN_ROOM]);
 
-/* Send `signal` (0: only count) to every process of this user whose environment has KC_TOKEN=<token>, or whose session is
- * one of `sessions`. Zombies do not count. Returns how many there were, or -errno of /proc. */
+/* Send `signal` (0: only count) to every process of this user whose environment has KC_TOKEN=<token>, or whose
+ * session is one of `sessions`. Zombies do not count. Returns how many there were, or -errno of /proc. */
 int kc_process_signal_all(const char *token, const pid_t *sessions, size_t count, int signal);
 
 /* Kills of the memory controller so far in our cgroup (memory.events, oom_kill); false: not known here. */

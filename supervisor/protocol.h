@@ -15,11 +15,11 @@
  * shutdown    kcd      detach (bool)                  -                            when every job has ended (or was left)
  * status      kp       -                              id, state, step, pid         at once
  *
- * A request that finds its work done, or that can't be done before the job has devices, is ok with a "note" for a person.
- * The reply to stop has a "failure" (one line) if one happened while it stopped. The paths are those of base/home.h.
+ * A request that finds its work done, or that can't be done before the job has devices, is ok with a "note" for a
+ * person. The reply to stop has a "failure" (one line) if one happened while it stopped. The paths are those of base/home.h.
  *
- * Between kcd and a keeper several requests are under way at once: a request has a "tag" (number), which its reply repeats,
- * and a keeper also sends {"event":"state","state":"…","step":N} whenever its job's state has changed. */
+ * Between kcd and a keeper several requests are under way at once: a request has a "tag" (number), which its reply
+ * repeats, and a keeper also sends {"event":"state","state":"…","step":N} whenever its job's state has changed. */
 #ifndef KC_SUPERVISOR_PROTOCOL_H
 #define KC_SUPERVISOR_PROTOCOL_H
 

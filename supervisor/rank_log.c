@@ -52,8 +52,8 @@ static int begin(struct kc_rank_log *log, uint32_t keep)
     return log->old < 0 ? -errno : 0;
 }
 
-/* Take what was moved off the front. Where the file system can do that, nothing that is written meanwhile is lost; where it
- * can't, what came since is copied too and the file emptied, with a gap of microseconds. */
+/* Take what was moved off the front. Where the file system can do that, nothing that is written meanwhile is lost;
+ * where it can't, what came since is copied too and the file emptied, with a gap of microseconds. */
 static void finish(struct kc_rank_log *log)
 {
     struct stat st;

@@ -1,6 +1,6 @@
-/* rank_log.h - jobs/<id>/rank-<n>.log: what a rank prints. The rank appends to it by itself, so its output survives any
- * supervisor; the keeper only turns the file over when it has grown: the old text moves to rank-<n>.log.1 (.2 …), a piece
- * at a time, and is then taken off the front, under the feet of the writer, who goes on appending. */
+/* rank_log.h - jobs/<id>/rank-<n>.log: what a rank prints. The rank appends to it by itself, so its output survives
+ * any supervisor; the keeper only turns the file over when it has grown: the old text moves to rank-<n>.log.1 (.2 …),
+ * a piece at a time, and is then taken off the front, under the feet of the writer, who goes on appending. */
 #ifndef KC_SUPERVISOR_RANK_LOG_H
 #define KC_SUPERVISOR_RANK_LOG_H
 
@@ -20,8 +20,8 @@ struct kc_rank_log {
 /* Open for appending, made if missing. -errno. */
 int kc_rank_log_open(struct kc_rank_log *log, const char *job_directory, uint32_t rank);
 void kc_rank_log_close(struct kc_rank_log *log);
-/* Turn it over if it is larger than `limit` bytes, keeping `keep` old ones (0: the text is dropped). Copies at most 1 MiB a
- * call; true: call again soon. A failure leaves the log as it is. */
+/* Turn it over if it is larger than `limit` bytes, keeping `keep` old ones (0: the text is dropped). Copies at most 1
+ * MiB a call; true: call again soon. A failure leaves the log as it is. */
 bool kc_rank_log_turn(struct kc_rank_log *log, uint64_t limit, uint32_t keep);
 
 #endif

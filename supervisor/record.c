@@ -45,13 +45,13 @@ int kc_record_write(const struct kc_record *r, struct kc_error *e)
     json_t *list = json_array();
     for (uint32_t i = 0; i < r->ranks && r->rank[i].pid; i++)
         json_array_append_new(list, process_json(r->rank[i]));
-    json_t *o = json_pack("{s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:o, s:s, s:i, s:o, s:i, s:i, s:i, s:i}",
-                          "schema", 1, "id", r->id, "name", r->name, "state", kc_job_state_name[r->state], "since", since,
-                          "created", created, "host", r->host, "instance", r->instance, "boot", r->boot, "created_ns",
-                          (json_int_t)r->created, "queued_ns", (json_int_t)r->queued, "keeper", process_json(r->keeper),
-                          "token", r->token, "ranks", (int)r->ranks, "processes", list, "incarnation",
-                          (int)r->incarnation, "restarts", (int)r->restarts, "fruitless", (int)r->fruitless, "same",
-                          (int)r->same);
+    json_t *o =
+        json_pack("{s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:o, s:s, s:i, s:o, s:i, s:i, s:i, s:i}",
+                  "schema", 1, "id", r->id, "name", r->name, "state", kc_job_state_name[r->state], "since", since,
+                  "created", created, "host", r->host, "instance", r->instance, "boot", r->boot, "created_ns",
+                  (json_int_t)r->created, "queued_ns", (json_int_t)r->queued, "keeper", process_json(r->keeper),
+                  "token", r->token, "ranks", (int)r->ranks, "processes", list, "incarnation", (int)r->incarnation,
+                  "restarts", (int)r->restarts, "fruitless", (int)r->fruitless, "same", (int)r->same);
     if (!o)
         return kc_fail(e, -ENOMEM, "no memory for the record of job '%s'", r->id);
     json_object_set_new(o, "step", json_integer((json_int_t)r->step));

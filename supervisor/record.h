@@ -1,5 +1,5 @@
-/* record.h - jobs/<id>/state.json: what must be known about a job after any crash. Replaced whole and durably. One writer at
- * a time: the keeper while it lives, kcd before and after. */
+/* record.h - jobs/<id>/state.json: what must be known about a job after any crash. Replaced whole and durably. One
+ * writer at a time: the keeper while it lives, kcd before and after. */
 #ifndef KC_SUPERVISOR_RECORD_H
 #define KC_SUPERVISOR_RECORD_H
 

@@ -75,9 +75,9 @@ static void line_edit(struct view *v, int code, bool character)
         line_put(v, code);
 }
 
-static bool is_enter(int code)
+static bool is_enter(int code, bool character)
 {
-    return code == '\r' || code == '\n' || code == KEY_ENTER;
+    return code == '\r' || code == '\n' || (!character && code == KEY_ENTER);
 }
 
 static enum view_request run(struct view *v)
@@ -90,9 +90,9 @@ static enum view_request run(struct view *v)
 
 static enum view_request key_in_line(struct view *v, int code, bool character)
 {
-    if (is_enter(code) && *v->line)
+    if (is_enter(code, character) && *v->line)
         return run(v);
-    if (code == 27 || is_enter(code) ||
+    if (code == 27 || is_enter(code, character) ||
         (!*v->line && (code == 8 || code == 127 || (!character && code == KEY_BACKSPACE)))) {
         v->mode = MODE_NORMAL;
     } else if (!character && (code == KEY_UP || code == KEY_DOWN)) {
@@ -106,14 +106,6 @@ static enum view_request key_in_line(struct view *v, int code, bool character)
 }
 
 /* ---- the menu and its questions -------------------------------------------------------------------------------- */
-
-static const struct job *target_of(const struct view *v)
-{
-    for (size_t i = 0; v->model && i < v->model->count; i++)
-        if (!strcmp(v->model->job[i].id, v->target))
-            return &v->model->job[i];
-    return NULL;
-}
 
 static void open_menu(struct view *v)
 {
@@ -151,7 +143,7 @@ static enum view_request key_in_menu(struct view *v, int code)
     if (key != KEY_ID_ENTER)
         return REQUEST_NONE;
     enum action_id id = (enum action_id)v->menu_at;
-    const char *refused = view_action_refused(target_of(v), id);
+    const char *refused = view_action_refused(view_target(v), id);
     if (refused) {
         snprintf(v->notice, sizeof v->notice, "kc %s %s: %s", action_rows[id].verb, v->target, refused);
         v->mode = MODE_NORMAL;
@@ -170,7 +162,7 @@ static enum view_request key_in_question(struct view *v, int code, bool characte
     if (code == 27) {
         v->mode = MODE_NORMAL;
         snprintf(v->notice, sizeof v->notice, "nothing was done to %s", v->target);
-    } else if (is_enter(code)) {
+    } else if (is_enter(code, character)) {
         const char *wanted = action_rows[v->asked].tier == TIER_NAME ? v->target_name : "yes";
         if (!strcmp(v->line, wanted))
             return act(v, v->asked);

@@ -34,6 +34,14 @@ const struct job *view_job(struct view *v)
     return &m->job[0];
 }
 
+const struct job *view_target(const struct view *v)
+{
+    for (size_t i = 0; v->model && i < v->model->count; i++)
+        if (!strcmp(v->model->job[i].id, v->target))
+            return &v->model->job[i];
+    return NULL;
+}
+
 /* The worst thing to say about a job; "" if all is well. */
 static enum role trouble_of(const struct job *j, char *out, size_t room)
 {

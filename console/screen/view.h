@@ -78,6 +78,9 @@ void view_draw(struct view *v, struct canvas *c);
 /* The selected job, or NULL; puts the cursor on a job that is there. */
 const struct job *view_job(struct view *v);
 
+/* The job that the menu is about, by the id that was fixed when it opened, or NULL: it is gone. */
+const struct job *view_target(const struct view *v);
+
 /* ---- parts, each its own file ---------------------------------------------------------------------------------- */
 void view_draw_jobs(struct view *v, struct canvas *c, int row, int rows);
 void view_draw_job(struct view *v, struct canvas *c, int row, int rows);

@@ -22,15 +22,6 @@ const char *view_action_refused(const struct job *j, enum action_id id)
     return NULL;
 }
 
-/* The job that the menu is about, by the id that was fixed when it opened. */
-static const struct job *target_of(const struct view *v)
-{
-    for (size_t i = 0; v->model && i < v->model->count; i++)
-        if (!strcmp(v->model->job[i].id, v->target))
-            return &v->model->job[i];
-    return NULL;
-}
-
 /* A box in the middle, as large as it may be; returns its corner. */
 static void box(struct canvas *c, int rows, int cols, int *row, int *col, int *high, int *wide)
 {
@@ -44,7 +35,7 @@ static void box(struct canvas *c, int rows, int cols, int *row, int *col, int *h
 static void draw_menu(struct view *v, struct canvas *c)
 {
     int row, col, high, wide;
-    const struct job *j = target_of(v);
+    const struct job *j = view_target(v);
     box(c, ACTIONS + 3, 70, &row, &col, &high, &wide);
     canvas_bar(c, row, col, wide, ROLE_TITLE, " %s: what?", v->target);
     for (int i = 0; i < ACTIONS && i + 1 < high; i++) {

@@ -51,8 +51,8 @@ struct kc_transport_local_config {
     const int *window_fds;     /* one memfd a rank, index = rank; borrowed during the call. Ours: empty, we size it */
     size_t data_bytes;         /* what the caller wants in its own window behind control and staging; may be 0 */
     bool spin_short;           /* cores are shared: sleep at once instead of spinning a few microseconds */
-    struct kc_probe *probe;    /* this rank's: its doorbell to sleep on, the abort word, the flight recorder. Outlives the
-                                  transport. Tests make theirs with kc_probe_private() */
+    struct kc_probe *probe;    /* this rank's: its doorbell to sleep on, the abort word, the flight recorder. Outlives
+                                  the transport. Tests make theirs with kc_probe_private() */
     void *const *mapped;       /* ranks as threads of one process: the windows, mapped once with MAP_SHARED and their
                                   full size (control + data), index = rank; NULL: the transport maps them itself */
     uint64_t deadline;         /* of the wait for the peers' windows, kc_now() clock; 0 never */

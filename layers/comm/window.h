@@ -21,7 +21,7 @@
 #define NOWHERE UINT64_MAX /* a buffer that does not lie in its owner's data area */
 
 struct window_head {
-    _Atomic uint64_t magic; /* stored last, with release order: all else in the head is then whole and never changes */
+    _Atomic uint64_t magic; /* stored last: all else in the head is then whole and never changes again */
     uint32_t version, ranks, rank, slots;
     uint64_t generation, data_at, data_bytes;
     /* Threads of the owner that sleep on its doorbell, or are about to. A sleeper adds one, loads the doorbell,

@@ -38,7 +38,9 @@ static void read_failures(struct kc_state *s, uint64_t word)
         return;
     int code = (int)(word >> 16 & 0xffffff), rank = (int)(word >> 40) - 1;
     if (count > 1) {
-        code = (int)((uint64_t)code / count); /* right if all failed alike, which is how disks fill up */
+        code /= (int)count; /* right if all failed alike, which is how disks fill up */
+        if (code != ENOSPC && code != EDQUOT && code != EBADMSG && code != EDOM)
+            code = EIO;
         snprintf(text, sizeof text, "%" PRIu64 " ranks failed: %s; their logs say why", count, strerror(code));
     } else {
         snprintf(text, sizeof text, "rank %d failed: %s; its log says why", rank, strerror(code));

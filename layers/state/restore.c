@@ -23,6 +23,22 @@ static void mark(struct kc_state *s, uint64_t version, const char *path, const c
         kc_probe_event(s->probe, KC_EVENT_SNAPSHOT_BROKEN, version, 0, why);
 }
 
+int kc_restore_failed(struct kc_state *s, struct kc_error *e)
+{
+    const struct kc_attempt *a = &s->attempt;
+    if (is_damage(a->error) || a->error == -EBADE)
+        s->damaged[s->damages++ % KC_DAMAGED_KEPT] = a->version;
+    return kc_fail(e, a->error, "restore: %s", a->reason);
+}
+
+static bool is_known_damaged(const struct kc_state *s, uint64_t version)
+{
+    bool known = false;
+    for (uint32_t i = 0; i < s->damages && i < KC_DAMAGED_KEPT; i++)
+        known |= s->damaged[i] == version;
+    return known;
+}
+
 /* Can this job go on from it? */
 static int check_job(const struct kc_state *s, const struct kc_whole *w, struct kc_error *e)
 {
@@ -50,7 +66,8 @@ static int choose(struct kc_state *s, const struct kc_catalog *c, uint64_t versi
             continue;
         seen++;
         kc_catalog_path(s->directory, c->version[i], path);
-        int r = kc_whole_open(s->st, path, out, e);
+        int r = is_known_damaged(s, c->version[i]) ? kc_fail(e, -EBADMSG, "%s was found damaged by a restore", path)
+                                                   : kc_whole_open(s->st, path, out, e);
         if (r == 0)
             return check_job(s, *out, e);
         if (!is_damage(r))
@@ -165,5 +182,5 @@ int kc_verb_restore_close(struct kc_state *s, struct kc_error *e)
     a->stage = KC_STAGE_IDLE;
     kc_whole_free(s->st, s->chosen);
     s->chosen = NULL;
-    return a->error ? kc_fail(e, a->error, "restore: %s", a->reason) : 0;
+    return a->error ? kc_restore_failed(s, e) : 0;
 }

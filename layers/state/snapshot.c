@@ -260,7 +260,7 @@ int kc_verb_store_agree(struct kc_state *s, struct kc_error *e)
     struct kc_attempt *a = &s->attempt;
     kc_agree_settle(s);
     if (a->stage == KC_STAGE_READ)
-        return a->error ? kc_fail(e, a->error, "restore: %s", a->reason) : 0;
+        return a->error ? kc_restore_failed(s, e) : 0;
     if (a->stage == KC_STAGE_COMMITTED) {
         conclude(s);
         a->stage = KC_STAGE_IDLE;

@@ -14,6 +14,7 @@
 
 #define KC_CALLERS_MAX 8
 #define KC_REFUSALS_KEPT 16
+#define KC_DAMAGED_KEPT 64
 
 /* Who holds an interface, and what the ledger counts about it. */
 struct kc_caller {
@@ -77,6 +78,8 @@ struct kc_state {
     struct kc_attempt attempt;
     struct kc_snapshot_info last;
     struct kc_whole *chosen;
+    uint64_t damaged[KC_DAMAGED_KEPT]; /* versions that a restore of this process proved damaged: not chosen again, also */
+    uint32_t damages;                  /* where no mark can be written (a full disk) */
 };
 
 /* First byte of a class's bucket, whole-bucket numbering: for a sharded moment a pointer that is valid for owned
@@ -120,6 +123,8 @@ void kc_verb_snapshot_write(struct kc_state *s);
 void kc_verb_snapshot_commit(struct kc_state *s);
 int kc_verb_restore_read(struct kc_state *s, struct kc_error *e);
 int kc_verb_restore_close(struct kc_state *s, struct kc_error *e);
+/* The agreed end of a restore that failed; returns its code. */
+int kc_restore_failed(struct kc_state *s, struct kc_error *e);
 int kc_verb_store_agree(struct kc_state *s, struct kc_error *e);
 
 /* ---- files.c: reading of files for init; see state.h ---- */

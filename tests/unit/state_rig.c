@@ -283,7 +283,10 @@ static int f_open(void *self, const char *path, int flags)
 {
     struct rig_faults *f = self;
     const char *slash = strrchr(path, '/');
-    int code = hit(self, "open", (flags & O_CREAT) != 0), fd = code ? code : POSIX.open(NULL, path, flags);
+    int code = hit(self, "open", (flags & O_CREAT) != 0);
+    if (f->full && (flags & O_CREAT) && strncmp(path, f->full, strlen(f->full)) == 0)
+        code = -ENOSPC;
+    int fd = code ? code : POSIX.open(NULL, path, flags);
     if (fd >= 0 && fd < 256)
         snprintf(f->name[fd], sizeof f->name[fd], "%.47s", slash ? slash + 1 : path);
     return fd;

@@ -74,6 +74,7 @@ struct rig_faults {
     bool writes_only;   /* count and fail only calls that change something */
     bool no_reserve;    /* a file system without fallocate */
     uint64_t free_says; /* != 0: what free_bytes answers */
+    const char *full;   /* nothing new can be made below this folder */
     bool corrupts;      /* the write at `at` says that it worked, and put one wrong bit down */
     bool traces;        /* keep what was done, in order: "write rank-0.pack", … */
     uint32_t traced;

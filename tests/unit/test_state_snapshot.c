@@ -405,6 +405,31 @@ START_TEST(damage_is_named_marked_and_passed_over)
 }
 END_TEST
 
+/* Also where the mark cannot be written the run passes on to the version before, on all ranks. */
+START_TEST(damage_is_passed_over_on_a_full_disk)
+{
+    static struct rig_faults f;
+    struct rig r;
+    struct kc_error e = {""};
+    char path[512];
+    rig_faults(&f);
+    rig_open(&r, rig_small, FEW, two, folder, &f.storage, "");
+    for (int i = 0; i < 2; i++) {
+        rig_train(&r);
+        ck_assert_int_eq(rig_snapshot(&r), 0);
+    }
+    path_of("v00000002/rank-1.pack", path);
+    rig_flip(path, 4096);
+    path_of("v00000002", path);
+    f.full = path;
+    ck_assert_int_eq(rig_restore(&r, 0, &e), -EBADMSG);
+    ck_assert(!there("v00000002/BROKEN"));
+    ck_assert_msg(rig_restore(&r, 0, &e) == 0, "%s", e.text);
+    check_values(&r, 1);
+    rig_close(&r);
+}
+END_TEST
+
 /* What lies between extents is checked too, and packs of one version do not pass for another's. */
 START_TEST(verify_reads_every_byte)
 {
@@ -847,6 +872,7 @@ int main(void)
     tcase_add_test(c, retention_keeps_the_newest_whole_versions);
     tcase_add_test(c, leftovers_are_removed_unless_somebody_writes);
     tcase_add_loop_test(fast, damage_is_named_marked_and_passed_over, 0, sizeof damages / sizeof damages[0]);
+    tcase_add_test(c, damage_is_passed_over_on_a_full_disk);
     tcase_add_test(c, verify_reads_every_byte);
     tcase_add_test(c, state_root_is_compared_after_the_load);
     tcase_add_test(c, ranks_that_chose_differently_do_not_restore);
