@@ -53,6 +53,7 @@ static void start(struct terminal *t, const char *kind, const char *locale)
         struct session s = {.out = stdout, .err = stderr, .terminal = true, .verb = "kc"};
         struct rlimit no_core = {0, 0};
         setrlimit(RLIMIT_CORE, &no_core);
+        close(t->master);
         setsid();
         ioctl(t->slave, TIOCSCTTY, 0);
         for (int fd = 0; fd < 3; fd++)
