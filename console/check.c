@@ -138,21 +138,6 @@ static int plan(struct check *c, const struct kc_home *home, struct kc_error *e)
     return kc_startup_memory_check(&c->need, c->room, e);
 }
 
-/* Weights that the run would begin from: read as rank 0 will, so that what is missing, misshapen or unreadable is
- * told now. */
-static int read_weights(const struct check *c, struct kc_error *e)
-{
-    struct kc_state_config config = {.spec = c->spec, .shard = c->plans.shard, .guard = KC_GUARD_COUNT};
-    struct kc_state *state = NULL;
-    if (!*KC_TEXT(c->spec, c->spec->init_from))
-        return 0;
-    int rc = kc_state_new(&config, &state, e);
-    if (!rc)
-        rc = kc_state_init(state, e);
-    kc_state_free(state);
-    return rc;
-}
-
 int check_spec(const struct kc_home *home, const char *path, struct check *out, struct kc_error *e)
 {
     struct check c;
@@ -168,7 +153,7 @@ int check_spec(const struct kc_home *home, const char *path, struct check *out, 
         if (!rc)
             rc = plan(&c, home, e);
         if (!rc)
-            rc = read_weights(&c, e);
+            rc = kc_weights_check(c.spec, c.plans.shard, e);
         code = rc == -ENOENT || rc == -EPROTO ? KC_EXIT_INVALID : session_code(rc); /* what it names is bad input */
     }
     if (rc) {

@@ -69,8 +69,11 @@ void snapshots_newest(struct job *j)
     struct snapshots list;
     if (j->snapshot.step >= 0 || snapshots_of_job(j, &list, NULL))
         return;
-    if (list.count) {
-        const struct kc_snapshot_info *i = &list.info[list.count - 1];
+    size_t newest = list.count;
+    while (newest > 0 && list.info[newest - 1].error) /* not whole: the one before it counts */
+        newest--;
+    if (newest > 0) {
+        const struct kc_snapshot_info *i = &list.info[newest - 1];
         j->snapshot.version = (int64_t)i->version;
         j->snapshot.step = (int64_t)i->step;
         j->snapshot.bytes = (double)i->bytes;

@@ -22,8 +22,9 @@ static json_t *snapshot_json(const struct kc_snapshot_info *i)
 static void print_snapshot(FILE *out, const struct kc_snapshot_info *i, const char *word)
 {
     char bytes[32];
-    fprintf(out, "%7llu %9llu %10s  %-8s %-32s  %s\n", (unsigned long long)i->version, (unsigned long long)i->step,
-            text_bytes((double)i->bytes, bytes, sizeof bytes), word, *i->state_root ? i->state_root : "-", i->path);
+    fprintf(out, "%7llu %9llu %10s  %-8s %-32s  %s%s%s\n", (unsigned long long)i->version, (unsigned long long)i->step,
+            text_bytes((double)i->bytes, bytes, sizeof bytes), word, *i->state_root ? i->state_root : "-", i->path,
+            *i->reason ? ": " : "", i->reason);
 }
 
 int verb_snap_ls(struct session *s, const struct arguments *a)
@@ -50,7 +51,7 @@ int verb_snap_ls(struct session *s, const struct arguments *a)
         FILE *out = draft_open(&d);
         fprintf(out, "%7s %9s %10s  %-8s %-32s  %s\n", "VERSION", "STEP", "SIZE", "VERIFIED", "STATE_ROOT", "PATH");
         for (size_t i = 0; i < list.count; i++)
-            print_snapshot(out, &list.info[i], list.info[i].verified ? "yes" : "no");
+            print_snapshot(out, &list.info[i], list.info[i].error ? "broken" : list.info[i].verified ? "yes" : "no");
         code = draft_close(s, &d);
     } else {
         session_note(s, "%s has no snapshot yet. Write one: kc checkpoint %s", a->word[0], a->word[0]);

@@ -61,11 +61,14 @@ static void say_later(const char *capability)
 static void catch_signals(void)
 {
     static const int ends[] = {SIGTERM, SIGINT, SIGHUP}, crashes[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
-    struct sigaction a = {.sa_handler = on_end};
+    /* The second one ends us on the spot: the first is only seen between two writes, and a terminal that nobody reads
+     * (^S, a dead line) takes none. */
+    struct sigaction a = {.sa_handler = on_end, .sa_flags = (int)SA_RESETHAND};
     sigemptyset(&a.sa_mask);
     for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
         sigaction(ends[i], &a, NULL);
-    a.sa_handler = on_crash;
+    a = (struct sigaction){.sa_handler = on_crash};
+    sigemptyset(&a.sa_mask);
     for (size_t i = 0; i < sizeof crashes / sizeof crashes[0]; i++)
         sigaction(crashes[i], &a, NULL);
 }

@@ -263,6 +263,9 @@ static const char *nearest(const char *path, const char *key)
     }
     memcpy(whole + ROWS, objects, sizeof objects);
     const char *near = kc_suggest(path, whole, ROWS + OBJECTS);
+    for (size_t i = 0; i < ROWS; i++) /* the right name in the wrong place */
+        if (strcmp(last[i], key) == 0)
+            return rows[i].path;
     if (!near && (near = kc_suggest(key, last, ROWS)))
         for (size_t i = 0; i < ROWS; i++)
             if (last[i] == near)
@@ -367,7 +370,8 @@ int kc_spec_load(const char *path, struct kc_arena *arena, const struct kc_job_s
         return kc_fail(e, -errno, "%s: %s", path, strerror(errno));
     code = kc_file_read(full, KC_SPEC_BYTES_MAX, &text, &bytes);
     if (code < 0)
-        return kc_fail(e, code, "%s: %s", path, code == -EFBIG ? "larger than 1 MiB, which no spec is" : strerror(-code));
+        return kc_fail(e, code == -EFBIG ? -EINVAL : code, "%s: %s", path,
+                       code == -EFBIG ? "larger than 1 MiB, which no spec is" : strerror(-code));
     if (strlen(text) != bytes)
         code = kc_fail(e, -EINVAL, "%s: has a zero byte, which no spec has", path);
     *strrchr(full, '/') = 0;

@@ -2,8 +2,8 @@
  *
  * [0] failures: one in the low 16 bits, errno from bit 16, rank + 1 from bit 40. If a single rank failed, all know
  *     which one and why; if several did, how many.
- * [1] a number with a one at bit 48 for every rank that gave it (so also a sum of a sum can be read): the version that
- *     position 0 chose, the version a rank restores, the bytes a rank wrote.
+ * [1] a number with a one at bit 48 for every rank that gave it (so also a sum of a sum can be read): the version
+ *     that position 0 chose, the version a rank restores, the bytes a rank wrote.
  * [2…] limbs of state_root (root.h), by tensor, then by kind. */
 #include "state_impl.h"
 

@@ -37,7 +37,7 @@ static int take_tensor(const struct kc_shard_plan *p, const struct kc_plan_tenso
     return 0;
 }
 
-/* Every element of a tensor must lie in exactly one segment; else root and snapshot would miss it or take it twice. */
+/* Every element of a tensor must lie in one segment only; else root and snapshot would miss it or take it twice. */
 static int check_segments(const struct kc_shard_plan *p, const struct kc_map *m, struct kc_error *e)
 {
     const struct kc_plan_segment *seg = KC_AT(p, struct kc_plan_segment, p->segments);

@@ -8,8 +8,8 @@
  * Other orders work too as long as a sum stands between begin and write, write and commit, commit and the last
  * STORE_AGREE.
  *
- * A snapshot that fails leaves training as it was: its verbs return 0 and kc_state_last_snapshot() tells on all ranks.
- * A restore that fails makes STORE_AGREE or RESTORE_CLOSE fail on all ranks. */
+ * A snapshot that fails leaves training as it was: its verbs return 0 and kc_state_last_snapshot() tells on all
+ * ranks. A restore that fails makes STORE_AGREE or RESTORE_CLOSE fail on all ranks. */
 #ifndef KC_STATE_H
 #define KC_STATE_H
 
@@ -115,6 +115,9 @@ int kc_snapshot_list(const char *directory, struct kc_snapshot_info *out, size_t
 /* `path` is one snapshot, or a directory of them (the newest whole one). Read every extent, compare every digest,
  * recompute state_root. 0 whole; -EBADMSG e names pack, offset, tensor; -ENOENT there is none. */
 int kc_snapshot_verify(const char *path, struct kc_snapshot_info *out, struct kc_error *e);
+/* Can a run of this spec begin from what spec.init_from names? Reads all of it as kc_state_init() will, needs the
+ * memory of one rank's state meanwhile. 0, also when it begins from the seed; errors of kc_state_new(), kc_state_init(). */
+int kc_weights_check(const struct kc_job_spec *spec, const struct kc_shard_plan *shard, struct kc_error *e);
 
 /* ---- the ledger of this layer ---- */
 struct kc_ledger_row {

@@ -78,8 +78,9 @@ struct kc_state {
     struct kc_attempt attempt;
     struct kc_snapshot_info last;
     struct kc_whole *chosen;
-    uint64_t damaged[KC_DAMAGED_KEPT]; /* versions that a restore of this process proved damaged: not chosen again, also */
-    uint32_t damages;                  /* where no mark can be written (a full disk) */
+    /* Versions that a restore of this process proved damaged: not chosen again, also where no mark can be written. */
+    uint64_t damaged[KC_DAMAGED_KEPT];
+    uint32_t damages;
 };
 
 /* First byte of a class's bucket, whole-bucket numbering: for a sharded moment a pointer that is valid for owned

@@ -245,6 +245,43 @@ START_TEST(no_two_tensors_that_live_at_once_overlap_and_memory_is_shared)
 }
 END_TEST
 
+/* Three ops in a row, A to B to C, 128 bytes each, as a plan of its own. */
+static uint64_t chain_memory(uint8_t in_place, uint64_t offset[3])
+{
+    struct kc_arena a;
+    ck_assert_int_eq(kc_arena_new(&a, 65536), 0);
+    struct kc_shard_plan *s = kc_contract_begin(&a, KC_CONTRACT_SHARD_PLAN, KC_SHARD_PLAN_VERSION, sizeof *s);
+    struct kc_plan_tensor *t = kc_contract_array(&a, &s->tensors, 3, sizeof *t);
+    struct kc_plan_op *ops = kc_contract_array(&a, &s->ops, 3, sizeof *ops);
+    s->logits = -1;
+    for (int i = 0; i < 3; i++) {
+        t[i].role = KC_ACTIVATION, t[i].rank = 1, t[i].local[0] = 32;
+        ops[i].in_place = i ? in_place : 0;
+        *(int32_t *)kc_contract_array(&a, &ops[i].out, 1, 4) = i;
+        if (i)
+            *(int32_t *)kc_contract_array(&a, &ops[i].in, 1, 4) = i - 1;
+    }
+    struct kc_memory_plan m;
+    ck_assert_int_eq(kc_memory_plan_make(s, &m), 0);
+    memcpy(offset, m.offset, 3 * sizeof *offset);
+    uint64_t bytes = m.bytes;
+    ck_assert_uint_eq(m.unshared, 3 * 128);
+    kc_memory_plan_free(&m);
+    kc_arena_free(&a);
+    return bytes;
+}
+
+START_TEST(an_output_takes_its_inputs_place_only_where_the_op_allows_it)
+{
+    uint64_t at[3];
+    ck_assert_uint_eq(chain_memory(0, at), 2 * 128); /* C may lie where A was, B in neither's place */
+    ck_assert_uint_ne(at[0], at[1]);
+    ck_assert_uint_ne(at[1], at[2]);
+    ck_assert_uint_eq(chain_memory(1, at), 128);
+    ck_assert_uint_eq(at[0], at[2]);
+}
+END_TEST
+
 /* ---- plans with one fault each ---- */
 
 /* Breaks rank 1's train program; the check must answer `code` and say `words`. */
@@ -641,6 +678,7 @@ int main(void)
     tcase_add_test(t, a_small_arena_is_told);
     tcase_add_test(t, a_program_prints);
     tcase_add_test(t, no_two_tensors_that_live_at_once_overlap_and_memory_is_shared);
+    tcase_add_test(t, an_output_takes_its_inputs_place_only_where_the_op_allows_it);
     suite_add_tcase(s, t);
     t = tcase_create("faults");
     tcase_set_timeout(t, 60);
