@@ -50,6 +50,7 @@ struct kc_transport_local_config {
     uint64_t generation;       /* the job's incarnation: windows of another one are refused */
     const int *window_fds;     /* one memfd a rank, index = rank; borrowed during the call. Ours: empty, we size it */
     size_t data_bytes;         /* what the caller wants in its own window behind control and staging; may be 0 */
+    size_t room;               /* bytes of memory that may be reserved, as resource has told the caller; 0: unknown */
     bool spin_short;           /* cores are shared: sleep at once instead of spinning a few microseconds */
     struct kc_probe *probe;    /* this rank's: its doorbell to sleep on, the abort word, the flight recorder. Outlives
                                   the transport. Tests make theirs with kc_probe_private() */

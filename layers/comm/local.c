@@ -74,21 +74,6 @@ static void unmap_window(struct peer *p)
     p->window_bytes = 0;
 }
 
-/* What the kernel could give without swapping, in bytes; SIZE_MAX if it does not say. */
-static size_t memory_available(void)
-{
-    size_t kib = SIZE_MAX;
-    char line[128];
-    FILE *f = fopen("/proc/meminfo", "re");
-    while (f && fgets(line, sizeof line, f)) {
-        if (sscanf(line, "MemAvailable: %zu kB", &kib) == 1)
-            break;
-    }
-    if (f)
-        fclose(f);
-    return kib > SIZE_MAX / 1024 ? SIZE_MAX : kib * 1024;
-}
-
 /* Size and reserve the own window (a shortage is an error now, never a SIGBUS later), fill its head, publish it. */
 static int open_own(struct kc_transport *t, const struct kc_transport_local_config *c, struct kc_error *e)
 {
@@ -105,12 +90,11 @@ static int open_own(struct kc_transport *t, const struct kc_transport_local_conf
                        "an empty one",
                        t->rank, (long long)st.st_size);
     /* A memfd knows no limit of its own: reserving more than there is would end in the out-of-memory killer. */
-    size_t available = memory_available();
-    if (bytes > available)
+    if (c->room && bytes > c->room)
         return kc_fail(e, -ENOMEM,
                        "window of rank %u needs %zu bytes of memory (%zu control and staging, %zu data), %zu are "
                        "available; use fewer ranks or a smaller model",
-                       t->rank, bytes, t->data_at, c->data_bytes, available);
+                       t->rank, bytes, t->data_at, c->data_bytes, c->room);
     int code;
     do
         code = ftruncate(fd, (off_t)bytes) < 0 || fallocate(fd, 0, 0, (off_t)bytes) < 0 ? -errno : 0;

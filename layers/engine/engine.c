@@ -40,6 +40,7 @@ struct kc_engine {
     const struct kc_comm_costs *costs;
     const struct kc_model_graph *graph;
     struct kc_plans plans;
+    uint64_t room; /* bytes of memory that are free; 0 unknown */
 
     int private_window;
     struct kc_transport *transport;
@@ -101,9 +102,8 @@ static int check_memory(struct kc_engine *x, struct kc_error *e)
     struct kc_memory_need need;
     struct kc_memory memory;
     kc_startup_memory(x->spec, &x->plans, &need);
-    if (kc_resource_memory(NULL, &memory) < 0)
-        return 0; /* unknown is not too little */
-    return kc_startup_memory_check(&need, kc_memory_room(&memory), e);
+    x->room = kc_resource_memory(NULL, &memory) < 0 ? 0 : kc_memory_room(&memory); /* unknown is not too little */
+    return kc_startup_memory_check(&need, x->room, e);
 }
 
 /* ---- comm ---- */
@@ -141,6 +141,7 @@ static int connect_ranks(struct kc_engine *x, const int *window_fds, struct kc_e
         .generation = x->incarnation,
         .window_fds = window_fds,
         .data_bytes = kc_state_window_bytes(x->plans.shard),
+        .room = x->room,
         .spin_short = x->spec->oversubscribe,
         .probe = x->probe,
         .deadline = kc_now() + PEERS_SECONDS * KC_SECOND,

@@ -545,6 +545,7 @@ START_TEST(too_large_a_window_is_an_error_not_a_signal)
     lonely_make(&l);
     struct kc_transport *t = NULL;
     l.config.data_bytes = SIZE_MAX >> 3; /* F15: refused before anything is reserved */
+    l.config.room = (size_t)1 << 30;
     int code = kc_transport_local_new(&l.config, &t, &l.e);
     ck_assert_msg(code == -ENOMEM && strstr(l.e.text, "are available") != NULL, "%d %s", code, l.e.text);
     lonely_free(&l);
