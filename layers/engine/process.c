@@ -2,6 +2,7 @@
 #include "process.h"
 
 #include "base/clock.h"
+#include "base/thread.h"
 #include "shm/probe.h"
 
 #include <errno.h>
@@ -112,11 +113,19 @@ static void on_fatal(int number, siginfo_t *info, void *context)
     raise(number);
 }
 
+/* The main thread's: handlers run there (other threads of a rank block what is not a fault). */
+static unsigned char alternate_stack[64 << 10];
+
 int kc_process_signals(struct kc_probe *probe)
 {
     static const int stop[] = {SIGTERM, SIGINT}, fatal[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT},
                      ignored[] = {SIGPIPE, SIGHUP};
-    struct sigaction a = {.sa_handler = on_stop, .sa_flags = SA_RESTART};
+    /* Never on the current stack: oneDNN's generated code keeps other things than a stack behind its stack pointer, and a
+     * frame written there is a corrupt heap. */
+    struct sigaction a = {.sa_handler = on_stop, .sa_flags = SA_RESTART | SA_ONSTACK};
+    const stack_t alternate = {.ss_sp = alternate_stack, .ss_size = sizeof alternate_stack};
+    if (sigaltstack(&alternate, NULL) != 0) /* before the first handler that wants it */
+        return -errno;
     the_probe = probe;
     void *warm[1];
     backtrace(warm, 1); /* loads the unwinder now, not inside a handler */
@@ -131,15 +140,6 @@ int kc_process_signals(struct kc_probe *probe)
     for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++)
         if (sigaction(ignored[i], &a, NULL) != 0)
             return -errno;
-    /* a stack overflow needs another stack to say so on */
-    size_t room = 64 << 10;
-    stack_t alternate = {.ss_sp = malloc(room), .ss_size = room};
-    if (!alternate.ss_sp)
-        return -ENOMEM;
-    if (sigaltstack(&alternate, NULL) != 0) {
-        free(alternate.ss_sp);
-        return -errno;
-    }
     return 0;
 }
 
@@ -182,18 +182,14 @@ static void *watch_keeper(void *arg)
 int kc_process_watch(struct kc_probe *probe, int keeper_fd, double grace_seconds)
 {
     struct watch *w = malloc(sizeof *w);
-    sigset_t all, old;
     pthread_t thread;
     if (!w)
         return -ENOMEM;
     *w = (struct watch){.probe = probe, .fd = keeper_fd, .grace = grace_seconds};
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old); /* signals are the main thread's */
-    int r = pthread_create(&thread, NULL, watch_keeper, w);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (r != 0) {
+    int r = kc_thread_start(&thread, watch_keeper, w);
+    if (r < 0) {
         free(w);
-        return -r;
+        return r;
     }
     pthread_detach(thread);
     return 0;

@@ -2,13 +2,13 @@
 #include "executor_impl.h"
 
 #include "base/clock.h"
+#include "base/thread.h"
 #include "builder.h"
 #include "check.h"
 #include "shm/probe.h"
 
 #include <errno.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -144,13 +144,9 @@ static uint32_t spins_for(const struct kc_executor_config *c)
 
 static int start_comm_lane(struct kc_executor *x, struct kc_error *e)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before);
-    int r = pthread_create(&x->thread, NULL, kc_comm_lane, x);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (r)
-        return kc_fail(e, -r, "no thread for the communication lane: %s", strerror(r));
+    int r = kc_thread_start(&x->thread, kc_comm_lane, x);
+    if (r < 0)
+        return kc_fail(e, r, "no thread for the communication lane: %s", strerror(-r));
     x->thread_made = true;
     return 0;
 }

@@ -2,13 +2,14 @@
  * and waits until every worker has reported that round. So a worker can never take a tile of an old grid. */
 #include "team.h"
 
+#include "base/thread.h"
+
 #include "progress.h"
 
 #include "shm/probe.h"
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -94,20 +95,16 @@ int kc_team_new(uint32_t threads, uint32_t spins, struct kc_probe *probe, struct
     t->lane = (struct kc_lane){.self = t, .workers = threads, .enqueue = team_enqueue};
     t->probe = probe;
     t->spins = spins;
-    sigset_t all, before;
-    sigfillset(&all); /* signals are for the main thread */
-    pthread_sigmask(SIG_BLOCK, &all, &before);
     int r = 0;
     for (uint32_t i = 0; i < threads - 1 && r == 0; i++) {
         t->worker[i].team = t;
         t->worker[i].number = i + 1;
-        r = pthread_create(&t->worker[i].thread, NULL, worker_main, &t->worker[i]);
+        r = kc_thread_start(&t->worker[i].thread, worker_main, &t->worker[i]);
         t->workers += r == 0;
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (r) {
+    if (r < 0) {
         kc_team_free(t);
-        return -r;
+        return r;
     }
     *out = t;
     return 0;
