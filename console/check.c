@@ -13,7 +13,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
 #define FIRST_ARENA (256u << 10)
 #define LARGEST_ARENA (1u << 30)
@@ -98,13 +97,12 @@ static int imagine_leases(struct devices *d, struct kc_error *e)
 
 static int look_at_devices(struct check *c, const struct kc_home *home, struct devices *d, struct kc_error *e)
 {
-    struct kc_pool_config config = {.home = home->home};
+    /* A check makes no folders. Which cores are free now does not matter: the plan is the same on any of one machine. */
+    struct kc_pool_config config = {.home = home->home, .run_dir = home->run, .look = true};
     const struct kc_job_spec *spec = c->spec;
     struct kc_lease_request request = {.kind = kc_device_kind_name[spec->device], .ranks = spec->ranks,
                                        .units_per_rank = spec->threads, .oversubscribe = spec->oversubscribe != 0,
                                        .job = KC_TEXT(spec, spec->name), .who = "console"};
-    if (!access(home->run, W_OK)) /* else nothing was ever started here, and a check makes no folders */
-        config.run_dir = home->run;
     int rc = kc_pool_open(&config, &d->pool, e);
     if (!rc)
         rc = kc_lease_possible(d->pool, &request, e);
@@ -135,7 +133,7 @@ static int plan(struct check *c, const struct kc_home *home, struct kc_error *e)
     kc_startup_memory(c->spec, &c->plans, &c->need);
     if (!kc_resource_memory(NULL, &memory))
         c->room = kc_memory_room(&memory);
-    return kc_startup_memory_check(&c->need, c->room, e);
+    return kc_startup_memory_check(&c->need, c->spec->ranks, c->room, e);
 }
 
 int check_spec(const struct kc_home *home, const char *path, struct check *out, struct kc_error *e)

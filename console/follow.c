@@ -35,7 +35,7 @@ int duration_parse(const char *text, uint64_t *ns, struct kc_error *e)
 
 int outcome_code(const struct job *j)
 {
-    return j->state == KC_JOB_FAILED || j->state == KC_JOB_INTERRUPTED ? KC_EXIT_FALSE : KC_EXIT_OK;
+    return job_failed(j) ? KC_EXIT_FALSE : KC_EXIT_OK;
 }
 
 /* ---- progress lines -------------------------------------------------------------------------------------------- */

@@ -1,6 +1,8 @@
 /* model.c - jobs: which there are, and their parts put together. */
 #include "model.h"
 
+#include "directory.h"
+
 #include "base/suggest.h"
 
 #include <dirent.h>
@@ -9,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+
+#define STUCK_SECONDS 5.0
 
 #define SPLIT_ROW(id, name, letter) [SPLIT_##id] = name,
 const char *const split_name[SPLITS] = {SPLIT_TABLE(SPLIT_ROW)};
@@ -24,6 +28,7 @@ void job_clear(struct job *j, const char *id, const char *directory)
     snprintf(j->directory, sizeof j->directory, "%s", directory);
     j->state = -1;
     j->step = j->steps = j->ranks = j->zero = j->restarts = j->incarnation = j->exit_code = j->keeper = -1;
+    j->queue = -1;
     j->loss = j->validation_loss = j->grad_norm = j->lr = j->tokens_per_second = j->step_seconds = j->seconds = NAN;
     j->validation_step = -1;
     for (int i = 0; i < SPLITS; i++)
@@ -78,6 +83,8 @@ static int read_one(const struct kc_home *home, const char *id, struct job *out)
     /* An ended job has no board; one of another node has it there. */
     if (!job_ended(out) && (!*out->host || !strcmp(out->host, home->host)))
         job_read_board(out, home);
+    if (out->state != KC_JOB_RUNNING) /* the files have the speed of the last step, which is not one of now */
+        out->tokens_per_second = NAN;
     return 0;
 }
 
@@ -153,6 +160,7 @@ int model_read(const struct kc_home *home, struct model *out, struct kc_error *e
             m.count++;
     free(ids);
     qsort(m.job, m.count, sizeof *m.job, newest_first);
+    directory_queue(home, m.job, m.count);
     *out = m;
     return 0;
 }
@@ -188,6 +196,7 @@ int job_read(const struct kc_home *home, const char *id, struct job *out, struct
         return no_such_job(home, id, e);
     if (rc)
         return kc_fail(e, rc, "%s/jobs/%s: %s", home->home, id, strerror(-rc));
+    directory_queue(home, &j, 1);
     *out = j;
     return 0;
 }
@@ -197,6 +206,12 @@ bool job_ended(const struct job *j)
     return j->state >= 0 && kc_job_state_row[j->state].ended;
 }
 
+bool job_failed(const struct job *j)
+{
+    /* by the state, and by what it ended with: a job whose last snapshot failed is told by its exit code alone */
+    return j->state == KC_JOB_FAILED || j->state == KC_JOB_INTERRUPTED || j->exit_code > 0;
+}
+
 const char *job_state_text(const struct job *j)
 {
     return j->state >= 0 ? kc_job_state_name[j->state] : "?";
@@ -204,7 +219,14 @@ const char *job_state_text(const struct job *j)
 
 double job_eta(const struct job *j)
 {
-    if (job_ended(j) || j->step < 0 || j->steps < j->step || isnan(j->step_seconds))
+    if (j->state != KC_JOB_RUNNING || j->step < 0 || j->steps < j->step || isnan(j->step_seconds))
         return NAN;
     return (double)(j->steps - j->step) * j->step_seconds;
+}
+
+bool job_wait_tells(int what, double seconds, double age)
+{
+    if (what <= KC_WAIT_NONE || kc_wait_row[what].kind != KC_WAIT_KIND_LOCAL)
+        return true;
+    return seconds >= STUCK_SECONDS && age >= STUCK_SECONDS;
 }

@@ -17,7 +17,7 @@
 #define JOB_ID_ROOM 64
 #define JOB_PATH_ROOM 4096
 
-/* What a rank hangs on right now. what KC_WAIT_NONE: nothing; -1: unknown. */
+/* What a rank hangs on right now. what KC_WAIT_NONE: nothing, or nothing worth telling (job_wait_tells); -1: unknown. */
 struct job_wait {
     int what;        /* enum kc_wait */
     char group[33];  /* name of the group; "" none */
@@ -72,11 +72,13 @@ struct job {
     char model[128];             /* "gpt2, 4 layers, 128 wide" */
     int state;                   /* enum kc_job_state */
     int64_t step, steps, ranks, zero, restarts, incarnation, exit_code, keeper;
-    double loss, validation_loss, grad_norm, lr, tokens_per_second, step_seconds, seconds;
+    int64_t queue;               /* place in the queue from 1; -1: not queued, or no kcd to ask */
+    double loss, validation_loss, grad_norm, lr, step_seconds, seconds;
+    double tokens_per_second;    /* now: known only while it runs */
     int64_t validation_step;
-    double split[SPLITS];        /* the largest of all ranks each: what the step waits for */
+    double split[SPLITS];        /* of rank 0, whose step `step_seconds` is too: parts of one step of one rank */
     char state_root[33];         /* of the state at `step` */
-    char text[512];              /* a line about its state, "" none */
+    char text[512];              /* the last fault as one line, survived or not; "" none */
     char created[40];            /* RFC 3339 */
     struct job_failure failure;
     struct job_snapshot snapshot;/* the newest */
@@ -102,9 +104,14 @@ int job_read(const struct kc_home *home, const char *id, struct job *out, struct
 void job_free(struct job *j);
 
 bool job_ended(const struct job *j);
+/* It ended, and not as somebody wanted: failed or interrupted, or without its last snapshot. */
+bool job_failed(const struct job *j);
 const char *job_state_text(const struct job *j); /* "running", "?" */
-/* Seconds the rest would take at the speed of the last step; NaN. */
+/* Seconds the rest would take at the speed of the last step; NaN unless it runs. */
 double job_eta(const struct job *j);
+/* Is a wait worth telling? A wait for a thread of the same rank is ordinary, many times a step, until nothing has
+ * moved for 5 s. `seconds`: so long already; `age`: since the rank's state, phase or step changed. */
+bool job_wait_tells(int what, double seconds, double age);
 
 /* Parts of job_read(), each filling what it knows. */
 void job_clear(struct job *j, const char *id, const char *directory);

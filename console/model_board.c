@@ -22,7 +22,9 @@ static void metrics_of(const struct kc_metrics *m, double out[KC_METRICS])
             out[i] = NAN;
 }
 
-static void read_wait(const struct kc_reader *r, const struct kc_rank_view *v, uint64_t now, struct job_wait *w)
+/* `unchanged`: seconds since the rank's state, phase or step changed. */
+static void read_wait(const struct kc_reader *r, const struct kc_rank_view *v, uint64_t now, double unchanged,
+                      struct job_wait *w)
 {
     struct kc_group_entry group;
     memset(w, 0, sizeof *w);
@@ -34,6 +36,11 @@ static void read_wait(const struct kc_reader *r, const struct kc_rank_view *v, u
     if (w->what <= KC_WAIT_NONE)
         return;
     w->seconds = age(now, v->wait.since);
+    if (!job_wait_tells(w->what, w->seconds, unchanged)) {
+        w->what = KC_WAIT_NONE;
+        w->seconds = NAN;
+        return;
+    }
     if (v->wait.group == KC_NO_GROUP)
         return;
     w->sequence = (int64_t)v->wait.sequence;
@@ -68,7 +75,7 @@ static void read_rank(const struct kc_reader *r, uint32_t rank, struct job_rank 
     out->phase = v.phase == KC_PHASE_UNKNOWN ? -1 : (int)v.phase;
     out->step = (int64_t)v.step;
     out->age = age(now, v.since);
-    read_wait(r, &v, now, &out->wait);
+    read_wait(r, &v, now, out->age, &out->wait);
     metrics_of(&v.metrics, out->metric);
 }
 
@@ -135,9 +142,8 @@ static void read_split(struct job *j)
         [SPLIT_BACKWARD] = KC_METRIC_BACKWARD_SECONDS,   [SPLIT_COMM_EXPOSED] = KC_METRIC_COMM_EXPOSED_SECONDS,
         [SPLIT_OPTIMIZER] = KC_METRIC_OPTIMIZER_SECONDS,
     };
-    for (int i = 0; i < SPLITS; i++)
-        for (size_t k = 0; k < j->ranks_known; k++)
-            j->split[i] = fmax(j->split[i], j->rank[k].metric[from[i]]); /* fmax: NaN gives way */
+    for (int i = 0; i < SPLITS && j->ranks_known; i++)
+        j->split[i] = j->rank[0].metric[from[i]];
 }
 
 static void read_snapshot(struct job *j, const struct kc_reader *r)
@@ -170,7 +176,8 @@ void job_read_board(struct job *j, const struct kc_home *home)
     if (rc) {
         if (rc != -ENOENT) { /* none: not started yet, or ended this moment */
             j->board_error = rc;
-            snprintf(j->board_text, sizeof j->board_text, "%.255s", e.text);
+            snprintf(j->board_text, sizeof j->board_text, "%.200s%s", e.text,
+                     rc == -EPROTO ? "; use the kc it was started with" : "");
         }
         return;
     }

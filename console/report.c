@@ -64,6 +64,7 @@ static json_t *snapshot_json(const struct job_snapshot *s)
 static json_t *split_json(const struct job *j)
 {
     json_t *o = json_object();
+    json_object_set_new(o, "rank", isnan(j->split[SPLIT_FORWARD]) ? json_null() : json_integer(0));
     for (int i = 0; i < SPLITS; i++) {
         char key[48];
         snprintf(key, sizeof key, "%s_seconds", i == SPLIT_COMM_EXPOSED ? "communication_exposed" : split_name[i]);
@@ -78,6 +79,7 @@ json_t *report_job(const struct job *j)
     json_object_set_new(o, "id", json_string(j->id));
     json_object_set_new(o, "name", session_text(j->name));
     json_object_set_new(o, "state", name_of(kc_job_state_name, j->state));
+    json_object_set_new(o, "queue", report_whole(j->queue));
     json_object_set_new(o, "step", report_whole(j->step));
     json_object_set_new(o, "steps", report_whole(j->steps));
     json_object_set_new(o, "loss", kc_json_number(j->loss));
@@ -119,37 +121,55 @@ static const char *whole(int64_t n, char *out, size_t room)
 
 void report_list(const struct model *m, FILE *out)
 {
-    char step[48], a[24], b[24], loss[24], rate[24], left[32];
+    char state[32], step[48], a[24], b[24], loss[24], rate[24], left[32];
     fprintf(out, "%-20s %-12s %13s %9s %9s %11s %5s\n", "JOB", "STATE", "STEP", "LOSS", "TOK/S", "LEFT", "RANKS");
     for (size_t i = 0; i < m->count; i++) {
         const struct job *j = &m->job[i];
         snprintf(step, sizeof step, "%s/%s", whole(j->step, a, sizeof a), whole(j->steps, b, sizeof b));
-        fprintf(out, "%-20s %-12s %13s %9s %9s %11s %5s\n", j->id, job_state_text(j), step,
-                text_number(j->loss, "%.4f", loss, sizeof loss),
-                text_rate(job_ended(j) ? NAN : j->tokens_per_second, rate, sizeof rate),
+        report_state(j, state, sizeof state);
+        fprintf(out, "%-20s %-12s %13s %9s %9s %11s %5s\n", j->id, state, step,
+                text_number(j->loss, "%.4f", loss, sizeof loss), text_rate(j->tokens_per_second, rate, sizeof rate),
                 text_seconds(job_eta(j), left, sizeof left), whole(j->ranks, a, sizeof a));
     }
 }
 
 void report_wait(const struct job_wait *w, char *out, size_t room)
 {
-    char seconds[32], sequence[32] = "";
+    char sequence[32] = "";
     if (w->what <= KC_WAIT_NONE) {
         snprintf(out, room, "%s", w->what < 0 ? "?" : "-");
         return;
     }
     if (w->sequence >= 0)
         snprintf(sequence, sizeof sequence, "#%" PRId64, w->sequence);
-    snprintf(out, room, "%s%s%s%s for %s", kc_wait_name[w->what], *w->group ? " " : "", w->group, sequence,
-             text_seconds(w->seconds, seconds, sizeof seconds));
+    snprintf(out, room, "%s%s%s%s", kc_wait_name[w->what], *w->group ? " " : "", w->group, sequence);
+}
+
+void report_wait_long(const struct job_wait *w, char *out, size_t room)
+{
+    char seconds[32], what[128];
+    report_wait(w, what, sizeof what);
+    if (w->what <= KC_WAIT_NONE)
+        snprintf(out, room, "%s", what);
+    else
+        snprintf(out, room, "%s %s", text_seconds(w->seconds, seconds, sizeof seconds), what);
+}
+
+void report_state(const struct job *j, char *out, size_t room)
+{
+    char place[24] = "";
+    if (j->state == KC_JOB_QUEUED && j->queue > 0)
+        snprintf(place, sizeof place, " %" PRId64, j->queue);
+    snprintf(out, room, "%s%s", job_state_text(j), place);
 }
 
 void report_progress(const struct job *j, char *out, size_t room)
 {
     char step[24], steps[24], loss[24], rate[24];
-    snprintf(out, room, "step %s/%s  loss %s  %s tok/s", whole(j->step, step, sizeof step),
-             whole(j->steps, steps, sizeof steps), text_number(j->loss, "%.4f", loss, sizeof loss),
-             text_rate(j->tokens_per_second, rate, sizeof rate));
+    size_t n = (size_t)snprintf(out, room, "step %s/%s  loss %s", whole(j->step, step, sizeof step),
+                                whole(j->steps, steps, sizeof steps), text_number(j->loss, "%.4f", loss, sizeof loss));
+    if (!isnan(j->tokens_per_second) && n < room)
+        snprintf(out + n, room - n, "  %s tok/s", text_rate(j->tokens_per_second, rate, sizeof rate));
 }
 
 void report_outcome(const struct job *j, char *out, size_t room)
@@ -161,9 +181,11 @@ void report_outcome(const struct job *j, char *out, size_t room)
                                 text_number(j->validation_loss, "%.4f", validation, sizeof validation));
     if (!isnan(j->seconds) && n < room)
         n += (size_t)snprintf(out + n, room - n, ", %s", text_seconds(j->seconds, seconds, sizeof seconds));
+    if ((j->state == KC_JOB_FINISHED || j->state == KC_JOB_STOPPED) && j->exit_code > 0 && n < room)
+        n += (size_t)snprintf(out + n, room - n, ". Its last snapshot failed (events.jsonl says why)");
     if (j->failure.rank >= 0 && n < room)
-        n += (size_t)snprintf(out + n, room - n, ". First failure: rank %" PRId64 " at step %s in %s: %s",
-                              j->failure.rank, whole(j->failure.step, step, sizeof step), j->failure.phase,
+        n += (size_t)snprintf(out + n, room - n, ". %s: rank %" PRId64 " at step %s in %s: %s",
+                              job_failed(j) ? "First failure" : "Survived", j->failure.rank, whole(j->failure.step, step, sizeof step), j->failure.phase,
                               j->failure.reason);
     if (j->failure.followers > 0 && n < room)
         snprintf(out + n, room - n, ", and %" PRId64 " others followed", j->failure.followers);
@@ -175,10 +197,10 @@ static void page_ranks(const struct job *j, FILE *out)
     if (!j->ranks_known)
         return;
     fprintf(out, "\n%4s %8s %-10s %-13s %8s %10s  %s\n", "RANK", "PID", "STATE", "PHASE", "STEP", "UNCHANGED",
-            "WAITS FOR");
+            "WAITS");
     for (size_t i = 0; i < j->ranks_known; i++) {
         const struct job_rank *r = &j->rank[i];
-        report_wait(&r->wait, wait, sizeof wait);
+        report_wait_long(&r->wait, wait, sizeof wait);
         fprintf(out, "%4d %8s %-10s %-13s %8s %10s  %s\n", r->rank, whole(r->pid, pid, sizeof pid),
                 r->state < 0 ? "?" : kc_rank_state_name[r->state], r->phase < 0 ? "-" : kc_phase_name[r->phase],
                 whole(r->step, step, sizeof step), text_seconds(r->age, age, sizeof age), wait);
@@ -190,19 +212,23 @@ static void page_ranks(const struct job *j, FILE *out)
 void report_page(const struct job *j, FILE *out)
 {
     char line[1200], a[32], b[32], c[32];
-    fprintf(out, "job         %s\nstate       %s%s%s\n", j->id, job_state_text(j), *j->text ? ": " : "", j->text);
+    report_state(j, line, sizeof line);
+    fprintf(out, "job         %s\nstate       %s\n", j->id, line);
     if (j->board && !j->keeper_alive)
         fprintf(out, "            its keeper is gone: what follows is what the board last showed\n");
+    if (*j->text)
+        fprintf(out, "last fault  %s\n", j->text);
     report_progress(j, line, sizeof line);
-    fprintf(out, "progress    %s\n", line);
+    fprintf(out, "progress    %s%s\n", line, isnan(j->tokens_per_second) ? "  - tok/s" : "");
     fprintf(out, "model       %s\n", *j->model ? j->model : "-");
     fprintf(out, "figures     validation loss %s, gradient norm %s, learning rate %s\n",
             text_number(j->validation_loss, "%.4f", a, sizeof a), text_number(j->grad_norm, "%.4g", b, sizeof b),
             text_number(j->lr, "%.4g", c, sizeof c));
-    if (!isnan(j->step_seconds)) {
+    if (!isnan(j->step_seconds) && !job_ended(j)) {
         fprintf(out, "step time   %s", text_seconds(j->step_seconds, a, sizeof a));
         for (int i = 0; i < SPLITS && !isnan(j->split[SPLIT_FORWARD]); i++)
-            fprintf(out, "%s %s %s", i ? "," : " =", split_name[i], text_seconds(j->split[i], a, sizeof a));
+            fprintf(out, "%s %s %s", i ? "," : "; of rank 0:", split_name[i],
+                    text_seconds(j->split[i], a, sizeof a));
         fputc('\n', out);
     }
     if (j->snapshot.step >= 0)

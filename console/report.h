@@ -17,10 +17,14 @@ json_t *report_whole(int64_t n);
 void report_list(const struct model *m, FILE *out);
 /* The page of `kc show`. */
 void report_page(const struct job *j, FILE *out);
-/* One line: "step 120/300  loss 2.113  9.3k tok/s". */
+/* One line: "step 120/300  loss 2.113  9.3k tok/s"; without the speed where it is unknown. */
 void report_progress(const struct job *j, char *out, size_t room);
-/* What a rank hangs on, "all-reduce world#6650 for 0.31 s", or "-". */
+/* What a rank hangs on, "all-reduce world#6650", or "-"; report_wait_long() with how long already, which comes first so
+ * that a narrow column cuts the name: "0.31 s all-reduce world#6650". */
 void report_wait(const struct job_wait *w, char *out, size_t room);
+void report_wait_long(const struct job_wait *w, char *out, size_t room);
+/* The state and, where it is known, the place in the queue: "queued 2". */
+void report_state(const struct job *j, char *out, size_t room);
 /* How an ended job ended, as one line. */
 void report_outcome(const struct job *j, char *out, size_t room);
 

@@ -1,11 +1,22 @@
 /* verb_control.c - pause, resume, checkpoint, stop, rm, shutdown: requests to kcd that return when they are done. */
 #include "client.h"
 #include "report.h"
+#include "snapshots.h"
 #include "verbs.h"
 
 #include "supervisor/protocol.h"
 
 #include <inttypes.h>
+
+/* A job that was asked to stop and failed instead: no success, whatever the reply's "ok" says of the request. "" it did
+ * not. A fault that it survived before is none of the stop's. */
+static const char *failed_instead(const json_t *reply)
+{
+    int state = kc_name_find(kc_job_state_name, KC_JOB_STATES, kc_json_text(reply, "state", ""));
+    if (state != KC_JOB_FAILED && state != KC_JOB_INTERRUPTED)
+        return "";
+    return kc_json_text(reply, "failure", "no reason was recorded");
+}
 
 /* Ask kcd, then say what came of it: `done` continues "JOB …". */
 static int control(struct session *s, const struct arguments *a, const char *verb, const char *done)
@@ -27,21 +38,26 @@ static int control(struct session *s, const struct arguments *a, const char *ver
     if (code)
         return code;
     long long step = kc_json_integer(reply, "step", -1);
-    const char *note = kc_json_text(reply, "note", "");
+    const char *note = kc_json_text(reply, "note", ""), *failure = failed_instead(reply);
     if (*note)
         session_note(s, "%s", note);
+    if (*failure)
+        session_note(s, "%s %s while it was to stop, at step %lld: %s. Once mended: kc resume %s", id,
+                     kc_json_text(reply, "state", ""), step, failure, id);
     if (s->json) {
         json_t *o = session_envelope(s);
         json_object_set_new(o, "note", session_text(note));
+        json_object_set_new(o, "failure", session_text(failure));
         json_object_set(o, "path", json_object_get(reply, "path") ? json_object_get(reply, "path") : json_null());
         if (!job_read(&s->home, id, &j, NULL)) {
+            snapshots_newest(&j);
             json_object_set_new(o, "job", report_job(&j));
             job_free(&j);
         } else { /* removed */
             json_object_set_new(o, "job", json_pack("{s:s}", "id", id));
         }
         code = session_emit(s, o);
-    } else {
+    } else if (!*failure) {
         const char *path = kc_json_text(reply, "path", "");
         struct draft d;
         FILE *out = draft_open(&d);
@@ -51,6 +67,8 @@ static int control(struct session *s, const struct arguments *a, const char *ver
         fprintf(out, "%s%s\n", *path ? ": " : "", path);
         code = draft_close(s, &d);
     }
+    if (*failure && !code)
+        code = KC_EXIT_FALSE;
     json_decref(reply);
     return code;
 }

@@ -29,8 +29,10 @@ int verb_ps(struct session *s, const struct arguments *a)
         return session_fail(s, session_code(rc), "%s", e.text);
     if (s->json) {
         json_t *o = session_envelope(s), *jobs = json_array();
-        for (size_t i = 0; i < m.count; i++)
+        for (size_t i = 0; i < m.count; i++) {
+            snapshots_newest(&m.job[i]);
             json_array_append_new(jobs, report_job(&m.job[i]));
+        }
         json_object_set_new(o, "jobs", jobs);
         code = session_emit(s, o);
     } else if (m.count) {
@@ -48,9 +50,10 @@ int verb_ps(struct session *s, const struct arguments *a)
     return code;
 }
 
-static int emit_job(struct session *s, const struct job *j)
+static int emit_job(struct session *s, struct job *j)
 {
     json_t *o = session_envelope(s);
+    snapshots_newest(j);
     json_object_set_new(o, "job", report_job(j));
     return session_emit(s, o);
 }
@@ -62,11 +65,11 @@ int verb_show(struct session *s, const struct arguments *a)
     int rc = job_read(&s->home, a->word[0], &j, &e), code = KC_EXIT_OK;
     if (rc)
         return session_fail(s, session_code(rc), "%s", e.text);
-    snapshots_newest(&j);
     if (s->json) {
         code = emit_job(s, &j);
     } else {
         struct draft d;
+        snapshots_newest(&j);
         report_page(&j, draft_open(&d));
         code = draft_close(s, &d);
     }

@@ -1,6 +1,7 @@
-/* verb_node.c - the machine: devices and who holds them, memory, supervisor. Reads the device locks, so it needs
- * no kcd. */
+/* verb_node.c - the machine: devices and who holds them, memory, supervisor. What a living kcd publishes of its devices,
+ * else what their locks say, so it needs no kcd. */
 #include "client.h"
+#include "directory.h"
 #include "text.h"
 #include "verbs.h"
 
@@ -8,11 +9,39 @@
 #include "supervisor/protocol.h"
 
 #include <math.h>
-#include <unistd.h>
+#include <string.h>
 
 static double known(const struct kc_device *d, enum kc_device_field field, double value)
 {
     return d->valid & field ? value : NAN;
+}
+
+struct node {
+    const struct kc_pool *pool;
+    const struct kc_memory *memory; /* NULL: unknown */
+    struct directory_devices *kcd;  /* NULL: none lives */
+    int pid;                        /* of the kcd that answers; 0 */
+};
+
+/* State and holder of device i. */
+static void live_of(const struct node *n, size_t i, struct kc_device_live *out)
+{
+    char name[32];
+    const struct kc_directory_device *seen = NULL;
+    kc_pool_live(n->pool, i, out);
+    kc_device_name(kc_pool_device(n->pool, i), name);
+    if (n->kcd)
+        seen = directory_device(n->kcd, name);
+    if (!seen || seen->state >= KC_DEVICE_STATE_UNKNOWN)
+        return;
+    out->state = seen->state == KC_DEVICE_STATE_FAULTY   ? KC_DEVICE_FAULTY
+                 : seen->state == KC_DEVICE_STATE_LEASED ? KC_DEVICE_LEASED
+                                                         : KC_DEVICE_IDLE;
+    out->leased = *seen->job != 0;
+    out->shared = out->shared && out->leased;
+    snprintf(out->job, sizeof out->job, "%s", seen->job);
+    out->rank = seen->rank < 0 ? 0 : (uint32_t)seen->rank;
+    snprintf(out->reason, sizeof out->reason, "%s", strcmp(seen->health, "ok") ? seen->health : "");
 }
 
 static json_t *device_json(const struct kc_device *d, const struct kc_device_live *live)
@@ -71,40 +100,41 @@ static json_t *memory_json(const struct kc_memory *m)
                      m->limited ? json_integer((json_int_t)m->headroom) : json_null());
 }
 
-static int emit_node(struct session *s, const struct kc_pool *pool, const struct kc_memory *memory, int pid)
+static int emit_node(struct session *s, const struct node *n)
 {
     json_t *o = session_envelope(s), *devices = json_array();
-    for (size_t i = 0; i < kc_pool_count(pool); i++) {
+    for (size_t i = 0; i < kc_pool_count(n->pool); i++) {
         struct kc_device_live live;
-        kc_pool_live(pool, i, &live);
-        json_array_append_new(devices, device_json(kc_pool_device(pool, i), &live));
+        live_of(n, i, &live);
+        json_array_append_new(devices, device_json(kc_pool_device(n->pool, i), &live));
     }
     json_object_set_new(o, "host", session_text(s->home.host));
     json_object_set_new(o, "instance", session_text(s->home.instance));
     json_object_set_new(o, "home", session_text(s->home.home));
-    json_object_set_new(o, "kcd", pid ? json_integer(pid) : json_null());
-    json_object_set_new(o, "memory", memory ? memory_json(memory) : json_null());
+    json_object_set_new(o, "kcd", n->pid ? json_integer(n->pid) : json_null());
+    json_object_set_new(o, "memory", n->memory ? memory_json(n->memory) : json_null());
+    json_object_set_new(o, "devices_told_by", json_string(n->kcd ? "kcd" : "locks"));
     json_object_set_new(o, "devices", devices);
     return session_emit(s, o);
 }
 
-static int print_node(struct session *s, const struct kc_pool *pool, const struct kc_memory *memory, int pid)
+static int print_node(struct session *s, const struct node *n)
 {
     struct draft d;
     FILE *out = draft_open(&d);
     fprintf(out, "node        %s, instance %s\nhome        %s\n", s->home.host, s->home.instance, s->home.home);
-    if (pid)
-        fprintf(out, "kcd         pid %d\n", pid);
+    if (n->pid)
+        fprintf(out, "kcd         pid %d\n", n->pid);
     else
         fprintf(out, "kcd         none. Start one: kcd --daemon\n");
-    if (memory)
-        print_memory(out, memory);
+    if (n->memory)
+        print_memory(out, n->memory);
     fprintf(out, "\n%-10s %-8s %-9s %4s %9s %10s  %s\n", "DEVICE", "STATE", "ISA", "NUMA", "FLOP/S", "MEMORY",
             "HELD BY");
-    for (size_t i = 0; i < kc_pool_count(pool); i++) {
+    for (size_t i = 0; i < kc_pool_count(n->pool); i++) {
         struct kc_device_live live;
-        kc_pool_live(pool, i, &live);
-        print_device(out, kc_pool_device(pool, i), &live);
+        live_of(n, i, &live);
+        print_device(out, kc_pool_device(n->pool, i), &live);
     }
     return draft_close(s, &d);
 }
@@ -112,22 +142,20 @@ static int print_node(struct session *s, const struct kc_pool *pool, const struc
 int verb_node(struct session *s, const struct arguments *a)
 {
     (void)a;
-    struct kc_pool_config config = {.home = s->home.home};
+    static struct directory_devices kcd; /* 130 KiB */
+    struct kc_pool_config config = {.home = s->home.home, .run_dir = s->home.run, .look = true};
     struct kc_pool *pool = NULL;
     struct kc_memory memory;
     struct kc_error e = {""};
-    if (!access(s->home.run, W_OK))
-        config.run_dir = s->home.run;
     int rc = kc_pool_open(&config, &pool, &e), code = KC_EXIT_OK;
     if (rc)
         return session_fail(s, session_code(rc), "%s", e.text);
-    bool has_memory = !kc_resource_memory(NULL, &memory);
-    int pid = client_pid(&s->home);
-    if (s->json) {
-        code = emit_node(s, pool, has_memory ? &memory : NULL, pid);
-    } else {
-        code = print_node(s, pool, has_memory ? &memory : NULL, pid);
-    }
+    struct node n = {.pool = pool, .pid = client_pid(&s->home)};
+    if (!kc_resource_memory(NULL, &memory))
+        n.memory = &memory;
+    if (!directory_devices(&s->home, &kcd))
+        n.kcd = &kcd;
+    code = s->json ? emit_node(s, &n) : print_node(s, &n);
     kc_pool_close(pool);
     return code;
 }

@@ -19,11 +19,20 @@ static json_t *snapshot_json(const struct kc_snapshot_info *i)
                      (json_int_t)i->bytes, "verified", i->verified, "reason", session_text(i->reason));
 }
 
+/* A path in a table: from the job's directory on, which `kc show` names. */
+static const char *inside(const char *path)
+{
+    const char *at = strstr(path, "/snapshots/"), *next;
+    while (at && (next = strstr(at + 1, "/snapshots/")))
+        at = next;
+    return at ? at + 1 : path;
+}
+
 static void print_snapshot(FILE *out, const struct kc_snapshot_info *i, const char *word)
 {
     char bytes[32];
     fprintf(out, "%7llu %9llu %10s  %-8s %-32s  %s%s%s\n", (unsigned long long)i->version, (unsigned long long)i->step,
-            text_bytes((double)i->bytes, bytes, sizeof bytes), word, *i->state_root ? i->state_root : "-", i->path,
+            text_bytes((double)i->bytes, bytes, sizeof bytes), word, *i->state_root ? i->state_root : "-", inside(i->path),
             *i->reason ? ": " : "", i->reason);
 }
 

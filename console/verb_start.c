@@ -3,6 +3,7 @@
 #include "client.h"
 #include "follow.h"
 #include "report.h"
+#include "snapshots.h"
 #include "text.h"
 #include "verbs.h"
 
@@ -100,6 +101,7 @@ static int wait_for(struct session *s, const char *id)
     report_outcome(&j, line, sizeof line);
     if (s->json) {
         json_t *o = session_envelope(s);
+        snapshots_newest(&j);
         json_object_set_new(o, "job", report_job(&j));
         session_emit(s, o);
         session_note(s, "%s", line);

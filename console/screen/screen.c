@@ -160,7 +160,12 @@ static int tell_outcome(struct screen *x)
     if (!j)
         return session_fail(s, KC_EXIT_NO_OBJECT, "job %s is gone", x->view.selected);
     if (!job_ended(j)) {
-        session_note(s, "job %s goes on. Look again: kc watch %s", j->id, j->id);
+        char state[32];
+        report_state(j, state, sizeof state);
+        if (j->state == KC_JOB_RUNNING)
+            session_note(s, "%s trains on; kc watch %s comes back", j->id, j->id);
+        else
+            session_note(s, "%s is %s, which looking does not change; kc watch %s comes back", j->id, state, j->id);
         return KC_EXIT_OK;
     }
     report_outcome(j, line, sizeof line);

@@ -19,24 +19,26 @@ static void draw_figures(const struct job *j, struct canvas *c, int row)
     canvas_text(c, row, 0, 0, ROLE_STRONG, "loss %s  val %s  grad %s  lr %s  %s tok/s  left %s",
                 text_number(j->loss, "%.4f", loss, sizeof loss), validation,
                 text_number(j->grad_norm, "%.3g", grad, sizeof grad), text_number(j->lr, "%.2e", lr, sizeof lr),
-                text_rate(job_ended(j) ? NAN : j->tokens_per_second, rate, sizeof rate),
+                text_rate(j->tokens_per_second, rate, sizeof rate),
                 text_seconds(job_eta(j), left, sizeof left));
 }
 
-/* Milliseconds of each part; where the long names do not fit, their letters. */
+/* Milliseconds of each part, of rank 0; where the long names do not fit, their letters. */
 static void draw_split(const struct job *j, struct canvas *c, int row)
 {
     char text[2][256], part[32];
+    if (job_ended(j))
+        return;
     for (int brief = 0; brief < 2; brief++) {
         size_t room = sizeof text[brief], n = 0;
-        n += (size_t)snprintf(text[brief], room, "step %s:", text_seconds(j->step_seconds, part, sizeof part));
+        n += (size_t)snprintf(text[brief], room, "rank 0 step %s:", text_seconds(j->step_seconds, part, sizeof part));
         for (int i = 0; i < SPLITS && n < room; i++) {
             text_number(j->split[i] * 1e3, j->split[i] < 0.01 ? "%.1f" : "%.0f", part, sizeof part);
             if (brief)
                 n += (size_t)snprintf(text[brief] + n, room - n, " %c%s", split_letter[i], part);
             else
                 n += (size_t)snprintf(text[brief] + n, room - n, "%s %s %s", i ? "," : "",
-                                      i == SPLIT_COMM_EXPOSED ? "comm exposed" : split_name[i], part);
+                                      i == SPLIT_COMM_EXPOSED ? "comm" : split_name[i], part);
         }
     }
     if (isnan(j->split[SPLIT_FORWARD]))
@@ -53,7 +55,7 @@ static void draw_split_bar(const struct job *j, struct canvas *c, int row)
     for (int i = 0; i < SPLITS; i++)
         sum += isnan(j->split[i]) ? 0 : j->split[i];
     double whole = fmax(sum, isnan(j->step_seconds) ? 0 : j->step_seconds);
-    if (width < 8 || whole <= 0)
+    if (width < 8 || whole <= 0 || job_ended(j))
         return;
     canvas_put(c, row, 0, ROLE_DIM, '[', '[');
     for (int i = 0; i < SPLITS; i++) {

@@ -23,10 +23,12 @@ static const struct {
 
 static void cell_text(const struct job *j, enum column_id id, char *out, size_t room)
 {
+    char state[32];
     switch (id) {
     case COLUMN_ID: snprintf(out, room, "%s", j->id); break;
     case COLUMN_STATE:
-        snprintf(out, room, "%c %s", j->state < 0 ? '?' : kc_job_state_row[j->state].letter, job_state_text(j));
+        report_state(j, state, sizeof state);
+        snprintf(out, room, "%c %s", j->state < 0 ? '?' : kc_job_state_row[j->state].letter, state);
         break;
     case COLUMN_STEP:
         if (j->step < 0)
@@ -35,7 +37,7 @@ static void cell_text(const struct job *j, enum column_id id, char *out, size_t 
             snprintf(out, room, "%lld/%lld", (long long)j->step, (long long)j->steps);
         break;
     case COLUMN_LOSS: text_number(j->loss, "%.4f", out, room); break;
-    case COLUMN_RATE: text_rate(job_ended(j) ? NAN : j->tokens_per_second, out, room); break;
+    case COLUMN_RATE: text_rate(j->tokens_per_second, out, room); break;
     case COLUMN_LEFT: text_seconds(job_eta(j), out, room); break;
     case COLUMN_RANKS:
         if (j->ranks < 0)

@@ -35,7 +35,7 @@ static void draw_grid(const struct job *j, struct canvas *c, int row, int rows, 
 
 static void draw_cursor_rank(const struct job *j, const struct job_rank *r, struct canvas *c, int row, int rows)
 {
-    char age[32], wait[160], pid[24] = "-", step[24] = "-";
+    char age[32], waited[32], wait[128], pid[24] = "-", step[24] = "-";
     if (r->pid >= 0)
         snprintf(pid, sizeof pid, "%lld", (long long)r->pid);
     if (r->step >= 0)
@@ -46,7 +46,8 @@ static void draw_cursor_rank(const struct job *j, const struct job_rank *r, stru
                 *r->cores ? "  cores " : "", r->cores);
     report_wait(&r->wait, wait, sizeof wait);
     if (rows > 1 && r->wait.what > KC_WAIT_NONE)
-        canvas_text(c, row + 1, 0, 0, ROLE_WARN, "waits for %s: %s (%s)", wait, kc_wait_row[r->wait.what].help,
+        canvas_text(c, row + 1, 0, 0, ROLE_WARN, "has waited %s for %s: %s (%s)",
+                    text_seconds(r->wait.seconds, waited, sizeof waited), wait, kc_wait_row[r->wait.what].help,
                     kc_owner_name[kc_wait_row[r->wait.what].owner]);
     else if (rows > 1)
         canvas_text(c, row + 1, 0, 0, ROLE_NORMAL,
@@ -61,16 +62,16 @@ static void draw_cursor_rank(const struct job *j, const struct job_rank *r, stru
 static void draw_table(const struct job *j, struct canvas *c, int row, int rows, int cursor)
 {
     int first = cursor >= rows - 1 ? cursor - rows + 2 : 0;
-    canvas_text(c, row, 0, 0, ROLE_DIM, "%4s %-9s %-13s %8s %10s  %s", "RANK", "STATE", "PHASE", "STEP", "UNCHANGED",
-                "WAITS FOR");
+    canvas_text(c, row, 0, 0, ROLE_DIM, "%4s %-8s %-13s %8s %9s  %s", "RANK", "STATE", "PHASE", "STEP", "UNCHANGED",
+                "WAITS");
     for (int i = first; i < (int)j->ranks_known && i - first + 1 < rows; i++) {
         const struct job_rank *r = &j->rank[i];
         char age[32], wait[160], step[24] = "-";
         if (r->step >= 0)
             snprintf(step, sizeof step, "%lld", (long long)r->step);
-        report_wait(&r->wait, wait, sizeof wait);
+        report_wait_long(&r->wait, wait, sizeof wait);
         canvas_text(c, row + 1 + i - first, 0, 0, i == cursor ? ROLE_CURSOR : ROLE_NORMAL,
-                    "%4d %-9s %-13s %8s %10s  %s", r->rank, r->state < 0 ? "?" : kc_rank_state_name[r->state],
+                    "%4d %-8s %-13s %8s %9s  %s", r->rank, r->state < 0 ? "?" : kc_rank_state_name[r->state],
                     r->phase < 0 ? "-" : kc_phase_name[r->phase], step, text_seconds(r->age, age, sizeof age), wait);
     }
 }

@@ -12,7 +12,6 @@
 #include <ucontext.h>
 
 static _Thread_local sigjmp_buf *volatile landing; /* where this thread's guarded work returns to; NULL outside */
-static _Thread_local volatile sig_atomic_t passing_on; /* this thread handed a SIGBUS to the handler before ours */
 
 /* The handler before ours. Two slots: a new one is written beside the old one and then published, because a SIGBUS
  * may arrive in another thread at any time. */
@@ -20,11 +19,6 @@ static struct sigaction before[2];
 static _Atomic int current;
 static _Atomic bool standing; /* ours was installed at least once */
 static pthread_mutex_t install_lock = PTHREAD_MUTEX_INITIALIZER;
-
-static void die_of(int number)
-{
-    signal(number, SIG_DFL); /* returning runs the faulting instruction again, now fatally */
-}
 
 static void on_bus(int number, siginfo_t *info, void *context)
 {
@@ -35,18 +29,11 @@ static void on_bus(int number, siginfo_t *info, void *context)
         pthread_sigmask(SIG_SETMASK, &((ucontext_t *)context)->uc_sigmask, NULL);
         siglongjmp(*landing, 1);
     }
-    const struct sigaction *old = &before[atomic_load(&current)];
-    /* A handler before ours may in turn hand on to us; the second time round nobody wanted it. */
-    if (passing_on || old->sa_handler == SIG_DFL || old->sa_handler == SIG_IGN) {
-        die_of(number);
-        return;
-    }
-    passing_on = 1;
-    if (old->sa_flags & SA_SIGINFO)
-        old->sa_sigaction(number, info, context);
-    else
-        old->sa_handler(number);
-    passing_on = 0;
+    /* Not ours: put back who was here before us and run the instruction again. The kernel then calls that handler itself, with
+     * its mask and flags. A signal that somebody sent does not come again by itself. */
+    sigaction(SIGBUS, &before[atomic_load(&current)], NULL);
+    if (info->si_code <= 0)
+        raise(number);
 }
 
 static bool is_ours(const struct sigaction *s)

@@ -74,6 +74,15 @@ int kc_write_all(int fd, const void *data, size_t bytes)
     return 0;
 }
 
+int kc_append_all(int fd, const void *data, size_t bytes)
+{
+    off_t end = lseek(fd, 0, SEEK_END);
+    int code = kc_write_all(fd, data, bytes);
+    if (code < 0 && end >= 0)
+        (void)!ftruncate(fd, end);
+    return code;
+}
+
 int kc_sync_parent(const char *path)
 {
     char dir[PATH_MAX];

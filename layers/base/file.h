@@ -13,6 +13,8 @@ int kc_file_read(const char *path, size_t limit, char **out, size_t *bytes);
 int kc_file_replace(const char *path, const void *data, size_t bytes);
 /* write(2) until all is written; EINTR is retried. -errno, -EIO if the file takes nothing. */
 int kc_write_all(int fd, const void *data, size_t bytes);
+/* kc_write_all() to the end of a file, or nothing: what a full disk took half of is cut off again. One writer. -errno. */
+int kc_append_all(int fd, const void *data, size_t bytes);
 /* fsync the directory that holds `path`. -errno. */
 int kc_sync_parent(const char *path);
 /* mkdir -p with mode 0700 for what is made. -errno. */

@@ -77,19 +77,20 @@ static int link_folder(const struct farm *f, const char *room, const json_t *all
         return kc_fail(f->e, -errno, "%s: %s", path, strerror(errno));
     for (struct dirent *x; code == 0 && (x = readdir(d));) {
         char inner[512], seen[512], target[PATH_MAX];
+        struct stat st;
         size_t n = strlen(x->d_name);
         if (x->d_name[0] == '.')
             continue;
         snprintf(inner, sizeof inner, "%.250s/%.255s", folder, x->d_name);
         snprintf(seen, sizeof seen, "%.250s%s%.255s", name, *name ? "/" : "", x->d_name);
-        if (x->d_type == DT_DIR) {
+        snprintf(target, sizeof target, "%.1500s/%.1000s", f->root, inner);
+        if (stat(target, &st) == 0 && S_ISDIR(st.st_mode)) { /* d_type is not told by every file system */
             code = link_folder(f, room, allow, inner, seen);
             continue;
         }
         bool header = (n > 2 && strcmp(x->d_name + n - 2, ".h") == 0) || (n > 4 && strcmp(x->d_name + n - 4, ".def") == 0);
         if (!header || !check_matches(allow, seen))
             continue;
-        snprintf(target, sizeof target, "%.1500s/%.1000s", f->root, inner);
         code = link_header(f, room, seen, target);
     }
     closedir(d);

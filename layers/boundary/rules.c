@@ -98,6 +98,19 @@ static int check_exemption(const json_t *document, const json_t *x, size_t i, st
     return 0;
 }
 
+/* A retired rule stays on the list, and its id is not used again: tests/check/boundary_history compares. */
+static int check_retired(const json_t *document, const json_t *x, size_t i, struct kc_error *e)
+{
+    static const char *const keys[] = {"rule", "date", "reason"};
+    for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
+        if (!*kc_json_text(x, keys[k], ""))
+            return kc_fail(e, -EINVAL, "retired %zu has no \"%s\"", i + 1, keys[k]);
+    for (size_t k = 0; k < rules_count(document); k++)
+        if (strcmp(rules_at(document, k).id, kc_json_text(x, "rule", "")) == 0)
+            return kc_fail(e, -EINVAL, "rule %s is retired, but stands among the rules", kc_json_text(x, "rule", ""));
+    return 0;
+}
+
 int rules_load(const char *root, json_t **out, struct kc_error *e)
 {
     char path[PATH_MAX], *text;
@@ -119,6 +132,9 @@ int rules_load(const char *root, json_t **out, struct kc_error *e)
     json_array_foreach(json_object_get(document, "exemptions"), i, x)
         if (code == 0)
             code = check_exemption(document, x, i, e);
+    json_array_foreach(json_object_get(document, "retired"), i, x)
+        if (code == 0)
+            code = check_retired(document, x, i, e);
     if (code < 0)
         json_decref(document);
     else

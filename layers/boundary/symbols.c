@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <gelf.h>
 #include <libelf.h>
 #include <limits.h>
@@ -201,16 +202,30 @@ int check_writable(struct check_context *x)
 
 static int see_caller(struct check_context *x, const char *room, const struct symbol *s, void *arg)
 {
-    (void)arg;
-    if (!s->defined && check_matches(json_object_get(x->rule.check, "symbols"), s->name) &&
-        !check_matches(json_object_get(x->rule.check, "allow"), room))
+    size_t i;
+    json_t *pattern;
+    bool named = false;
+    json_array_foreach(json_object_get(x->rule.check, "symbols"), i, pattern)
+        if (fnmatch(json_string_value(pattern), s->name, 0) == 0) {
+            json_object_set_new(arg, json_string_value(pattern), json_true());
+            named = true;
+        }
+    if (named && !s->defined && !check_matches(json_object_get(x->rule.check, "allow"), room))
         check_found(x, s->member, "%s calls %s, which it was not given", room, s->name);
     return 0;
 }
 
 int check_callers(struct check_context *x)
 {
-    return visit_all_rooms(x, see_caller, NULL);
+    size_t i;
+    json_t *pattern, *there = json_object();
+    int code = visit_all_rooms(x, see_caller, there);
+    /* a function that was renamed is guarded no more */
+    json_array_foreach(json_object_get(x->rule.check, "symbols"), i, pattern)
+        if (code == 0 && !json_object_get(there, json_string_value(pattern)))
+            check_found(x, json_string_value(pattern), "no room defines or calls it: the rule guards nothing");
+    json_decref(there);
+    return code;
 }
 
 static int see_required(struct check_context *x, const char *room, const struct symbol *s, void *arg)

@@ -44,16 +44,23 @@ void op_free_queue(struct channel *c)
 
 /* ---- the flight recorder ---- */
 
+/* Elements of the larger side of the call. */
+static size_t moved(const struct kc_comm_op *op)
+{
+    const struct kc_group *g = op->channel->group;
+    size_t in = call_in_count(&op->call, g->count, g->position), out = call_out_count(&op->call, g->count, g->position);
+    return in > out ? in : out;
+}
+
 static void record(struct kc_comm_op *op)
 {
     const struct kc_group *g = op->channel->group;
     const struct kc_comm_call *c = &op->call;
-    size_t in = call_in_count(c, g->count, g->position), out = call_out_count(c, g->count, g->position);
     struct kc_op_seen seen = {.group = g->id,
                               .generation = (uint32_t)g->transport->generation,
                               .sequence = c->sequence,
-                              .count = c->primitive == KC_ALL_TO_ALL ? in : c->count,
-                              .bytes = (in > out ? in : out) * op_bytes(op),
+                              .count = c->primitive == KC_ALL_TO_ALL ? call_in_count(c, g->count, g->position) : c->count,
+                              .bytes = moved(op) * op_bytes(op),
                               .peer = c->peer >= 0 ? (int32_t)g->ranks[c->peer] : -1,
                               .collective = -1,
                               .primitive = c->primitive,
@@ -87,7 +94,12 @@ static void end(struct kc_comm_op *op, int result)
     s->pairs -= op->channel->pair;
     op->stage = OP_ENDED;
     op->result = result;
-    kc_probe_op_done(op->channel->transport->probe, op->record, result);
+    struct kc_probe *probe = op->channel->transport->probe;
+    kc_probe_op_done(probe, op->record, result);
+    if (result == 0) {
+        kc_probe_add(probe, KC_METRIC_COMM_OPERATIONS, 1);
+        kc_probe_add(probe, KC_METRIC_COMM_BYTES, (double)(moved(op) * op_bytes(op)));
+    }
 }
 
 /* The steps that an operation stands for in the channel's counters: the same on all members, whatever each of them

@@ -1,6 +1,6 @@
 /* comm_costs.h - what a collective costs between devices of a distance: the table from which strategy names algorithms.
  * Stored figures, never live timing: the same table gives the same plan (DESIGN §7, determinism).
- * Writer: resource. Readers: strategy. */
+ * Writer: resource. Readers: strategy, govern, engine, supervisor, console. */
 #ifndef KC_CONTRACTS_COMM_COSTS_H
 #define KC_CONTRACTS_COMM_COSTS_H
 

@@ -1,6 +1,6 @@
 /* device_view.h - the devices a job's ranks hold, one per rank, and how far they are from each other. Holds nothing that
  * changes while a job runs, so every rank of a job builds the same bytes.
- * Writer: resource. Readers: strategy, govern, console. */
+ * Writer: resource. Readers: strategy, govern, engine, supervisor, console. */
 #ifndef KC_CONTRACTS_DEVICE_VIEW_H
 #define KC_CONTRACTS_DEVICE_VIEW_H
 

@@ -1,6 +1,6 @@
 /* model_graph.h - the logical graph of one micro-batch over ALL ranks: named dimensions, forward and backward, no cut.
  * The batch dimension is micro × product of the batch axes; strategy decides who holds which part.
- * Writer: jobs (models). Readers: strategy, console. */
+ * Writer: jobs (models). Readers: strategy, govern, engine, console. */
 #ifndef KC_CONTRACTS_MODEL_GRAPH_H
 #define KC_CONTRACTS_MODEL_GRAPH_H
 

@@ -1,7 +1,7 @@
 /* shard_plan.h - how the model is cut: every tensor's placement, the buckets of state, who owns which part, and the ops
  * of one rank with local shapes. One plan for all ranks: what differs between ranks (its batch rows, its shard of a
  * bucket) follows from its coordinates in the mesh.
- * Writer: strategy. Readers: schedule, state, govern, console. */
+ * Writer: strategy. Readers: schedule, state, govern, engine, console. */
 #ifndef KC_CONTRACTS_SHARD_PLAN_H
 #define KC_CONTRACTS_SHARD_PLAN_H
 

@@ -103,7 +103,8 @@ static int check_memory(struct kc_engine *x, struct kc_error *e)
     struct kc_memory memory;
     kc_startup_memory(x->spec, &x->plans, &need);
     x->room = kc_resource_memory(NULL, &memory) < 0 ? 0 : kc_memory_room(&memory); /* unknown is not too little */
-    return kc_startup_memory_check(&need, x->room, e);
+    /* Peers may have taken theirs already: a rank asks for its own. The whole job was asked for when it was started. */
+    return kc_startup_memory_check(&need, 1, x->room, e);
 }
 
 /* ---- comm ---- */
@@ -186,21 +187,29 @@ static int open_data(struct kc_engine *x, struct kc_error *e)
     return kc_loader_open(&c, &x->loader, e);
 }
 
-static int build_kernels(struct kc_engine *x, struct kc_error *e)
+/* The kernels that wrote the newest snapshot, if this machine has them; state says so when it had to be others. */
+static int build_kernels(struct kc_engine *x, const char *snapshots, struct kc_error *e)
 {
+    char variant[64] = "";
     struct kc_jobs_config c = {.spec = x->spec,
                                .batch_ranks = x->spec->axis[KC_DATA],
                                .batch_rank = kc_plan_coordinate(x->plans.shard, x->rank, KC_DATA),
                                .load = x->loader ? kc_loader_load : NULL,
                                .load_self = x->loader};
+    if (*snapshots && kc_snapshot_variant(snapshots, variant, sizeof variant) == 0) {
+        c.variant = variant;
+        int code = kc_jobs_cpu_table(&c, &x->ops, e);
+        if (code != -ENOTSUP)
+            return code;
+        c.variant = NULL;
+    }
     return kc_jobs_cpu_table(&c, &x->ops, e);
 }
 
 /* ---- state ---- */
 
-static int build_state(struct kc_engine *x, const char *directory, struct kc_error *e)
+static int build_state(struct kc_engine *x, const char *snapshots, struct kc_error *e)
 {
-    char snapshots[PATH_MAX];
     size_t bytes;
     struct kc_state_config c = {.spec = x->spec,
                                 .shard = x->plans.shard,
@@ -210,12 +219,8 @@ static int build_state(struct kc_engine *x, const char *directory, struct kc_err
                                 .probe = x->probe};
     c.memory = kc_transport_data(x->transport, x->rank, &bytes);
     c.memory_bytes = bytes;
-    if (directory) {
-        int n = snprintf(snapshots, sizeof snapshots, "%s/snapshots", directory);
-        if (n < 0 || (size_t)n >= sizeof snapshots)
-            return kc_fail(e, -ENAMETOOLONG, "%s: too long a path", directory);
+    if (*snapshots)
         c.directory = snapshots;
-    }
     int code = kc_state_new(&c, &x->state, e);
     return code == 0 ? kc_state_offer(x->state, "schedule", &x->state_if) : code;
 }
@@ -240,7 +245,7 @@ static int build_executor(struct kc_engine *x, struct kc_error *e)
         .threads = x->spec->threads,
         .oversubscribe = x->spec->oversubscribe,
         .clip = x->spec->clip,
-        .skip_nonfinite = x->spec->on_nonfinite == KC_NONFINITE_SKIP,
+        .skip_nonfinite = kc_startup_skips_nonfinite(x->spec),
         .digest = {[KC_DIGEST_SPEC] = x->spec->head.digest.low,
                    [KC_DIGEST_GRAPH] = x->graph->head.digest.low,
                    [KC_DIGEST_VARIANT] = text_digest(x->ops->variant),
@@ -260,16 +265,24 @@ int kc_engine_new(const struct kc_engine_config *config, struct kc_engine **out,
     x->probe = config->probe;
     x->rank = config->rank;
     x->incarnation = config->incarnation;
-    snprintf(x->directory, sizeof x->directory, "%s", config->directory ? config->directory : "");
-
+    char snapshots[PATH_MAX] = "";
     int code;
+    if (config->directory) {
+        int n = snprintf(snapshots, sizeof snapshots, "%s/snapshots", config->directory);
+        if (n < 0 || (size_t)n >= sizeof snapshots) {
+            free(x);
+            *reason = KC_REASON_SPEC;
+            return kc_fail(e, -ENAMETOOLONG, "%s: too long a path", config->directory);
+        }
+        snprintf(x->directory, sizeof x->directory, "%s", config->directory);
+    }
     if ((*reason = KC_REASON_LEASE, code = view_devices(x, config->leases, e)) == 0 &&
         (*reason = KC_REASON_PLAN, code = plan(x, e)) == 0 &&
         (*reason = KC_REASON_MEMORY, code = check_memory(x, e)) == 0 &&
         (*reason = KC_REASON_DATA, code = config->load ? open_data(x, e) : 0) == 0 &&
         (*reason = KC_REASON_MEMORY, code = connect_ranks(x, config->window_fds, e)) == 0 &&
-        (*reason = KC_REASON_ERROR, code = build_kernels(x, e)) == 0 &&
-        (*reason = KC_REASON_MEMORY, code = build_state(x, config->directory, e)) == 0 &&
+        (*reason = KC_REASON_ERROR, code = build_kernels(x, snapshots, e)) == 0 &&
+        (*reason = KC_REASON_MEMORY, code = build_state(x, snapshots, e)) == 0 &&
         (*reason = KC_REASON_MEMORY, code = build_executor(x, e)) == 0) {
         *out = x;
         return 0;
@@ -319,6 +332,9 @@ int kc_engine_govern(struct kc_engine *x, const volatile sig_atomic_t *told_to_s
         .graph = x->graph->head.digest,
         .state = x->state,
         .executor = x->executor,
+        .comm = &x->comm,
+        .state_if = &x->state_if,
+        .ops = x->ops,
         .probe = x->probe,
         .told_to_stop = told_to_stop,
     };

@@ -55,7 +55,9 @@ static int run_rank(const struct kc_birth *birth, struct kc_probe *probe)
     code = kc_process_watch(probe, birth->keeper_fd, spec->grace_seconds + ORPHAN_SECONDS);
     if (code < 0)
         return leave(probe, KC_REASON_ERROR, code, -1, "no thread to watch the keeper");
+    kc_probe_state(probe, KC_RANK_READY);
     code = kc_probe_gate_wait(probe, 0);
+    kc_probe_state(probe, KC_RANK_STARTING);
     if (code < 0)
         return leave(probe, code == -ESTALE ? KC_REASON_KEEPER : KC_REASON_ENDED, code, -1, "ended at the gate");
 
@@ -108,11 +110,11 @@ int main(int argc, char **argv)
     if (code == 0)
         code = kc_probe_attach(birth.board_fd, birth.rank, birth.incarnation, &probe, &e);
     if (code < 0) {
-        fprintf(stderr, "kc-rank: %s\n", e.text);
+        fprintf(stderr, "kc-rank: %s%s\n", e.text,
+                code == -EPROTO ? "; this kc-rank and the kcd that started it are of different builds" : "");
         return 2;
     }
     code = run_rank(&birth, probe);
     fflush(stdout);
-    kc_probe_free(probe);
-    return code;
+    return code; /* the probe stays: a signal or the thread that watches the keeper may want it until the very end */
 }

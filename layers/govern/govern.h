@@ -27,6 +27,9 @@ struct kc_govern_config {
     struct kc_digest graph;
     struct kc_state *state;
     struct kc_executor *executor;
+    const struct kc_comm_if *comm;    /* the interfaces that schedule was given: their wiring is checked first */
+    const struct kc_state_if *state_if;
+    const struct kc_op_table *ops;
     struct kc_probe *probe;
     const volatile sig_atomic_t *told_to_stop; /* becomes non-zero when this process is asked to end */
 };

@@ -36,12 +36,31 @@ void publish_plan(const struct kc_govern_config *c, uint64_t first_step)
     kc_probe_set(c->probe, KC_METRIC_STEP, (double)first_step);
     kc_probe_set(c->probe, KC_METRIC_STATE_BYTES,
                  (double)(kc_state_window_bytes(c->plans->shard) + kc_state_private_bytes(c->plans->shard)));
-    kc_probe_set(c->probe, KC_METRIC_WORK_BYTES, (double)kc_schedule_memory(exec, c->spec->threads));
+    kc_probe_set(c->probe, KC_METRIC_WORK_BYTES, (double)kc_schedule_memory(exec));
     kc_probe_set(c->probe, KC_METRIC_WINDOW_BYTES, (double)window_bytes(c));
+    kc_probe_set(c->probe, KC_METRIC_LEASES, 1); /* a rank is born with one */
     const struct kc_plan_group *group = KC_AT(c->plans->comm, struct kc_plan_group, c->plans->comm->groups);
     for (uint32_t g = 0; g < c->plans->comm->groups.count; g++)
         kc_probe_group(c->probe, g, c->incarnation, KC_TEXT(c->plans->comm, group[g].name),
                        KC_AT(c->plans->comm, uint32_t, group[g].ranks), group[g].ranks.count);
+}
+
+/* The ledger of state: all that was opened and read, and what was refused because of who asked. */
+static void publish_ledger(const struct kc_govern_config *c)
+{
+    struct kc_ledger_row row[8];
+    double opened = 0, viewed = 0, refused = 0;
+    size_t n = kc_state_ledger(c->state, row, sizeof row / sizeof *row);
+    for (size_t i = 0; i < n && i < sizeof row / sizeof *row; i++) {
+        for (int k = 0; k < KC_STATES; k++) {
+            opened += (double)row[i].opened[k];
+            viewed += (double)row[i].viewed[k];
+        }
+        refused += (double)row[i].refused;
+    }
+    kc_probe_set(c->probe, KC_METRIC_TICKETS, opened);
+    kc_probe_set(c->probe, KC_METRIC_VIEWS, viewed);
+    kc_probe_set(c->probe, KC_METRIC_UNEXPECTED_CALLERS, refused);
 }
 
 void publish_step(const struct kc_govern_config *c, const struct kc_run *run, double seconds)
@@ -69,6 +88,7 @@ void publish_step(const struct kc_govern_config *c, const struct kc_run *run, do
     kc_probe_set(p, KC_METRIC_COMM_EXPOSED_SECONDS, run->seconds[KC_PART_COMM]);
     kc_probe_set(p, KC_METRIC_OPTIMIZER_SECONDS, run->seconds[KC_PART_OPTIMIZER]);
     kc_probe_set(p, KC_METRIC_STATE_SECONDS, run->seconds[KC_PART_STATE]);
+    publish_ledger(c);
     if (c->samples)
         kc_probe_set(p, KC_METRIC_EPOCH, (double)now.position / (double)c->samples);
     if (run->skipped) {
@@ -93,11 +113,23 @@ void publish_evaluation(const struct kc_govern_config *c, uint64_t step, double 
         c->probe, &(struct kc_evaluation){.step = step, .loss = loss, .tokens = tokens, .seconds = seconds, .end = kc_now()});
 }
 
+void publish_reason(const struct kc_govern_config *c, const char *reason, char *out, size_t room)
+{
+    size_t n = strlen(c->directory);
+    const char *at = n && strlen(reason) >= room ? strstr(reason, c->directory) : NULL;
+    if (at && at[n] == '/')
+        snprintf(out, room, "%.*s%s", (int)(at - reason), reason, at + n + 1);
+    else
+        snprintf(out, room, "%s", reason);
+}
+
 void publish_snapshot(const struct kc_govern_config *c, const struct kc_snapshot_info *info, double seconds)
 {
     if (info->error) {
+        char text[sizeof((struct kc_event_seen *)0)->text];
+        publish_reason(c, info->reason, text, sizeof text);
         kc_probe_add(c->probe, KC_METRIC_SNAPSHOT_FAILURES, 1);
-        kc_probe_event(c->probe, KC_EVENT_SNAPSHOT_FAILED, info->step, (uint64_t)-info->error, info->reason);
+        kc_probe_event(c->probe, KC_EVENT_SNAPSHOT_FAILED, info->step, (uint64_t)-info->error, text);
         return;
     }
     kc_probe_add(c->probe, KC_METRIC_SNAPSHOTS, 1);

@@ -81,6 +81,9 @@ static int train(struct loop *l)
     int code = program(l, KC_PROGRAM_TRAIN);
     if (code < 0)
         return code;
+    if (l->run.skipped)
+        kc_probe_event(l->c->probe, KC_EVENT_NONFINITE, l->run.values.step + 1,
+                       (uint64_t)l->run.agreed[KC_AGREE_NONFINITE], "the update is left out by policy");
     if (compare && l->run.agreed[KC_AGREE_DIGEST] != own * l->c->spec->ranks)
         return kc_fail(l->e, -EBADE, "step %llu: the ranks' parameters differ (digest %.0f here, mean %.1f)",
                        (unsigned long long)l->run.values.step + 1, own,
@@ -125,7 +128,7 @@ static int evaluate(struct loop *l)
 
 /* ---- saving ---- */
 
-/* A snapshot that fails is told and counted; training goes on (policy). Only an aborted group is an error here. */
+/* A snapshot that fails is told and counted; whether training goes on is the policy's to say. */
 static int save(struct loop *l)
 {
     uint64_t start = kc_now();
@@ -136,12 +139,14 @@ static int save(struct loop *l)
         kc_state_last_snapshot(l->c->state, &info);
         publish_snapshot(l->c, &info, (double)(kc_now() - start) * 1e-9);
         l->snapshot_lost = info.error != 0;
+        if (info.error && kc_policy_decide(KC_FAULT_SNAPSHOT, l->c->spec, &(struct kc_policy_history){0}) != KC_ACTION_GO_ON)
+            code = kc_fail(l->e, info.error, "%s", info.reason);
         if (!info.error) {
             l->saved = info;
             l->has_saved = true;
         }
         l->ack.checkpoint_result = info.error;
-        snprintf(l->ack.text, sizeof l->ack.text, "%.*s", (int)sizeof l->ack.text - 1, info.error ? info.reason : "");
+        publish_reason(l->c, info.error ? info.reason : "", l->ack.text, sizeof l->ack.text);
     }
     kc_probe_phase(l->c->probe, before);
     return code;
@@ -214,8 +219,10 @@ static int act(struct loop *l)
                                                                         .saved = saved_now(l)});
         int code = 0;
         l->trained = false;
-        if (o.leave && l->wish.stop)
+        if (o.leave && l->wish.stop) {
+            kc_probe_event(l->c->probe, KC_EVENT_STOP_AGREED, step_now(l), 0, NULL);
             acknowledge(l, false, true); /* from here on a slow save is no hang */
+        }
         if (o.answer && !o.save)
             l->ack.checkpoint_result = 0; /* this step is saved already */
         if (o.save)
@@ -313,6 +320,10 @@ static int loop(struct loop *l)
 enum kc_reason kc_govern_reason(int code)
 {
     switch (code) {
+    case -EILSEQ:
+        return KC_REASON_PLAN;
+    case -EPERM:
+        return KC_REASON_BOUNDARY;
     case -ESHUTDOWN:
         return KC_REASON_PEER;
     case -EDOM:
@@ -320,6 +331,7 @@ enum kc_reason kc_govern_reason(int code)
     case -EPROTO:
         return KC_REASON_SIGNATURE;
     case -EIO:
+    case -ERANGE: /* a token that the vocabulary does not have */
         return KC_REASON_DATA;
     case -ETIMEDOUT:
         return KC_REASON_TIMEOUT;
@@ -335,10 +347,27 @@ enum kc_reason kc_govern_reason(int code)
     }
 }
 
+/* The fault as an event, beside the last words. */
+static void tell(const struct loop *l, enum kc_reason reason)
+{
+    static const struct {
+        enum kc_reason reason;
+        enum kc_event event;
+    } rows[] = {{KC_REASON_NONFINITE, KC_EVENT_NONFINITE}, {KC_REASON_SIGNATURE, KC_EVENT_SIGNATURE},
+                {KC_REASON_PLAN, KC_EVENT_DIGEST},         {KC_REASON_DATA, KC_EVENT_DATA_LOST},
+                {KC_REASON_BOUNDARY, KC_EVENT_UNEXPECTED_CALLER}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].reason == reason)
+            kc_probe_event(l->c->probe, rows[i].event, step_now(l) + 1, 0, l->e->text);
+}
+
 int kc_govern_run(const struct kc_govern_config *config, struct kc_outcome *out, struct kc_error *e)
 {
     struct loop l = {.c = config, .e = e, .peer = -1};
-    int code = loop(&l);
+    int code = kc_startup_wiring(config->comm, config->state_if, config->ops, e);
+    if (code == 0)
+        code = loop(&l);
+    kc_probe_phase(config->probe, KC_PHASE_LEAVING);
     out->step = step_now(&l);
     out->peer = l.peer;
     out->snapshot_lost = l.snapshot_lost;
@@ -347,6 +376,7 @@ int kc_govern_run(const struct kc_govern_config *config, struct kc_outcome *out,
         out->reason = kc_govern_reason(code);
         if (code == -ESHUTDOWN && l.peer >= (int32_t)config->spec->ranks)
             out->reason = KC_REASON_ENDED;
+        tell(&l, out->reason);
         return code;
     }
     kc_state_root_text(config->state, out->root);

@@ -2,6 +2,7 @@
 #include "govern/startup.h"
 
 #include "comm/comm.h"
+#include "govern/policy.h"
 #include "schedule/schedule.h"
 #include "state/state.h"
 
@@ -97,21 +98,44 @@ void kc_startup_memory(const struct kc_job_spec *spec, const struct kc_plans *pl
     n.gradients = n.parameters;
     n.moments = kc_state_private_bytes(plans->shard);
     n.communication = kc_transport_local_bytes(spec->ranks, plans->comm->groups.count);
-    n.work = kc_schedule_memory(plans->exec[0], spec->threads);
+    n.work = kc_schedule_memory(plans->exec[0]);
     n.rank = n.parameters + n.gradients + n.moments + n.work + n.communication + PROGRAM_BYTES;
     n.node = n.rank * spec->ranks;
     *out = n;
 }
 
-int kc_startup_memory_check(const struct kc_memory_need *need, uint64_t free_bytes, struct kc_error *e)
+int kc_startup_memory_check(const struct kc_memory_need *need, uint32_t ranks, uint64_t free_bytes, struct kc_error *e)
 {
-    if (free_bytes == 0 || need->node <= free_bytes)
+    if (free_bytes == 0 || need->rank * ranks <= free_bytes)
         return 0;
     return kc_fail(e, -ENOMEM,
-                   "the job needs %llu MiB (%llu MiB a rank: parameters %llu, gradients %llu, moments %llu, work %llu, "
+                   "%s %llu MiB (%llu MiB a rank: parameters %llu, gradients %llu, moments %llu, work %llu, "
                    "communication %llu), %llu MiB are free. Lower batch.micro or ranks, or set parallel.zero to 1",
-                   (unsigned long long)(need->node >> 20), (unsigned long long)(need->rank >> 20),
+                   ranks > 1 ? "the job needs" : "a rank needs", (unsigned long long)(need->rank * ranks >> 20),
+                   (unsigned long long)(need->rank >> 20),
                    (unsigned long long)(need->parameters >> 20), (unsigned long long)(need->gradients >> 20),
                    (unsigned long long)(need->moments >> 20), (unsigned long long)(need->work >> 20),
                    (unsigned long long)(need->communication >> 20), (unsigned long long)(free_bytes >> 20));
+}
+
+bool kc_startup_skips_nonfinite(const struct kc_job_spec *spec)
+{
+    return kc_policy_decide(KC_FAULT_NONFINITE, spec, &(struct kc_policy_history){0}) == KC_ACTION_SKIP;
+}
+
+int kc_startup_wiring(const struct kc_comm_if *comm, const struct kc_state_if *state, const struct kc_op_table *ops,
+                      struct kc_error *e)
+{
+    static const char caller[] = "schedule";
+    if (!comm->built_for || strcmp(comm->built_for, caller) != 0 || !state->built_for ||
+        strcmp(state->built_for, caller) != 0)
+        return kc_fail(e, -EPERM, "wiring: comm was built for \"%s\" and state for \"%s\"; both are %s's",
+                       comm->built_for ? comm->built_for : "", state->built_for ? state->built_for : "", caller);
+    if (!comm->start || !comm->test || !comm->wait || !comm->group)
+        return kc_fail(e, -EPERM, "wiring: a function of comm's interface is not set");
+    if (!state->read || !state->open || !state->close || !state->verb || !state->store)
+        return kc_fail(e, -EPERM, "wiring: a function of state's interface is not set");
+    if (!ops->ops || ops->count == 0 || !ops->variant)
+        return kc_fail(e, -EPERM, "wiring: the op table of %s is empty", ops->device ? ops->device : "no device");
+    return 0;
 }

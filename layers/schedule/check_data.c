@@ -36,7 +36,8 @@ struct book {
     uint32_t count, room;
     struct bucket_book *buckets;
     uint8_t *done; /* ops × micro-batches */
-    int agreed;
+    int norm_summed; /* the vector with the norm was reduced */
+    int agreed;      /* and read */
 };
 
 static int wrong(const struct book *b, struct kc_error *e, const char *what)
@@ -252,10 +253,24 @@ static uint64_t owned_elements(const struct book *b, uint32_t bucket)
 
 /* ---- the rest ---- */
 
+/* Of a training step: AGREE sums the norm of everything that this rank owns, so all of it was counted before. */
+static int agreement_check(struct book *b, struct kc_error *e)
+{
+    const struct kc_plan_bucket *k = KC_AT(b->shard, struct kc_plan_bucket, b->shard->buckets);
+    uint64_t own = kc_plan_coordinate(b->shard, b->p->rank, KC_DATA);
+    for (uint32_t i = 0; i < b->shard->buckets.count; i++)
+        if (b->buckets[i].norm_next != (own + 1) * k[i].shard)
+            return wrong(b, e, "sums a norm that is not complete");
+    b->norm_summed = 1;
+    return 0;
+}
+
 static int collective_check(struct book *b, const struct kc_exec_instruction *i, struct kc_error *e)
 {
     const struct kc_plan_collective *c =
         KC_AT(b->comm, struct kc_plan_collective, b->comm->collectives) + i->collective;
+    if (c->purpose == KC_PURPOSE_AGREE && b->program == KC_PROGRAM_TRAIN)
+        return agreement_check(b, e);
     if (c->bucket < 0)
         return 0;
     struct bucket_book *g = &b->buckets[c->bucket];
@@ -323,6 +338,8 @@ static int instruction_check(struct book *b, const struct kc_exec_instruction *i
     case KC_I_CLOSE:
         return ticket_check(b, i, e);
     case KC_I_AGREE:
+        if (b->program == KC_PROGRAM_TRAIN && !b->norm_summed)
+            return wrong(b, e, "reads a vector that was not summed");
         b->agreed = 1;
         return 0;
     default:

@@ -105,7 +105,9 @@ static int op_run(struct kc_executor *x, const struct kc_exec_instruction *i, st
                                     .scratch = x->scratch,
                                     .scratch_bytes = x->c.plan->scratch_bytes,
                                     .step = &x->run->values};
+    int token = i->part == KC_PART_DATA ? kc_probe_wait_begin(x->c.probe, KC_WAIT_DATA, KC_NO_GROUP, i->micro) : -1;
     r = x->c.ops->ops[i->opcode].enqueue(x->c.ops->self, &call, kc_team_lane(x->team), e);
+    kc_probe_wait_end(x->c.probe, token);
     if (r < 0 && e && !e->text[0])
         kc_fail(e, r, "an op failed");
     return r < 0 ? kc_fail_prefix(e, r, "%s, layer %d, micro-batch %u", x->c.ops->ops[i->opcode].name, i->layer,
@@ -232,7 +234,7 @@ static int compare_run(const struct kc_executor *x, struct kc_error *e)
             if (all[r * KC_DIGESTS + (uint32_t)d] != all[d] && length < sizeof text)
                 length += (size_t)snprintf(text + length, sizeof text - length, "%s%u", length ? ", " : "", r);
         if (length)
-            return kc_fail(e, -EPROTO,
+            return kc_fail(e, -EILSEQ,
                            "rank 0 holds another %s than rank %s; start all ranks from one spec with one build",
                            kc_digest_name[d], text);
     }

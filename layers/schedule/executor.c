@@ -21,9 +21,9 @@ static uint64_t round_up(uint64_t n, uint64_t unit)
     return (n + unit - 1) / unit * unit;
 }
 
-uint64_t kc_schedule_memory(const struct kc_exec_plan *plan, uint32_t threads)
+uint64_t kc_schedule_memory(const struct kc_exec_plan *plan)
 {
-    return round_up(plan->work_bytes, PAGE) + round_up(plan->scratch_bytes * threads, PAGE) +
+    return round_up(plan->work_bytes, PAGE) + round_up(plan->scratch_bytes, PAGE) +
            round_up(plan->result_bytes, PAGE);
 }
 
@@ -68,7 +68,8 @@ bool kc_executor_await(struct kc_executor *x, int lane, uint32_t instruction, ui
                 KC_AT(x->c.comm_plan, struct kc_plan_collective, x->c.comm_plan->collectives)[i->collective].group;
             sequence = x->base[group] + i->sequence;
         }
-        int token = kc_probe_wait_begin(x->c.probe, KC_WAIT_LANE, group, sequence);
+        /* The communication lane waiting for its next work is no wait of the rank. */
+        int token = lane == KC_LANE_COMPUTE ? kc_probe_wait_begin(x->c.probe, KC_WAIT_LANE, group, sequence) : -1;
         kc_progress_sleep(other, instruction + 1);
         kc_probe_wait_end(x->c.probe, token);
     }
@@ -94,7 +95,7 @@ static int check_ops(const struct kc_executor_config *c, struct kc_error *e)
 static int map_memory(struct kc_executor *x, struct kc_error *e)
 {
     const struct kc_exec_plan *p = x->c.plan;
-    x->memory_bytes = kc_schedule_memory(p, x->c.threads);
+    x->memory_bytes = kc_schedule_memory(p);
     void *m = mmap(NULL, x->memory_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (m == MAP_FAILED)
         return kc_fail(e, -ENOMEM, "no memory for activations and scratch: %zu bytes; lower batch.micro",
@@ -103,7 +104,7 @@ static int map_memory(struct kc_executor *x, struct kc_error *e)
     memset(x->memory, 0, x->memory_bytes); /* touched now and here, so on this rank's NUMA node */
     x->work = x->memory;
     x->scratch = x->work + round_up(p->work_bytes, PAGE);
-    x->result = x->scratch + round_up(p->scratch_bytes * x->c.threads, PAGE);
+    x->result = x->scratch + round_up(p->scratch_bytes, PAGE);
     return 0;
 }
 

@@ -55,7 +55,7 @@ void kc_progress_sleep(struct kc_progress_word *p, uint32_t value)
         uint32_t seen = atomic_load(&p->word);
         if (kc_progress_is(seen, value))
             break;
-        kc_futex_wait(&p->word, seen, KC_SECOND);
+        kc_futex_wait(&p->word, seen, 200 * KC_MILLISECOND);
     }
     atomic_fetch_sub(&p->sleepers, 1);
 }

@@ -81,6 +81,6 @@ const float *kc_executor_logits(const struct kc_executor *x);
 /* The token input buffer of PROGRAM_FORWARD (i32, micro × context), to be filled by the caller before the run. */
 int32_t *kc_executor_tokens(struct kc_executor *x);
 /* Bytes the executor holds (work, scratch, results), for the memory check before start. */
-uint64_t kc_schedule_memory(const struct kc_exec_plan *plan, uint32_t threads);
+uint64_t kc_schedule_memory(const struct kc_exec_plan *plan);
 
 #endif

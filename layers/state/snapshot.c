@@ -184,12 +184,15 @@ static int commit(struct kc_state *s, struct kc_error *e)
         r = kc_manifest_write(s->st, tmp, &w->manifest, &model, e);
     if (r == 0)
         r = kc_manifest_read(s->st, tmp, &again, e);
+    bool renamed = false;
     if (r == 0 &&
         ((r = s->st->sync_folder(s->st->self, tmp)) < 0 || (r = s->st->rename(s->st->self, tmp, path)) < 0 ||
-         (r = s->st->sync_folder(s->st->self, s->directory)) < 0))
+         (renamed = true, r = s->st->sync_folder(s->st->self, s->directory)) < 0))
         kc_storage_fail(s->st, e, r, "commit", path, KC_PACK_ALIGN);
     if (r == 0)
         r = kc_catalog_point(s->st, s->directory, s->attempt.version, e);
+    if (r < 0 && renamed) /* it has its name, but whether that lasts is not known: nobody may choose it */
+        kc_catalog_mark_broken(s->st, path, e->text);
     kc_manifest_free(&again);
     kc_whole_free(s->st, w);
     return r;

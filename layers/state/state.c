@@ -1,6 +1,8 @@
 /* state.c - builds the state, hands out interfaces, views and tickets. Nothing here knows a file. */
 #include "state_impl.h"
 
+#include "shm/probe.h"
+
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -189,17 +191,8 @@ static void state_close(void *self, enum kc_state_class what, uint32_t bucket)
     pthread_mutex_unlock(&s->lock);
 }
 
-static int state_verb(void *self, enum kc_state_verb verb, struct kc_error *e)
+static int run_verb(struct kc_state *s, enum kc_state_verb verb, struct kc_error *e)
 {
-    struct kc_caller *c = self;
-    struct kc_state *s = c->state;
-    if (!c->may_write) {
-        pthread_mutex_lock(&s->lock);
-        kc_ledger_refuse(c, KC_STATE_PARAMETER, 0);
-        pthread_mutex_unlock(&s->lock);
-        return kc_fail(e, -EPERM, "%s may not run storage verbs of state", c->name);
-    }
-    kc_guard_phase_end(s);
     switch (verb) {
     case KC_VERB_ROOT_PART:
         kc_verb_root_part(s);
@@ -224,6 +217,29 @@ static int state_verb(void *self, enum kc_state_verb verb, struct kc_error *e)
     default:
         return kc_fail(e, -EINVAL, "state has no verb %d", (int)verb);
     }
+}
+
+static int state_verb(void *self, enum kc_state_verb verb, struct kc_error *e)
+{
+    /* what a rank waits for while the verb asks storage */
+    static const enum kc_wait waits[KC_STATE_VERBS] = {[KC_VERB_SNAPSHOT_BEGIN] = KC_WAIT_SNAPSHOT_WRITE,
+                                                       [KC_VERB_SNAPSHOT_WRITE] = KC_WAIT_SNAPSHOT_WRITE,
+                                                       [KC_VERB_SNAPSHOT_COMMIT] = KC_WAIT_SNAPSHOT_SYNC,
+                                                       [KC_VERB_RESTORE_READ] = KC_WAIT_SNAPSHOT_READ};
+    struct kc_caller *c = self;
+    struct kc_state *s = c->state;
+    if (!c->may_write) {
+        pthread_mutex_lock(&s->lock);
+        kc_ledger_refuse(c, KC_STATE_PARAMETER, 0);
+        pthread_mutex_unlock(&s->lock);
+        return kc_fail(e, -EPERM, "%s may not run storage verbs of state", c->name);
+    }
+    kc_guard_phase_end(s);
+    bool waits_for = (unsigned)verb < KC_STATE_VERBS && waits[verb] != KC_WAIT_NONE;
+    int token = waits_for ? kc_probe_wait_begin(s->probe, waits[verb], KC_NO_GROUP, s->progress.step) : -1;
+    int r = run_verb(s, verb, e);
+    kc_probe_wait_end(s->probe, token);
+    return r;
 }
 
 static uint64_t *state_store(void *self, size_t *count)

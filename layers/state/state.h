@@ -112,6 +112,9 @@ void kc_state_root_text(const struct kc_state *s, char out[33]);
  * directory. */
 int kc_snapshot_list(const char *directory, struct kc_snapshot_info *out, size_t room, size_t *count,
                      struct kc_error *e);
+/* The kernel variant that wrote the newest whole snapshot, for who has to choose kernels before there is a state. -ENOENT
+ * none, -ENOSPC room. */
+int kc_snapshot_variant(const char *directory, char *out, size_t room);
 /* `path` is one snapshot, or a directory of them (the newest whole one). Read every extent, compare every digest,
  * recompute state_root. 0 whole; -EBADMSG e names pack, offset, tensor; -ENOENT there is none. */
 int kc_snapshot_verify(const char *path, struct kc_snapshot_info *out, struct kc_error *e);

@@ -82,6 +82,25 @@ static int newest_whole(const struct kc_storage *st, const char *folder, uint64_
     return r;
 }
 
+int kc_snapshot_variant(const char *directory, char *out, size_t room)
+{
+    const struct kc_storage *st = &kc_storage_posix;
+    struct kc_error why;
+    struct kc_whole *w;
+    uint64_t version;
+    uint32_t count;
+    char path[4096];
+    int r = newest_whole(st, directory, &version, &count, &why);
+    if (r < 0 || !version)
+        return -ENOENT;
+    kc_catalog_path(directory, version, path);
+    if (kc_whole_open(st, path, &w, &why) < 0)
+        return -ENOENT;
+    int n = snprintf(out, room, "%s", w->manifest.variant);
+    kc_whole_free(st, w);
+    return n >= 0 && (size_t)n < room ? 0 : -ENOSPC;
+}
+
 int kc_snapshot_resolve(const struct kc_storage *st, const char *path, char out[4096], struct kc_error *e)
 {
     char folder[3072];

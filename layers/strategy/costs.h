@@ -6,7 +6,7 @@
 #include "contracts/comm_costs.h"
 #include "contracts/device_view.h"
 
-/* The farthest distance between any two of the ranks. */
+/* The farthest distance between any two of the ranks, at least that of one machine. */
 enum kc_distance kc_costs_distance(const struct kc_device_view *devices, const uint32_t *ranks, uint32_t count);
 /* The algorithm with the smallest latency · steps + bytes / bandwidth for a group of `ranks`; `direct` when the table
  * knows nothing about the primitive at that distance. */

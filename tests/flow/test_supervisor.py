@@ -287,6 +287,7 @@ def test_F12_a_pause_longer_than_the_grace_is_no_fault():
 
 
 def test_grace_does_not_count_while_a_snapshot_is_written():
+    """F24: a slow snapshot is not a hang."""
     with Node() as node:
         job = node.start(steps=5000, env={"FAKE_SNAPSHOT_MS": 800}, stop={"grace_seconds": 0.3})
         node.wait_step(job, 2)

@@ -68,6 +68,7 @@ SMALL = dict(steps=50, model={"init": {"from": None}}, data={"order": "shuffled"
 
 
 def test_layouts_agree_over_50_steps():
+    """F43, F44"""
     with Kc() as node:
         losses = {}
         for ranks, zero, micro in ((1, 0, 16), (1, 0, 4), (2, 0, 8), (2, 1, 2), (4, 0, 1), (4, 1, 4), (4, 1, 1)):
@@ -91,6 +92,7 @@ def test_same_spec_same_bits():
 
 
 def test_interruptions_change_no_bit():
+    """F39, F40, F41: weights, schedule and data order are those of the run that was never stopped."""
     slow = dict(SMALL, steps=400)
     with Kc() as node:
         want = node.root(node.train("calm", 2, 1, **slow))

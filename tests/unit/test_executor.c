@@ -57,7 +57,7 @@ struct world {
     pthread_cond_t changed;
     struct kc_group groups[2];
     uint32_t ranks;
-    bool aborted;
+    _Atomic bool aborted;
     unsigned char *sum;
 };
 
@@ -145,7 +145,7 @@ static int comm_wait(void *self, struct kc_comm_op **op, uint64_t deadline, stru
     struct world *w = r->world;
     struct kc_group *g = (struct kc_group *)(uintptr_t)r->group;
     (void)deadline;
-    while (r->hold_until_ran < TOY_TABLE && !atomic_load(&r->toy.ran[r->hold_until_ran]))
+    while (r->hold_until_ran < TOY_TABLE && !atomic_load(&r->toy.ran[r->hold_until_ran]) && !atomic_load(&w->aborted))
         sched_yield();
     pthread_mutex_lock(&w->lock);
     uint32_t generation = g->generation;
@@ -280,7 +280,7 @@ static void job_make(struct job *j, struct toy_shape s, uint32_t threads, double
     for (uint32_t i = 0; i < s.ranks; i++) {
         struct rank *r = &j->rank[i];
         r->world = &j->world, r->number = i, r->shard = j->toy.shard;
-        r->toy.shard = j->toy.shard, r->toy.rank = i, r->toy.fail_load_at = r->toy.poison_at = -1;
+        r->toy.shard = j->toy.shard, r->toy.rank = i, r->toy.fail_at = r->toy.poison_at = -1;
         r->fail_verb = r->fail_collective = -1, r->hold_until_ran = TOY_TABLE;
         toy_ops(r->ops);
         r->table = (struct kc_op_table){
@@ -621,7 +621,7 @@ START_TEST(digests_that_differ_are_named_with_their_rank)
     j->rank[2].executor->c.digest[KC_DIGEST_SPEC] = 5;
     job_run(j, KC_PROGRAM_DIGEST, 0);
     for (int i = 0; i < 4; i++) {
-        ck_assert_int_eq(j->rank[i].code, -EPROTO);
+        ck_assert_int_eq(j->rank[i].code, -EILSEQ);
         ck_assert_ptr_nonnull(strstr(j->rank[i].e.text, "rank 0 holds another job_spec than rank 2"));
     }
     job_free(j);
@@ -730,12 +730,30 @@ START_TEST(F11_an_error_of_the_compute_lane_does_not_wait_for_communication)
 {
     struct job *j = malloc(sizeof *j);
     job_make(j, shape, 1, 1, false);
-    j->rank[0].toy.fail_load_at = 0;
+    j->rank[0].toy.fail_at = 0, j->rank[0].toy.fail_op = TOY_LOAD;
     job_run(j, KC_PROGRAM_TRAIN, 0);
     ck_assert_int_eq(j->rank[0].code, -EIO);
     ck_assert_str_eq(j->rank[0].e.text, "load, layer -1, micro-batch 0: train.bin shrank");
     ck_assert_int_eq(j->rank[1].code, -ESHUTDOWN);
     job_free(j);
+    free(j);
+}
+END_TEST
+
+START_TEST(F11_an_error_of_the_compute_lane_leaves_a_collective_that_stands_still)
+{
+    struct job *j = malloc(sizeof *j);
+    struct toy_shape s = shape;
+    s.ranks = 1, s.sequences = 2, s.hidden = 20000, s.context = 1; /* several buckets */
+    job_make(j, s, 1, 1, false);
+    struct rank *r = &j->rank[0];
+    r->hold_until_ran = TOY_UPDATE; /* the first reduction can only be ended by an abort */
+    r->toy.fail_at = 0, r->toy.fail_op = TOY_EMBED_W;
+    r->run.values.step = 0;
+    r->code = kc_executor_run(r->executor, KC_PROGRAM_TRAIN, &r->run, &r->e); /* comes back without it */
+    ck_assert_int_eq(r->code, -EIO);
+    ck_assert_int_eq(kc_executor_run(r->executor, KC_PROGRAM_AGREE, &r->run, &r->e), -ESHUTDOWN);
+    job_free(j); /* aborts, then frees */
     free(j);
 }
 END_TEST
@@ -945,6 +963,7 @@ int main(void)
     tcase_add_test(t, a_step_that_is_not_finite_is_left_out_when_policy_says_so);
     tcase_add_test(t, an_error_of_the_communication_lane_ends_the_program);
     tcase_add_test(t, F11_an_error_of_the_compute_lane_does_not_wait_for_communication);
+    tcase_add_test(t, F11_an_error_of_the_compute_lane_leaves_a_collective_that_stands_still);
     tcase_add_test(t, F10_an_abort_wakes_both_lanes);
     tcase_add_test(t, a_table_without_an_opcode_of_the_plan_is_refused);
     suite_add_tcase(s, t);

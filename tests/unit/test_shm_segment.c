@@ -123,7 +123,7 @@ START_TEST(attach_refuses_what_is_not_a_whole_board_of_here_and_now)
     refused("a-1", -ENOENT, "there is no board");
     damaged(offsetof(struct kc_segment_head, magic), &none, 8, -EBADMSG, "never finished");
     damaged(offsetof(struct kc_segment_head, version), &version, 4, -EPROTO,
-            "board version 2, this program reads version 1");
+            "board version 3, this program reads version 2");
     damaged(offsetof(struct kc_segment_head, kind), &kind, 4, -EBADMSG, "kind 9");
     damaged(offsetof(struct kc_segment_head, ranks), &ranks, 4, -EBADMSG, "damaged");
     damaged(offsetof(struct kc_segment_head, bytes), &bytes, 8, -EBADMSG, "4096 bytes");
@@ -374,7 +374,7 @@ START_TEST(F15_a_small_dev_shm_is_an_error_line)
         int r = kc_board_create(instance, &f, &b, &error), left = segments();
         printf("F15: %s\n", error.text);
         fflush(stdout);
-        if (r != -ENOSPC || !strstr(error.text, "needs 2.9 MiB in /dev/shm, 1.0 MiB free"))
+        if (r != -ENOSPC || !strstr(error.text, "needs 3.2 MiB in /dev/shm, 1.0 MiB free"))
             _exit(1);
         if (left != 0)
             _exit(2);
@@ -398,7 +398,7 @@ START_TEST(F15_a_refused_reservation_leaves_nothing_behind)
     signal(SIGXFSZ, SIG_IGN);
     ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
     ck_assert_int_eq(kc_segment_create(instance, "big-1", 64, &s, &error), -EFBIG);
-    ck_assert_ptr_nonnull(strstr(error.text, "needs 2.9 MiB in /dev/shm"));
+    ck_assert_ptr_nonnull(strstr(error.text, "needs 3.2 MiB in /dev/shm"));
     ck_assert_int_eq(segments(), 0);
     ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &before), 0);
 }

@@ -378,7 +378,7 @@ static void tile(void *argument, uint32_t index, uint32_t worker)
 static int enqueue(void *self, const struct kc_op_call *call, struct kc_lane *lane, struct kc_error *e)
 {
     struct toy_context *c = self;
-    if (call->opcode == TOY_LOAD && c->fail_load_at == (int)call->step->step)
+    if (call->opcode == c->fail_op && c->fail_at == (int)call->step->step)
         return kc_fail(e, -EIO, "train.bin shrank");
     struct job j = {
         .context = c, .opcode = call->opcode, .micro = call->micro, .inputs = call->inputs, .step = call->step};

@@ -63,8 +63,9 @@ const struct kc_model_graph *toy_graph(const struct kc_job_spec *spec, enum toy_
 struct toy_context {
     const struct kc_shard_plan *shard;
     uint32_t rank;
-    int fail_load_at; /* step at which LOAD answers -EIO; -1 never */
-    int poison_at;    /* step at which this rank's affine weight gradients become not a number; -1 never */
+    int fail_at; /* step at which `fail_op` answers -EIO; -1 never */
+    uint16_t fail_op;
+    int poison_at; /* step at which this rank's affine weight gradients become not a number; -1 never */
     _Atomic uint32_t ran[TOY_TABLE]; /* calls of each op so far */
 };
 void toy_ops(struct kc_op ops[TOY_TABLE]);
