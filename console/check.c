@@ -98,7 +98,7 @@ static int imagine_leases(struct devices *d, struct kc_error *e)
 static int look_at_devices(struct check *c, const struct kc_home *home, struct devices *d, struct kc_error *e)
 {
     /* A check makes no folders. Which cores are free now does not matter: the plan is the same on any of one machine. */
-    struct kc_pool_config config = {.home = home->home, .run_dir = home->run, .look = true};
+    struct kc_pool_config config = {.home = home->home, .run_dir = home->node, .look = true};
     const struct kc_job_spec *spec = c->spec;
     struct kc_lease_request request = {.kind = kc_device_kind_name[spec->device], .ranks = spec->ranks,
                                        .units_per_rank = spec->threads, .oversubscribe = spec->oversubscribe != 0,

@@ -46,9 +46,9 @@ static json_t *rank_json(const struct job_rank *r)
 
 static json_t *failure_json(const struct job_failure *f)
 {
-    if (f->rank < 0)
+    if (f->rank < 0 && !*f->reason)
         return json_null();
-    return json_pack("{s:I,s:o,s:o,s:o,s:o}", "rank", (json_int_t)f->rank, "step", report_whole(f->step), "phase",
+    return json_pack("{s:o,s:o,s:o,s:o,s:o}", "rank", report_whole(f->rank), "step", report_whole(f->step), "phase",
                      session_text(f->phase), "reason", session_text(f->reason), "followers",
                      report_whole(f->followers));
 }
@@ -183,12 +183,17 @@ void report_outcome(const struct job *j, char *out, size_t room)
         n += (size_t)snprintf(out + n, room - n, ", %s", text_seconds(j->seconds, seconds, sizeof seconds));
     if ((j->state == KC_JOB_FINISHED || j->state == KC_JOB_STOPPED) && j->exit_code > 0 && n < room)
         n += (size_t)snprintf(out + n, room - n, ". Its last snapshot failed (events.jsonl says why)");
+    const char *told = job_failed(j) ? "First failure" : "Survived";
+    bool in = *j->failure.phase && strcmp(j->failure.phase, kc_phase_name[KC_PHASE_NONE]) != 0;
     if (j->failure.rank >= 0 && n < room)
-        n += (size_t)snprintf(out + n, room - n, ". %s: rank %" PRId64 " at step %s in %s: %s",
-                              job_failed(j) ? "First failure" : "Survived", j->failure.rank, whole(j->failure.step, step, sizeof step), j->failure.phase,
+        n += (size_t)snprintf(out + n, room - n, ". %s: rank %" PRId64 " at step %s%s%s: %s", told, j->failure.rank,
+                              whole(j->failure.step, step, sizeof step), in ? " in " : "", in ? j->failure.phase : "",
                               j->failure.reason);
+    else if (*j->failure.reason && n < room) /* no rank is to blame */
+        n += (size_t)snprintf(out + n, room - n, ". %s: %s", told, *j->text ? j->text : j->failure.reason);
     if (j->failure.followers > 0 && n < room)
-        snprintf(out + n, room - n, ", and %" PRId64 " others followed", j->failure.followers);
+        snprintf(out + n, room - n, ", and %" PRId64 " other%s followed", j->failure.followers,
+                 j->failure.followers == 1 ? "" : "s");
 }
 
 static void page_ranks(const struct job *j, FILE *out)

@@ -143,7 +143,7 @@ int verb_node(struct session *s, const struct arguments *a)
 {
     (void)a;
     static struct directory_devices kcd; /* 130 KiB */
-    struct kc_pool_config config = {.home = s->home.home, .run_dir = s->home.run, .look = true};
+    struct kc_pool_config config = {.home = s->home.home, .run_dir = s->home.node, .look = true};
     struct kc_pool *pool = NULL;
     struct kc_memory memory;
     struct kc_error e = {""};

@@ -31,7 +31,8 @@ static void draw_split(const struct job *j, struct canvas *c, int row)
         return;
     for (int brief = 0; brief < 2; brief++) {
         size_t room = sizeof text[brief], n = 0;
-        n += (size_t)snprintf(text[brief], room, "rank 0 step %s:", text_seconds(j->step_seconds, part, sizeof part));
+        n += (size_t)snprintf(text[brief], room, "%sstep %s:", brief ? "" : "rank 0 ",
+                              text_seconds(j->step_seconds, part, sizeof part));
         for (int i = 0; i < SPLITS && n < room; i++) {
             text_number(j->split[i] * 1e3, j->split[i] < 0.01 ? "%.1f" : "%.0f", part, sizeof part);
             if (brief)

@@ -62,7 +62,7 @@ static void draw_cursor_rank(const struct job *j, const struct job_rank *r, stru
 static void draw_table(const struct job *j, struct canvas *c, int row, int rows, int cursor)
 {
     int first = cursor >= rows - 1 ? cursor - rows + 2 : 0;
-    canvas_text(c, row, 0, 0, ROLE_DIM, "%4s %-8s %-13s %8s %9s  %s", "RANK", "STATE", "PHASE", "STEP", "UNCHANGED",
+    canvas_text(c, row, 0, 0, ROLE_DIM, "%4s %-8s %-13s %7s %9s  %s", "RANK", "STATE", "PHASE", "STEP", "UNCHANGED",
                 "WAITS");
     for (int i = first; i < (int)j->ranks_known && i - first + 1 < rows; i++) {
         const struct job_rank *r = &j->rank[i];
@@ -71,7 +71,7 @@ static void draw_table(const struct job *j, struct canvas *c, int row, int rows,
             snprintf(step, sizeof step, "%lld", (long long)r->step);
         report_wait_long(&r->wait, wait, sizeof wait);
         canvas_text(c, row + 1 + i - first, 0, 0, i == cursor ? ROLE_CURSOR : ROLE_NORMAL,
-                    "%4d %-8s %-13s %8s %9s  %s", r->rank, r->state < 0 ? "?" : kc_rank_state_name[r->state],
+                    "%4d %-8s %-13s %7s %9s  %s", r->rank, r->state < 0 ? "?" : kc_rank_state_name[r->state],
                     r->phase < 0 ? "-" : kc_phase_name[r->phase], step, text_seconds(r->age, age, sizeof age), wait);
     }
 }

@@ -61,8 +61,9 @@ int kc_home_find(const char *home, const char *instance, struct kc_home *out, st
     int r = home_text(home, h.home, sizeof h.home, e);
     if (r < 0)
         return r;
-    int n = snprintf(h.run, sizeof h.run, "%s/run/%s/%s", h.home, h.host, h.instance);
-    if (n < 0 || (size_t)n >= sizeof h.run)
+    int n = snprintf(h.node, sizeof h.node, "%s/run/%s", h.home, h.host);
+    int m = snprintf(h.run, sizeof h.run, "%s/%s", h.node, h.instance);
+    if (n < 0 || (size_t)n >= sizeof h.node || m < 0 || (size_t)m >= sizeof h.run)
         return kc_fail(e, -ENAMETOOLONG, "KC_HOME is too long (%zu bytes); choose a shorter path", strlen(h.home));
     *out = h;
     return 0;

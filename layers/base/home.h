@@ -1,11 +1,12 @@
 /* home.h - where a user's jobs live: one directory that may be shared by several nodes (NFS), with what belongs to one
- * node and instance under run/<host>/<instance>/.
+ * node under run/<host>/, and of its instances under run/<host>/<instance>/. Devices are the node's: all instances of one
+ * home lease them in one place, so that none takes a core that another holds.
  *
  *   <home>/jobs/<id>/                         a job's files (kc-job(5))
  *   <home>/run/<host>/<instance>/kcd.sock     the supervisor answers here (supervisor/protocol.h)
  *   <home>/run/<host>/<instance>/kcd.lock     held with flock() by the living supervisor
  *   <home>/run/<host>/<instance>/<id>.sock    a job's keeper answers here
- *   <home>/run/<host>/<instance>/devices/     a lock file per leased device */
+ *   <home>/run/<host>/devices/<host>/         a lock file per leased device */
 #ifndef KC_BASE_HOME_H
 #define KC_BASE_HOME_H
 
@@ -17,6 +18,7 @@
 
 struct kc_home {
     char home[PATH_MAX - 256]; /* absolute */
+    char node[PATH_MAX - 176]; /* <home>/run/<host> */
     char run[PATH_MAX - 96];   /* <home>/run/<host>/<instance> */
     char host[65];
     char instance[KC_INSTANCE_ROOM];

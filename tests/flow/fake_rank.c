@@ -6,12 +6,15 @@
  *   FAKE_SNAPSHOT_MS   milliseconds of a snapshot (0)     FAKE_ONLY_RANK       the one that misbehaves (-1: all)
  *   FAKE_UNTIL         misbehave up to this incarnation (1)   FAKE_START_MS    milliseconds of its set-up (0)
  * How it misbehaves, each at a step (0: before it is ready):
- *   FAKE_EXIT_AT, FAKE_EXIT_CODE (1)   leaves without a word
+ *   FAKE_EXIT_AT, FAKE_EXIT_CODE (1)   leaves without a word, but prints FAKE_EXIT_LINE
  *   FAKE_ERROR_AT      says an error, then leaves with code 1     FAKE_DATA_AT   the same, of a kind that is not restarted
  *   FAKE_KILL_AT       SIGKILLs itself                            FAKE_SEGV_AT   SIGSEGVs itself
  *   FAKE_HANG_AT       sleeps for ever, deaf to everything but signals
  *   FAKE_IGNORE_TERM   1: TERM is ignored
- *   FAKE_HELPER        1: forks a helper that sleeps; 2: one in a session of its own; 3: one that ignores TERM, too
+ *   FAKE_HELPER        1: forks a helper that sleeps; 2: one in a session of its own; 3: one that ignores TERM, too; 4: one
+ *                      that leaves its session, its parent and its environment, and says KC_HELPER=<job> on its command line
+ *   FAKE_SPOIL_RECORD  rank 0 puts a folder in the place of state.json before anything else, the keeper stopped meanwhile
+ *   FAKE_ERROR_AT_STOP 1: says an error instead of saving when it is asked to stop
  *   FAKE_PRINT         bytes that rank 0 prints each step, in numbered lines */
 #include "base/clock.h"
 #include "shm/probe.h"
@@ -93,6 +96,8 @@ static void misbehave(void)
 {
     if (!misbehaves())
         return;
+    if (number("FAKE_EXIT_AT", -1) == (long)step && getenv("FAKE_EXIT_LINE"))
+        fprintf(stderr, "%s\n\n", getenv("FAKE_EXIT_LINE"));
     if (number("FAKE_EXIT_AT", -1) == (long)step)
         _exit((int)number("FAKE_EXIT_CODE", 1));
     if (number("FAKE_KILL_AT", -1) == (long)step)
@@ -108,11 +113,36 @@ static void misbehave(void)
             pause();
 }
 
+/* Becomes a process with nothing of the rank's but its descent. */
+static void become_stranger(void)
+{
+    char mark[128];
+    setsid();
+    if (fork() != 0)
+        _exit(0);
+    snprintf(mark, sizeof mark, "KC_HELPER=%s", getenv("KC_JOB"));
+    execle("/bin/sh", "sh", "-c", "while :; do sleep 1; done", mark, (char *)NULL, (char *[]){(char *)"PATH=/usr/bin:/bin", NULL});
+    _exit(127);
+}
+
+static void spoil_record(void)
+{
+    if (!number("FAKE_SPOIL_RECORD", 0) || number("KC_RANK", 0) != 0 || getppid() <= 1)
+        return;
+    kill(getppid(), SIGSTOP);
+    unlink("state.json");
+    mkdir("state.json", 0700);
+    close(open("state.json/in-the-way", O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+    kill(getppid(), SIGCONT);
+}
+
 static void helper(void)
 {
     long kind = number("FAKE_HELPER", 0);
     if (!kind || fork() != 0)
         return;
+    if (kind == 4)
+        become_stranger();
     if (kind == 2)
         setsid();
     if (kind == 3)
@@ -198,6 +228,8 @@ static void act(uint64_t word)
     for (;;) {
         if (word & (KC_CONTROL_STOP | KEEPER_GONE)) {
             ack(word, false, true);
+            if ((word & KC_CONTROL_STOP) && misbehaves() && number("FAKE_ERROR_AT_STOP", 0))
+                leave(KC_REASON_ERROR, 1, -1, "an error made up at the stop");
             snapshot();
             if (word & KC_CONTROL_STOP)
                 leave(KC_REASON_STOPPED, 0, -1, NULL);
@@ -281,6 +313,7 @@ static int attach(void)
 int main(void)
 {
     signal(SIGTERM, number("FAKE_IGNORE_TERM", 0) ? SIG_IGN : on_term);
+    spoil_record();
     steps = (uint64_t)number("FAKE_STEPS", 50);
     if (attach() < 0)
         return 1;

@@ -174,6 +174,51 @@ def test_F03_helpers_of_a_rank_end_with_it():
             assert processes_with(token) == []
 
 
+def test_F03_who_hides_is_ended_too():
+    """A descendant of a rank in a session of its own, without an environment and orphaned: its end is the keeper's child, or kcd's."""
+    with Node() as node:
+        job = node.start(steps=5000, env={"FAKE_HELPER": 4})
+        node.wait_step(job, 2)
+        mark = f"KC_HELPER={job}"
+        hidden = until("the hidden ones", lambda: len(p := processes_with(mark)) == 2 and p)
+        assert not set(hidden) & set(processes_with(node.read(job, "state.json")["token"]))
+        assert {parent(p) for p in hidden} == {node.keeper(job)}
+        node.request("stop", job=job)
+        assert not any(map(alive, hidden)) and processes_with(mark) == []
+        job = node.start("killed", steps=5000, env={"FAKE_HELPER": 4, "FAKE_SNAPSHOT_EVERY": 3})
+        bystander = node.start("bystander", steps=5000)
+        node.wait_step(job, 5)
+        node.wait(bystander, "running")
+        hidden = until("the hidden ones", lambda: len(p := processes_with(f"KC_HELPER={job}")) == 2 and p)
+        keeper = node.keeper(bystander)
+        kill(node.keeper(job))
+        until("a new incarnation", lambda: node.read(job, "state.json")["incarnation"] == 2)
+        assert not any(map(alive, hidden)) and alive(keeper)
+        node.request("stop", job=job), node.request("stop", job=bystander)
+        assert node.keeper(bystander) == 0 and node.read(bystander, "state.json")["restarts"] == 0
+        assert processes_with(f"KC_HELPER={job}") == []
+
+
+def test_F02_ranks_that_are_not_recorded_are_not_let_in():
+    with Node() as node:
+        job = node.start(ranks=12, steps=50, env={"FAKE_SPOIL_RECORD": 1}, policy={"on_crash": "stop"})
+        result = until("the result", lambda: node.read(job, "result.json"))
+        assert result["state"] == "failed" and result["step"] == 0, result
+        assert result["first_failure"]["rank"] is None and "could not be recorded" in result["first_failure"]["text"], result
+        assert os.path.isdir(node.path(job, "state.json"))
+        assert not node.events(job, "launched") and not node.events(job, "started") and node.events(job, "record-failed")
+        until("nothing of it is left", lambda: not processes_with(f"KC_JOB={job}"))
+        until("kcd has given up", lambda: not processes_with(node.path(job)))
+
+
+def test_the_last_line_tells_why_a_rank_left():
+    with Node() as node:
+        job = node.start(steps=9, env={"FAKE_EXIT_AT": 0, "FAKE_EXIT_CODE": 2, "FAKE_ONLY_RANK": 1, "FAKE_EXIT_LINE": "no\tboard: \x1b[31mred"},
+                         policy={"on_crash": "stop"})
+        failure = node.wait(job, "failed")["first_failure"]
+        assert "exit code 2 without a word; the last it printed: no board: ?[31mred" in failure["text"], failure
+
+
 def test_rank_binary_missing():
     with Node(environment={"KC_RANK_BINARY": "/nowhere/kc-rank"}, fake=False) as node:
         record = node.wait(node.start(steps=3), "failed")
@@ -209,6 +254,10 @@ def test_F13_TERM_to_one_rank_stops_all_at_the_same_step():
         record = node.wait(job, "stopped")
         assert record["first_failure"] is None and {e["reason"] for e in node.events(job, "rank-exit")} == {"stopped"}
         assert os.path.exists(node.path(job, "snapshots", f"step-{record['step']}"))
+
+
+def parent(pid):
+    return int(open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[1])
 
 
 def cpu_ticks(pid):
@@ -312,6 +361,19 @@ def test_refusals_name_what_is_wrong():
         assert node.request("hello")["pid"] == node.kcd_pid
 
 
+def test_stop_of_a_job_that_fails_says_so():
+    with Node() as node:
+        job = node.start(steps=5000, env={"FAKE_ERROR_AT_STOP": 1, "FAKE_ONLY_RANK": 1})
+        node.wait_step(job, 2)
+        reply = node.ask("stop", job=job)
+        assert not reply["ok"] and reply["code"] == 1 and "asked to stop, but failed: rank 1" in reply["error"], reply
+        assert "an error made up at the stop" in reply["failure"] and node.state(job) == "failed"
+        job = node.start(steps=5000, env={"FAKE_ERROR_AT_STOP": 1, "FAKE_ONLY_RANK": 1})
+        node.wait_step(job, 2)
+        done = subprocess.run([os.path.join(BIN, "kc"), "stop", job], env=node.environment, capture_output=True, text=True)
+        assert done.returncode == 1 and "an error made up at the stop" in done.stderr, done
+
+
 def cores():
     return len(os.sched_getaffinity(0))
 
@@ -333,6 +395,21 @@ def test_queue_first_come_first_served():
         node.request("stop", job=first)
         node.wait(second, "finished")
         assert node.read(third, "result.json")["state"] == "stopped"
+
+
+def test_instances_of_one_home_share_the_cores():
+    """No core is leased twice; who waits for another instance's lease gets it without being told."""
+    with Node() as node, Node(home=node.home) as other:
+        first = node.start("mine", ranks=1, steps=5000, threads=cores(), oversubscribe=False)
+        node.wait(first, "running")
+        second = other.start("theirs", ranks=1, steps=5, oversubscribe=False)
+        until("kcd has tried", lambda: len([l for l in open(f"/proc/{other.kcd_pid}/stat")]) and other.state(second) == "queued")
+        time.sleep(1.5)  # an observation: it must not start, also when kcd tries again
+        assert other.state(second) == "queued" and not other.events(second, "launched")
+        locks = os.path.join(node.home, "run", node.host, "devices", node.host)
+        assert len(os.listdir(locks)) >= cores()
+        node.request("stop", job=first)
+        other.wait(second, "finished")
 
 
 # ---- deaths of supervisors ----
@@ -384,7 +461,10 @@ def test_kill_keeper():
         whole(node, job, 100)
         record = node.read(job, "state.json")
         assert record["incarnation"] == 2 and record["restarts"] == 1
-        assert record["first_failure"]["reason"] == "keeper-gone"
+        failure = record["first_failure"]
+        assert failure["reason"] == "keeper-gone" and failure["rank"] is None and failure["followers"] == 0, failure
+        assert failure["text"].startswith(f"the keeper (pid {keeper}) was lost at step "), failure
+        assert node.read(job, "result.json")["first_failure"] == failure
 
 
 def test_kill_keeper_of_ranks_that_ignore_it():
@@ -397,6 +477,19 @@ def test_kill_keeper_of_ranks_that_ignore_it():
         assert not any(map(alive, ranks))
         node.wait(job, "running")
         node.request("stop", job=job)
+
+
+def test_a_keeper_that_dies_at_once_is_not_started_for_ever():
+    """Each is counted, with a pause between them, and the last one too many ends the job."""
+    with Node() as node:
+        keeper = os.path.join(node.folder, "deadly")  # dies of its first write
+        job = node.start("hopeless", steps=50, env={"FAKE_KILL_KEEPER": 1}, policy={"max_restarts": 2})
+        record = node.wait(job, "failed")
+        assert record["restarts"] == 2 and record["incarnation"] == 0, record
+        assert "was lost before it had started a rank, after 2 restarts" in record["first_failure"]["text"]
+        assert record["first_failure"]["rank"] is None and record["keeper"]["pid"] == 0
+        times = [e["monotonic_ns"] for e in node.events(job, "keeper-lost")]
+        assert len(times) == 3 and all(b - a > 0.9e9 for a, b in zip(times, times[1:])), times
 
 
 def test_kill_keeper_while_stopping():
@@ -449,11 +542,24 @@ def test_reboot_interrupts():
 
 # ---- kcd itself ----
 
+def test_version():
+    with Node(start=False) as node:
+        done = node.kcd("--version")
+        kc = subprocess.run([os.path.join(BIN, "kc"), "--version"], capture_output=True, text=True)
+        assert done.returncode == 0 and done.stdout.split()[0] == "kcd" and done.stdout.split()[1] in kc.stdout, (done, kc)
+        assert "--version" in node.kcd("--help").stdout
+
+
 def test_second_kcd():
     with Node() as node:
         again = node.kcd("--daemon")
         assert again.returncode == 5 and f"already running (pid {node.kcd_pid})" in again.stderr
         assert again.stderr.count("\n") == 1
+        elsewhere = Node(instance=node.instance, start=False)  # the name is taken, though the home is free
+        again = elsewhere.kcd("--daemon")
+        assert again.returncode == 5 and f"already running (pid {node.kcd_pid})" in again.stderr, again
+        assert node.home in again.stderr and "--instance NAME" in again.stderr and again.stderr.count("\n") == 1, again
+        os.rmdir(elsewhere.folder) if not os.listdir(elsewhere.folder) else subprocess.run(["rm", "-rf", elsewhere.folder])
         other = Node(home=node.home)  # another instance, side by side (F09)
         with other:
             a, b = node.start("same", steps=5), other.start("same", steps=5)

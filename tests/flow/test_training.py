@@ -156,6 +156,16 @@ def test_a_signal_to_one_rank_stops_all_at_the_same_step():
         assert logs[0].splitlines()[-1] == logs[1].splitlines()[-1], logs
 
 
+def test_a_stop_in_the_middle_of_a_product_harms_nothing():
+    """A signal frame must not land in what a matrix product keeps behind its stack pointer."""
+    with Kc() as node:
+        for n in range(12):
+            job = node.begin(f"s{n}", 2, 0, **dict(SMALL, steps=100000, model={"hidden": 128, "init": {"from": None}}))
+            node.kc("wait", job, "--for", f"step>={3 + n}")
+            node.kc("stop", job)
+            assert node.state(job) == "stopped", node.result(job)
+
+
 def test_a_damaged_snapshot_is_passed_over():
     """F32: the newest is broken, the one before is whole."""
     with Kc() as node:

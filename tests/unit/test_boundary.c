@@ -84,21 +84,41 @@ static void compile(void)
     }
 }
 
-/* One rule with this check; its history digest is made right. */
-static void put_rules(const char *check, const char *strength, const char *exemptions)
+/* A rule with this check (taken over); its history digest is made right. */
+static json_t *make_rule(const char *id, json_t *check, const char *strength)
 {
-    json_t *rule = json_pack("{s:s,s:s,s:s,s:s,s:s,s:i,s:o}", "id", "r", "says", "a rule", "owner", "team", "strength",
-                             strength, "since", "0.1", "version", 1, "check", json_loads(check, 0, NULL));
+    json_t *rule = json_pack("{s:s,s:s,s:s,s:s,s:s,s:i,s:o}", "id", id, "says", "a rule", "owner", "team", "strength",
+                             strength, "since", "0.1", "version", 1, "check", check);
     char digest[33];
     struct rule r = {.says = "a rule", .owner = "team", .strength = strength, .check = json_object_get(rule, "check")};
     rule_digest(&r, digest);
     json_object_set_new(rule, "history",
                         json_pack("[{s:s,s:s,s:s,s:s,s:s}]", "date", "2026-01-01", "reason", "r", "effect", "e", "told", "t",
                                   "digest", digest));
+    return rule;
+}
+
+/* One check, which becomes rule r, or a list of them: r, r2, … */
+static void put_rules(const char *check, const char *strength, const char *exemptions)
+{
+    json_t *checks = json_loads(check, 0, NULL), *rules = json_array(), *one;
+    size_t i;
+    ck_assert_ptr_nonnull(checks);
+    if (!json_is_array(checks)) {
+        json_array_append_new(rules, make_rule("r", json_incref(checks), strength));
+    } else {
+        json_array_foreach(checks, i, one) {
+            char id[8] = "r";
+            if (i > 0)
+                snprintf(id, sizeof id, "r%u", (unsigned)(i + 1) % 100);
+            json_array_append_new(rules, make_rule(id, json_incref(one), strength));
+        }
+    }
+    json_decref(checks);
     json_t *document = json_pack(
-        "{s:{s:{s:s},s:{s:s},s:{s:s}},s:[{s:s,s:s,s:s,s:[s,s]}],s:[o],s:o}", "rooms", "base", "path", "layers/base", "comm",
+        "{s:{s:{s:s},s:{s:s},s:{s:s}},s:[{s:s,s:s,s:s,s:[s,s]}],s:o,s:o}", "rooms", "base", "path", "layers/base", "comm",
         "path", "layers/comm", "schedule", "path", "layers/schedule", "contracts", "name", "plan", "header",
-        "contracts/plan.h", "writer", "strategy", "readers", "schedule", "state", "rules", rule, "exemptions",
+        "contracts/plan.h", "writer", "strategy", "readers", "schedule", "state", "rules", rules, "exemptions",
         json_loads(exemptions ? exemptions : "[]", 0, NULL));
     char *text = json_dumps(document, JSON_INDENT(1));
     put("layers/boundary.json", text);
@@ -134,6 +154,24 @@ static const struct {
     {"{\"kind\":\"includes\",\"room\":\"comm\",\"allow\":[\"base/*\",\"comm/*\"]}", "layers/comm/comm.c",
      "#include \"comm/comm.h\"\n#include \"../contracts/plan.h\"\nint kc_comm_sum(const struct kc_group *g) { return g != 0; }\n",
      "includes \"../contracts/plan.h\""},
+    /* the compiler finds a header of ours in angle brackets too */
+    {"{\"kind\":\"includes\",\"room\":\"comm\",\"allow\":[\"base/*\",\"comm/*\"]}", "layers/comm/comm.c",
+     "#include \"comm/comm.h\"\n#include <contracts/plan.h>\nint kc_comm_sum(const struct kc_group *g) { return g != 0; }\n",
+     "includes <contracts/plan.h>, which comm may not"},
+    {"{\"kind\":\"includes\",\"room\":\"comm\",\"allow\":[\"base/*\",\"comm/*\"]}", "layers/comm/comm.c",
+     "#include \"comm/comm.h\"\n#include <../layers/contracts/plan.h>\n"
+     "int kc_comm_sum(const struct kc_group *g) { return g != 0; }\n",
+     "includes <../layers/contracts/plan.h>"},
+    {"{\"kind\":\"includes\",\"room\":\"comm\",\"allow\":[\"base/*\",\"comm/*\"]}", "layers/comm/comm.c",
+     "#include \"comm/comm.h\"\n#define PLAN \"contracts/plan.h\"\n#  include PLAN\n"
+     "int kc_comm_sum(const struct kc_group *g) { return g != 0; }\n",
+     "\"include PLAN\" includes what cannot be read here"},
+    {"{\"kind\":\"includes\",\"room\":\"comm\",\"allow\":[\"base/*\",\"comm/*\"]}", "layers/comm/comm.c",
+     "#include \"comm/comm.h\"\n#include_next <contracts/plan.h>\n"
+     "int kc_comm_sum(const struct kc_group *g) { return g != 0; }\n",
+     "includes what cannot be read here"},
+    {"{\"kind\":\"includes\",\"room\":\"comm\",\"allow\":[\"base/*\",\"comm/*\"]}", "layers/comm/table.def", "#include \"contracts/plan.h\"\n", "includes \"contracts/plan.h\""},
+    {"{\"kind\":\"includes\",\"room\":\"comm\",\"allow\":[\"base/*\",\"comm/*\"]}", "layers/comm/below/table.inc", "#include \"contracts/plan.h\"\n", "includes \"contracts/plan.h\""},
     {"{\"kind\":\"system\",\"room\":\"comm\",\"allow\":[\"string.h\"]}", "layers/comm/comm.c",
      "#include <time.h>\n#include \"comm/comm.h\"\nint kc_comm_sum(const struct kc_group *g) { return g != 0; }\n",
      "includes <time.h>"},
@@ -153,10 +191,39 @@ static const struct {
      "#include \"comm/comm.h\"\nstruct kc_group { const int count; float *last_gradient; };\n"
      "int kc_comm_sum(const struct kc_group *g) { return g->count + (g->last_gradient != 0); }\n",
      "member last_gradient can change"},
+    {"{\"kind\":\"members\",\"room\":\"comm\",\"structs\":[\"kc_group\"],\"members\":\"const\"}", "layers/comm/comm.c",
+     "#include \"comm/comm.h\"\nstruct kc_group { const int count; const struct { int fixed; } a; struct { int last; } cache[2]; };\n"
+     "int kc_comm_sum(const struct kc_group *g) { return g->count + g->cache[0].last; }\n",
+     "member cache.last can change"},
+    /* a const pointer to what can change: `const` does not see it, the list of members does */
+    {"{\"kind\":\"members\",\"room\":\"comm\",\"exact\":{\"kc_group\":[\"count\"]}}", "layers/comm/comm.c",
+     "#include \"comm/comm.h\"\nstruct kc_group { const int count; float *const last_gradient; };\n"
+     "int kc_comm_sum(const struct kc_group *g) { return g->count + (g->last_gradient != 0); }\n",
+     "has a member last_gradient, which the rule does not list"},
+    {"{\"kind\":\"members\",\"room\":\"comm\",\"exact\":{\"kc_group\":[\"count\"]}}", "layers/comm/comm.c",
+     "#include \"comm/comm.h\"\nstruct kc_group { const int count; union { float *cached; long bits; }; };\n"
+     "int kc_comm_sum(const struct kc_group *g) { return g->count + (g->cached != 0); }\n",
+     "has a member cached, which the rule does not list"},
+    {"{\"kind\":\"members\",\"room\":\"comm\",\"exact\":{\"kc_group\":[\"count\"]}}", "layers/comm/comm.c",
+     "#include \"comm/comm.h\"\nstruct kc_group { const int size; };\n"
+     "int kc_comm_sum(const struct kc_group *g) { return g->size; }\n",
+     "has no member count, which the rule lists"},
+    {"{\"kind\":\"members\",\"room\":\"comm\",\"exact\":{\"kc_group\":[\"count\"]}}", "layers/comm/comm.c",
+     "#include \"comm/comm.h\"\nint kc_comm_sum(const struct kc_group *g) { return g != 0; }\n", "has no struct kc_group"},
     {"{\"kind\":\"members\",\"room\":\"schedule\",\"structs\":[\"kc_plan\"],\"members\":\"no-pointers\"}",
      "layers/contracts/plan.h",
      "/* plan.h\n * Writer: strategy. Readers: schedule, state. */\nstruct kc_plan { int head; const char *name; };\n",
      "member name is a pointer"},
+    {"{\"kind\":\"members\",\"room\":\"schedule\",\"structs\":[\"kc_plan\"],\"members\":\"no-pointers\"}",
+     "layers/contracts/plan.h",
+     "/* plan.h\n * Writer: strategy. Readers: schedule, state. */\n"
+     "struct kc_plan { int head; const struct { const char *hint; } cached; };\n",
+     "member cached.hint is a pointer"},
+    {"{\"kind\":\"members\",\"room\":\"schedule\",\"structs\":[\"kc_plan\"],\"members\":\"no-pointers\"}",
+     "layers/contracts/plan.h",
+     "/* plan.h\n * Writer: strategy. Readers: schedule, state. */\n"
+     "typedef union { long bits; void *at; } kc_any;\nstruct kc_plan { int head; kc_any any[3]; };\n",
+     "member any.at is a pointer"},
     {"{\"kind\":\"members\",\"room\":\"comm\",\"structs\":[\"kc_group\"],\"members\":\"const\"}", "layers/comm/comm.c",
      "#include \"comm/comm.h\"\nint kc_comm_sum(const struct kc_group *g) { return g != 0; }\n",
      "has no struct kc_group"},
@@ -166,15 +233,29 @@ static const struct {
     {"{\"kind\":\"header\"}", "layers/contracts/plan.h",
      "/* plan.h\n * Writer: schedule. Readers: schedule, state. */\nstruct kc_plan { int head; unsigned offset; };\n",
      "does not name strategy as its writer"},
+    {"{\"kind\":\"header\"}", "layers/contracts/plan.h",
+     "/* plan.h\n * Writer: strategy. Readers: schedule, comm, state. */\nstruct kc_plan { int head; unsigned offset; };\n",
+     "names comm among its readers, the checklist does not"},
     {"{\"kind\":\"callers\",\"symbols\":[\"kc_comm_*\"],\"allow\":[\"comm\"]}", "layers/schedule/schedule.c",
      "int kc_comm_sum(const void *g);\nint kc_check(void);\nint kc_check(void) { return kc_comm_sum(0); }\n",
      "schedule calls kc_comm_sum, which it was not given"},
+    {"{\"kind\":\"callers\",\"symbols\":[\"strlen\"],\"allow\":[\"comm\"]}", "layers/schedule/schedule.c",
+     "#include <string.h>\nint kc_check(const char *t);\nint kc_check(const char *t) { return (int)strlen(t); }\n",
+     "schedule calls strlen, which it was not given"},
+    {"{\"kind\":\"callers\",\"symbols\":[\"kc_check\"],\"allow\":[\"comm\"]}", "layers/schedule/schedule.c",
+     "int kc_verify(void);\nint kc_verify(void) { return 0; }\n", "no room defines or calls it: the rule guards nothing"},
     {"{\"kind\":\"required\",\"room\":\"schedule\",\"symbols\":[\"kc_base\"]}", "layers/schedule/schedule.c",
      "int kc_check(void);\nint kc_check(void) { return 0; }\n", "does not call kc_base: a net is down"},
     {"{\"kind\":\"unique\"}", "layers/schedule/schedule.c", "int kc_base(void);\nint kc_base(void) { return 2; }\n",
      "schedule defines kc_base, which base defines too"},
     {"{\"kind\":\"words\",\"room\":\"schedule\",\"words\":[\"attention\"]}", "layers/schedule/schedule.c",
      "int kc_check(void);\nint kc_check(void) { int attention = 3; return attention; }\n", "says \"attention\""},
+    {"{\"kind\":\"words\",\"room\":\"schedule\",\"words\":[\"attention\"]}", "layers/schedule/names.def", "ROW(attention)\n",
+     "says \"attention\""},
+    /* schedule writes a plan that is strategy's */
+    {"{\"kind\":\"words\",\"room\":\"schedule\",\"words\":[\"KC_CONTRACT_COMM_PLAN\"]}", "layers/schedule/schedule.c",
+     "enum { KC_CONTRACT_COMM_PLAN };\nint kc_check(void);\nint kc_check(void) { return KC_CONTRACT_COMM_PLAN; }\n",
+     "says \"KC_CONTRACT_COMM_PLAN\""},
 };
 
 START_TEST(a_seeded_violation_is_found)
@@ -189,6 +270,39 @@ START_TEST(a_seeded_violation_is_found)
     ck_assert_msg(check_tree() == 0, "%s", error.text);
     ck_assert_msg(strstr(found, seeded[_i].says), "wanted: %s\nfound: %s", seeded[_i].says, found);
     ck_assert_uint_ge(result.core, 1);
+}
+END_TEST
+
+/* The farm and the list of contracts say the same. */
+START_TEST(a_contract_may_be_included_by_its_writer_and_readers_alone)
+{
+    put_tree();
+    compile();
+    put_rules("[{\"kind\":\"header\"},{\"kind\":\"includes\",\"room\":\"comm\",\"allow\":[\"base/*\",\"comm/*\"]},"
+              "{\"kind\":\"includes\",\"room\":\"schedule\",\"allow\":[\"contracts/plan.h\"]}]",
+              "core", NULL);
+    ck_assert_msg(check_tree() == 0 && !found[0], "%s%s", error.text, found);
+    put_rules("[{\"kind\":\"header\"},{\"kind\":\"includes\",\"room\":\"comm\",\"allow\":[\"base/*\",\"comm/*\",\"contracts/*\"]}]",
+              "core", NULL);
+    ck_assert_int_eq(check_tree(), 0);
+    ck_assert_msg(strstr(found, "comm may include it (rule r2), but is neither its writer nor a reader"), "%s", found);
+    put_rules("[{\"kind\":\"header\"},{\"kind\":\"includes\",\"room\":\"schedule\",\"allow\":[\"base/*\",\"schedule/*\"]}]", "core",
+              NULL);
+    put("layers/schedule/schedule.c", "int kc_check(void);\nint kc_check(void) { return 0; }\n");
+    ck_assert_int_eq(check_tree(), 0);
+    ck_assert_msg(strstr(found, "schedule writes or reads it, but rule r2 does not let it in"), "%s", found);
+}
+END_TEST
+
+/* What an entry of a folder is does not follow from its d_type: here it is a link, elsewhere it is not told. */
+START_TEST(a_folder_that_does_not_look_like_one_is_read)
+{
+    put_tree();
+    put("elsewhere/extra.c", "#include \"contracts/plan.h\"\n");
+    run("ln", "-s", "../../elsewhere", "layers/comm/more", NULL);
+    put_rules("{\"kind\":\"includes\",\"room\":\"comm\",\"allow\":[\"base/*\",\"comm/*\"]}", "core", NULL);
+    ck_assert_int_eq(check_tree(), 0);
+    ck_assert_msg(strstr(found, "r|layers/comm/more/extra.c:1|includes \"contracts/plan.h\""), "%s", found);
 }
 END_TEST
 
@@ -264,6 +378,30 @@ START_TEST(a_rule_changed_without_saying_so_is_refused)
 }
 END_TEST
 
+START_TEST(a_retired_rule_has_a_reason_and_stays_retired)
+{
+    static const struct {
+        const char *retired, *says;
+    } wrong[] = {{"[{\"rule\":\"r\",\"date\":\"2026-02-01\",\"reason\":\"x\"}]", "rule r is retired, but stands among the rules"},
+                 {"[{\"rule\":\"old\",\"date\":\"2026-02-01\",\"reason\":\"\"}]", "retired 1 has no \"reason\""}};
+    char path[512];
+    put_tree();
+    compile();
+    put_rules("{\"kind\":\"writable\",\"room\":\"comm\"}", "core", NULL);
+    snprintf(path, sizeof path, "%s/layers/boundary.json", tree);
+    for (int i = 0; i < 2; i++) {
+        json_t *document = json_load_file(path, 0, NULL);
+        json_object_set_new(document, "retired", json_loads(wrong[i].retired, 0, NULL));
+        char *text = json_dumps(document, 0);
+        put("layers/boundary.json", text);
+        ck_assert_int_eq(check_tree(), -EINVAL);
+        ck_assert_msg(strstr(error.text, wrong[i].says), "%s", error.text);
+        free(text);
+        json_decref(document);
+    }
+}
+END_TEST
+
 START_TEST(the_readme_must_hold_the_table)
 {
     char *table;
@@ -327,6 +465,9 @@ int main(void)
     tcase_set_timeout(t, 60);
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_loop_test(t, a_seeded_violation_is_found, 0, sizeof seeded / sizeof seeded[0]);
+    tcase_add_test(t, a_contract_may_be_included_by_its_writer_and_readers_alone);
+    tcase_add_test(t, a_folder_that_does_not_look_like_one_is_read);
+    tcase_add_test(t, a_retired_rule_has_a_reason_and_stays_retired);
     tcase_add_test(t, an_edge_rule_warns_and_is_counted);
     tcase_add_test(t, a_program_holds_only_its_rooms_and_the_stamp);
     tcase_add_test(t, an_exemption_covers_its_place_until_it_expires);

@@ -167,6 +167,22 @@ START_TEST(what_kcd_answers_is_passed_on)
 }
 END_TEST
 
+/* A stop that ends in a failure is no success: the failure is told, exit 1. One that was survived before is no matter. */
+START_TEST(a_stop_that_fails_is_exit_1)
+{
+    struct fake f = {.hello = HELLO, .reply = "{\"ok\":true,\"step\":12,\"state\":\"failed\",\"failure\":"
+                                              "\"rank 1 was killed by signal 9\"}\n"};
+    fake_start(&f);
+    EXPECT(KC_EXIT_FALSE, "demo-1 failed while it was to stop, at step 12: rank 1 was killed by signal 9", "stop",
+           "demo-1");
+    EXPECT(KC_EXIT_FALSE, "\"failure\":\"rank 1 was killed by signal 9\"", "stop", "demo-1", "--json");
+    f.reply = "{\"ok\":true,\"step\":12,\"state\":\"stopped\",\"failure\":\"rank 1 was killed by signal 9\"}\n";
+    EXPECT(KC_EXIT_OK, "demo-1 ended at step 12", "stop", "demo-1");
+    EXPECT(KC_EXIT_OK, "\"failure\":null", "stop", "demo-1", "--json");
+    fake_stop(&f, false);
+}
+END_TEST
+
 /* A reply may be long and may come in pieces. */
 START_TEST(a_long_reply_is_read_whole)
 {
@@ -194,6 +210,7 @@ int main(void)
     tcase_add_test(t, a_stale_socket_is_exit_3);
     tcase_add_test(t, another_version_is_exit_8);
     tcase_add_test(t, what_kcd_answers_is_passed_on);
+    tcase_add_test(t, a_stop_that_fails_is_exit_1);
     tcase_add_test(t, a_long_reply_is_read_whole);
     suite_add_tcase(s, t);
     SRunner *r = srunner_create(s);

@@ -1,8 +1,10 @@
 /* test_console_model.c - jobs from a synthetic $KC_HOME and a board of our own: figures, waits, metrics, and that
  * all verbs and the screen say the same. The board is written by this process through shm's own writers. */
 #include "console_home.h"
+#include "state_rig.h"
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "console/model.h"
 #include "console/report.h"
@@ -112,7 +114,72 @@ START_TEST(files_alone_tell_a_job)
     ck_assert(j.loss == 1.5 && j.validation_loss == 1.75 && j.seconds == 12.5);
     ck_assert_str_eq(j.state_root, "00112233445566778899aabbccddeeff");
     ck_assert_int_eq(j.restarts, 0);
+    ck_assert_str_eq(j.model, "gpt2, 4 layers, 128 wide, 4 heads, context 128"); /* as the keeper writes it on boards */
     job_free(&j);
+}
+END_TEST
+
+/* metrics.jsonl has the speed of the last step for ever: it is one of now only while the job runs. */
+START_TEST(a_job_that_does_not_run_has_no_speed)
+{
+    static const char *const states[] = {"queued", "starting", "paused", "stopping", "restarting", "finished"};
+    struct console_answer a;
+    for (size_t i = 0; i < sizeof states / sizeof states[0]; i++) {
+        console_home_job(&home, "demo-1", states[i], 120, 300);
+        json_t *o = JSON(0, "show", "demo-1"), *j = json_object_get(o, "job");
+        ck_assert_msg(json_is_null(json_object_get(j, "tokens_per_second")), "%s", states[i]);
+        ck_assert_int_eq(kc_json_integer(j, "step", 0), 120);
+        json_decref(o);
+        CONSOLE_RUN(&a, "ps");
+        ck_assert_ptr_nonnull(strstr(a.out, "   120/300    3.8000         -           -     2\n"));
+        console_answer_free(&a);
+        CONSOLE_RUN(&a, "show", "demo-1");
+        ck_assert_ptr_nonnull(strstr(a.out, "  - tok/s\n"));
+        /* where the time goes: no longer a question once it has ended */
+        ck_assert_msg(!strstr(a.out, "step time") == !strcmp(states[i], "finished"), "%s: %s", states[i], a.out);
+        console_answer_free(&a);
+    }
+    console_home_job(&home, "demo-1", "running", 120, 300);
+    json_t *o = JSON(0, "show", "demo-1");
+    ck_assert(kc_json_real(json_object_get(o, "job"), "tokens_per_second", 0) == 16384);
+    json_decref(o);
+    CONSOLE_RUN(&a, "ps");
+    ck_assert_ptr_nonnull(strstr(a.out, " 16.4k      45.0 s ")); /* 180 steps of 0.25 s */
+    console_answer_free(&a);
+}
+END_TEST
+
+/* Nobody tells kc but the files: a snapshot of before the resume is there, in every verb, with its path short in tables
+ * and whole in JSON. */
+START_TEST(snapshots_are_found_without_a_board)
+{
+    struct rig r;
+    struct console_answer a;
+    char folder[256], path[320];
+    console_home_job(&home, "demo-1", "queued", 3, 300);
+    snprintf(folder, sizeof folder, "%s/jobs/demo-1/snapshots", home.path);
+    ck_assert_int_eq(kc_make_dirs(folder), 0);
+    rig_open(&r, rig_small, rig_small_count, (struct rig_layout){2, 1, 2, false}, folder, NULL, "");
+    rig_train(&r);
+    ck_assert_int_eq(rig_snapshot(&r), 0);
+    rig_close(&r);
+    json_t *ps = JSON(0, "ps"), *show = JSON(0, "show", "demo-1");
+    const json_t *s = json_object_get(json_array_get(json_object_get(ps, "jobs"), 0), "snapshot");
+    ck_assert_int_eq(kc_json_integer(s, "version", 0), 1);
+    ck_assert(json_equal(s, json_object_get(json_object_get(show, "job"), "snapshot")));
+    json_decref(ps);
+    json_decref(show);
+    static const char *const tables[][3] = {{"snap", "ls", "demo-1"}, {"snap", "verify", "demo-1"}};
+    for (size_t i = 0; i < 2; i++) {
+        console_run(&a, (const char *const[]){tables[i][0], tables[i][1], tables[i][2], NULL});
+        ck_assert_ptr_nonnull(strstr(a.out, "  snapshots/v00000001\n"));
+        ck_assert_ptr_null(strstr(a.out, home.path));
+        console_answer_free(&a);
+    }
+    snprintf(path, sizeof path, "%s/v00000001", folder);
+    json_t *ls = JSON(0, "snap", "ls", "demo-1");
+    ck_assert_str_eq(kc_json_text(json_array_get(json_object_get(ls, "snapshots"), 0), "path", ""), path);
+    json_decref(ls);
 }
 END_TEST
 
@@ -178,8 +245,9 @@ START_TEST(a_running_job_is_read_from_its_board)
     ck_assert_str_eq(kc_json_text(wait, "group", ""), "world");
     ck_assert_int_eq(kc_json_integer(wait, "sequence", 0), 6650);
     ck_assert(kc_json_real(wait, "seconds", -1) >= 0);
-    /* the slowest rank is what a step waits for */
-    ck_assert(kc_json_real(json_object_get(j, "split"), "forward_seconds", 0) == 0.25);
+    /* parts of one step of one rank, or they would not add up: rank 0, who writes step_seconds */
+    ck_assert(kc_json_real(json_object_get(j, "split"), "forward_seconds", 0) == 0.125);
+    ck_assert_int_eq(kc_json_integer(json_object_get(j, "split"), "rank", -1), 0);
     ck_assert(json_is_null(json_object_get(json_object_get(j, "split"), "data_seconds")));
     json_decref(o);
 }
@@ -193,8 +261,146 @@ START_TEST(f22_show_says_who_waits_for_what)
     open_board("demo-1");
     CONSOLE_RUN(&a, "show", "demo-1");
     ck_assert_int_eq(a.code, 0);
-    ck_assert_ptr_nonnull(strstr(a.out, "all-reduce world#6650 for "));
+    ck_assert_ptr_nonnull(strstr(a.out, " all-reduce world#6650\n"));
+    ck_assert_ptr_nonnull(strstr(a.out, "step time   500 ms; of rank 0: data -, forward 125 ms,"));
     console_answer_free(&a);
+}
+END_TEST
+
+/* F22: a lane that idles is no hang; the same wait is told once nothing has moved for long. */
+START_TEST(f22_ordinary_waits_within_a_rank_are_not_told)
+{
+    struct console_answer a;
+    console_home_job(&home, "demo-1", "running", 40, 300);
+    open_board("demo-1");
+    kc_probe_wait_begin(probe[0], KC_WAIT_LANE, KC_NO_GROUP, 0);
+    json_t *o = JSON(0, "show", "demo-1");
+    const json_t *ranks = json_object_get(json_object_get(o, "job"), "ranks");
+    ck_assert(json_is_null(json_object_get(json_array_get(ranks, 0), "wait")));
+    ck_assert(json_is_object(json_object_get(json_array_get(ranks, 1), "wait")));
+    json_decref(o);
+    CONSOLE_RUN(&a, "show", "demo-1");
+    ck_assert_ptr_null(strstr(a.out, "lane"));
+    console_answer_free(&a);
+    static const struct {
+        int what;
+        double seconds, age;
+        bool tells;
+    } cases[] = {
+        {KC_WAIT_LANE, 0.08, 0.05, false}, {KC_WAIT_LANE, 60, 0.05, false},       {KC_WAIT_TEAM, 0.08, 60, false},
+        {KC_WAIT_LANE, 5, 5, true},        {KC_WAIT_TEAM, 60, 60, true},          {KC_WAIT_LANE, NAN, NAN, false},
+        {KC_WAIT_DATA, 0.001, 0, true},    {KC_WAIT_ALL_REDUCE, 0.001, 60, true}, {KC_WAIT_GATE, NAN, NAN, true},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        ck_assert_msg(job_wait_tells(cases[i].what, cases[i].seconds, cases[i].age) == cases[i].tells, "case %zu", i);
+}
+END_TEST
+
+/* A fault that was survived is no state: it has a line of its own, and none where there was none. */
+START_TEST(the_last_fault_is_not_the_state)
+{
+    struct console_answer a;
+    struct kc_job_status status = {.state = KC_JOB_RUNNING, .incarnation = 1, .restarts = 1, .failed_rank = 1,
+                                   .failed_step = 17, .failed_phase = KC_PHASE_BACKWARD, .text = "rank 1 was killed"};
+    console_home_job(&home, "demo-1", "running", 40, 300);
+    open_board("demo-1");
+    CONSOLE_RUN(&a, "show", "demo-1");
+    ck_assert_ptr_nonnull(strstr(a.out, "state       running\n"));
+    ck_assert_ptr_null(strstr(a.out, "last fault"));
+    console_answer_free(&a);
+    kc_board_status(board, &status);
+    CONSOLE_RUN(&a, "show", "demo-1");
+    ck_assert_ptr_nonnull(strstr(a.out, "state       running\nlast fault  rank 1 was killed\n"));
+    console_answer_free(&a);
+    close_board();
+    console_home_job(&home, "demo-1", "finished", 300, 300);
+    console_home_write(&home, "jobs/demo-1/result.json",
+                       "{\"state\":\"finished\",\"exit_code\":0,\"step\":300,\"loss\":1.5,\"first_failure\":"
+                       "{\"rank\":1,\"step\":17,\"phase\":\"backward\",\"reason\":\"signal\",\"followers\":1,"
+                       "\"text\":\"rank 1 was killed\"}}");
+    CONSOLE_RUN(&a, "show", "demo-1");
+    ck_assert_ptr_nonnull(strstr(a.out, "state       finished\nlast fault  rank 1 was killed\n"));
+    ck_assert_ptr_nonnull(strstr(a.out, ". Survived: rank 1 at step 17 in backward: signal"));
+    ck_assert_ptr_null(strstr(a.out, "First failure"));
+    console_answer_free(&a);
+}
+END_TEST
+
+/* ---- what kcd publishes ---------------------------------------------------------------------------------------- */
+
+static struct kc_directory *open_directory(const char *of_home)
+{
+    struct kc_directory *d = NULL;
+    struct kc_directory_facts facts = {.draining = 0};
+    struct kc_error e = {""};
+    snprintf(facts.instance, sizeof facts.instance, "%s", home.instance);
+    snprintf(facts.home, sizeof facts.home, "%s", of_home);
+    ck_assert_msg(kc_directory_create(home.instance, &facts, &d, &e) == 0, "%s", e.text);
+    return d;
+}
+
+START_TEST(a_queued_job_has_its_place)
+{
+    struct console_answer a;
+    console_home_job(&home, "demo-1", "queued", 0, 300);
+    console_home_job(&home, "demo-2", "queued", 0, 300);
+    struct kc_directory *d = open_directory(home.path);
+    kc_directory_job(d, 4, &(struct kc_directory_job){.id = "demo-1", .state = KC_JOB_QUEUED, .queue = 2});
+    CONSOLE_RUN(&a, "ps");
+    ck_assert_ptr_nonnull(strstr(a.out, "demo-1               queued 2  "));
+    ck_assert_ptr_nonnull(strstr(a.out, "demo-2               queued    ")); /* which kcd has not listed yet */
+    console_answer_free(&a);
+    json_t *o = JSON(0, "show", "demo-1");
+    ck_assert_int_eq(kc_json_integer(json_object_get(o, "job"), "queue", 0), 2);
+    json_decref(o);
+    kc_directory_free(d, 1);
+    o = JSON(0, "show", "demo-1"); /* no kcd: unknown */
+    ck_assert(json_is_null(json_object_get(json_object_get(o, "job"), "queue")));
+    json_decref(o);
+    d = open_directory("/somewhere/else"); /* the same instance, for another home: its demo-1 is not ours */
+    kc_directory_job(d, 4, &(struct kc_directory_job){.id = "demo-1", .state = KC_JOB_QUEUED, .queue = 2});
+    o = JSON(0, "show", "demo-1");
+    ck_assert(json_is_null(json_object_get(json_object_get(o, "job"), "queue")));
+    json_decref(o);
+    kc_directory_free(d, 1);
+}
+END_TEST
+
+/* Devices: from the living kcd; without one from the locks, where no folder of locks means that nothing is held. */
+START_TEST(node_tells_devices_with_and_without_kcd)
+{
+    char run[256];
+    json_t *o = JSON(0, "node"), *devices = json_object_get(o, "devices");
+    ck_assert_str_eq(kc_json_text(o, "devices_told_by", ""), "locks");
+    ck_assert_uint_gt(json_array_size(devices), 0);
+    for (size_t i = 0; i < json_array_size(devices); i++)
+        ck_assert_str_eq(kc_json_text(json_array_get(devices, i), "state", ""), "idle");
+    snprintf(run, sizeof run, "%s/run", home.path);
+    ck_assert_int_ne(access(run, F_OK), 0); /* looking makes nothing */
+    struct kc_directory_device seen = {.kind = "cpu", .health = "ok", .job = "demo-1", .rank = 3,
+                                       .state = KC_DEVICE_STATE_LEASED};
+    snprintf(seen.name, sizeof seen.name, "%s", kc_json_text(json_array_get(devices, 0), "name", ""));
+    json_decref(o);
+    struct kc_directory *d = open_directory(home.path);
+    kc_directory_device(d, 0, &seen);
+    o = JSON(0, "node");
+    const json_t *first = json_array_get(json_object_get(o, "devices"), 0);
+    ck_assert_str_eq(kc_json_text(o, "devices_told_by", ""), "kcd");
+    ck_assert_str_eq(kc_json_text(first, "state", ""), "leased");
+    ck_assert_str_eq(kc_json_text(first, "job", ""), "demo-1");
+    ck_assert_int_eq(kc_json_integer(first, "rank", -1), 3);
+    json_decref(o);
+    snprintf(seen.health, sizeof seen.health, "too hot");
+    seen.state = KC_DEVICE_STATE_FAULTY;
+    seen.job[0] = 0;
+    seen.rank = -1;
+    kc_directory_device(d, 0, &seen);
+    struct console_answer a;
+    CONSOLE_RUN(&a, "node");
+    ck_assert_ptr_nonnull(strstr(a.out, "faulty"));
+    ck_assert_ptr_nonnull(strstr(a.out, "  -: too hot\n"));
+    console_answer_free(&a);
+    kc_directory_free(d, 1);
 }
 END_TEST
 
@@ -252,6 +458,7 @@ START_TEST(a_board_of_another_version_is_told)
     CONSOLE_RUN(&a, "show", "demo-1");
     ck_assert_msg(a.code == KC_EXIT_VERSION, "%d: %s", a.code, a.err);
     ck_assert_msg(strchr(a.err, '\n') == a.err + strlen(a.err) - 1, "%s", a.err);
+    ck_assert_ptr_nonnull(strstr(a.err, "; use the kc it was started with"));
     ck_assert_ptr_nonnull(strstr(a.out, "step 40/300"));
     console_answer_free(&a);
     CONSOLE_RUN(&a, "wait", "demo-1", "--timeout", "5s");
@@ -463,6 +670,12 @@ int main(void)
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_set_timeout(t, 60);
     tcase_add_test(t, files_alone_tell_a_job);
+    tcase_add_test(t, a_job_that_does_not_run_has_no_speed);
+    tcase_add_test(t, snapshots_are_found_without_a_board);
+    tcase_add_test(t, f22_ordinary_waits_within_a_rank_are_not_told);
+    tcase_add_test(t, the_last_fault_is_not_the_state);
+    tcase_add_test(t, a_queued_job_has_its_place);
+    tcase_add_test(t, node_tells_devices_with_and_without_kcd);
     tcase_add_test(t, half_written_files_are_unknown);
     tcase_add_test(t, a_mistyped_job_is_told_with_the_nearest);
     tcase_add_test(t, a_running_job_is_read_from_its_board);

@@ -216,6 +216,18 @@ START_TEST(f51_every_size_is_drawn_without_overlap)
 }
 END_TEST
 
+/* How long comes first, so what 80 columns cut off is at most the end of a long group's name. */
+START_TEST(a_wait_fits_80_columns)
+{
+    view.at = VIEW_RANKS;
+    view.rank = 0;
+    rank[1].wait = (struct job_wait){.what = KC_WAIT_REDUCE_SCATTER, .group = "data.0", .sequence = 1052, .seconds = 41};
+    char *text = shot(24, 80, false);
+    ck_assert_msg(strstr(text, " 41.0 s reduce-scatter data.0#1052") != NULL, "%s", text);
+    free(text);
+}
+END_TEST
+
 /* 64 ranks at every size, cursor on the last. */
 START_TEST(many_ranks_are_drawn_at_every_size)
 {
@@ -480,6 +492,7 @@ int main(void)
     tcase_add_test(t, overlays_are_as_they_were);
     tcase_add_test(t, an_empty_house_says_what_to_type);
     tcase_add_test(t, f51_every_size_is_drawn_without_overlap);
+    tcase_add_test(t, a_wait_fits_80_columns);
     tcase_add_test(t, many_ranks_are_drawn_at_every_size);
     tcase_add_test(t, f51_ascii_is_ascii);
     tcase_add_test(t, foreign_text_reaches_no_cell_unclean);

@@ -42,7 +42,8 @@ static void teardown(void)
     console_home_remove(&home);
 }
 
-static void start(struct terminal *t, const char *kind, const char *locale)
+/* `job` NULL: all of them. */
+static void start_on(struct terminal *t, const char *kind, const char *locale, const char *job)
 {
     struct winsize size = {.ws_row = 24, .ws_col = 80};
     memset(t, 0, sizeof *t);
@@ -65,8 +66,13 @@ static void start(struct terminal *t, const char *kind, const char *locale)
         unsetenv("COLUMNS");
         if (kc_home_find(NULL, NULL, &s.home, NULL))
             _exit(99);
-        _exit(screen_run(&s, NULL));
+        _exit(screen_run(&s, job));
     }
+}
+
+static void start(struct terminal *t, const char *kind, const char *locale)
+{
+    start_on(t, kind, locale, NULL);
 }
 
 /* Take what comes for `ms`, or until `text` has come. */
@@ -180,6 +186,25 @@ START_TEST(f51_plain_terminals_and_odd_sizes_work)
 }
 END_TEST
 
+/* Who leaves is told that the job does not. */
+START_TEST(watch_that_is_left_says_what_goes_on)
+{
+    static const struct {
+        const char *state, *told;
+    } cases[] = {{"running", "kc: demo-1 trains on; kc watch demo-1 comes back"},
+                 {"paused", "kc: demo-1 is paused, which looking does not change; kc watch demo-1 comes back"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        console_home_job(&home, "demo-1", cases[i].state, 120, 300);
+        start_on(&t, "xterm-256color", "C.UTF-8", "demo-1");
+        ck_assert(take(&t, 5000, "step 120/300"));
+        type(&t, "q");
+        int status = finish(&t);
+        ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        ck_assert_ptr_nonnull(memmem(t.out, t.bytes, cases[i].told, strlen(cases[i].told)));
+    }
+}
+END_TEST
+
 START_TEST(an_unknown_terminal_is_told)
 {
     start(&t, "no-such-terminal", "C");
@@ -199,6 +224,7 @@ int main(void)
     tcase_add_test(c, f56_the_terminal_is_put_back_on_every_way_out);
     tcase_add_test(c, nothing_is_written_when_nothing_changes);
     tcase_add_test(c, f51_plain_terminals_and_odd_sizes_work);
+    tcase_add_test(c, watch_that_is_left_says_what_goes_on);
     tcase_add_test(c, an_unknown_terminal_is_told);
     suite_add_tcase(s, c);
     SRunner *r = srunner_create(s);

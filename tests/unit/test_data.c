@@ -259,6 +259,14 @@ static void last_words(int number, siginfo_t *info, void *context)
     _exit(42);
 }
 
+/* As a rank's handler does: a few words, then the signal's own end. */
+static void die_again(int number, siginfo_t *info, void *context)
+{
+    (void)info;
+    (void)context;
+    raise(number);
+}
+
 /* A page of ours that is gone, outside any guard. */
 static void die_of_bus(void)
 {
@@ -271,14 +279,17 @@ static void die_of_bus(void)
 START_TEST(a_fault_elsewhere_goes_to_the_handler_that_was_there)
 {
     int32_t x[64], y[64];
-    for (int when = 0; when < 3; when++) { /* set before ours, after ours, never */
+    for (int when = 0; when < 4; when++) { /* set before ours, after ours, never, one that only dies of it again */
         put_good(in("a.bin"), 1000, 256);
         pid_t pid = fork();
         if (pid == 0) {
             struct sigaction s = {.sa_sigaction = last_words, .sa_flags = SA_SIGINFO};
             signal(SIGBUS, SIG_DFL); /* a sanitizer has one of its own */
+            struct sigaction again = {.sa_sigaction = die_again, .sa_flags = SA_SIGINFO | SA_RESETHAND | SA_NODEFER};
             if (when == 0)
                 sigaction(SIGBUS, &s, NULL);
+            if (when == 3)
+                sigaction(SIGBUS, &again, NULL);
             struct kc_loader *l = open_loader(in("a.bin"), NULL, 64, 1, false);
             kc_loader_fill(l, false, 0, 1, 1, x, y, &e);
             if (when == 1) {

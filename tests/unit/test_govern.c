@@ -1,9 +1,13 @@
 /* test_govern.c - the spec parser and the policy table. */
 #include "base/json.h"
+#include "contracts/comm_if.h"
 #include "contracts/exec_plan.h"
+#include "contracts/op_table.h"
+#include "contracts/state_if.h"
 #include "govern/control.h"
 #include "govern/policy.h"
 #include "govern/spec.h"
+#include "govern/startup.h"
 
 #include <check.h>
 #include <errno.h>
@@ -248,6 +252,71 @@ START_TEST(one_vote_stops_all)
 }
 END_TEST
 
+static int a_start(void *self, const struct kc_group *g, const struct kc_comm_call *c, struct kc_comm_op **op, struct kc_error *e)
+{
+    (void)self, (void)g, (void)c, (void)op, (void)e;
+    return 0;
+}
+static int a_test(void *self, struct kc_comm_op **op, struct kc_error *e)
+{
+    (void)self, (void)op, (void)e;
+    return 0;
+}
+static int a_wait(void *self, struct kc_comm_op **op, uint64_t deadline, struct kc_error *e)
+{
+    (void)self, (void)op, (void)deadline, (void)e;
+    return 0;
+}
+static const struct kc_group *a_group(void *self, uint32_t index)
+{
+    (void)self, (void)index;
+    return NULL;
+}
+static const void *a_read(void *self, enum kc_state_class what, uint32_t bucket, uint64_t *version)
+{
+    (void)self, (void)what, (void)bucket, (void)version;
+    return NULL;
+}
+static int an_open(void *self, enum kc_state_class what, uint32_t bucket, void **data)
+{
+    (void)self, (void)what, (void)bucket, (void)data;
+    return 0;
+}
+static void a_close(void *self, enum kc_state_class what, uint32_t bucket)
+{
+    (void)self, (void)what, (void)bucket;
+}
+static int a_verb(void *self, enum kc_state_verb verb, struct kc_error *e)
+{
+    (void)self, (void)verb, (void)e;
+    return 0;
+}
+static uint64_t *a_store(void *self, size_t *count)
+{
+    (void)self, (void)count;
+    return NULL;
+}
+
+START_TEST(wiring_for_another_caller_or_with_a_hole_is_refused)
+{
+    const struct kc_op op = {0};
+    struct kc_comm_if comm = {.built_for = "schedule", .start = a_start, .test = a_test, .wait = a_wait, .group = a_group};
+    struct kc_state_if state = {.built_for = "schedule", .read = a_read, .open = an_open, .close = a_close, .verb = a_verb,
+                                .store = a_store};
+    struct kc_op_table ops = {.device = "cpu", .variant = "portable", .ops = &op, .count = 1};
+    ck_assert_msg(kc_startup_wiring(&comm, &state, &ops, &error) == 0, "%s", error.text);
+    comm.built_for = "strategy";
+    ck_assert_int_eq(kc_startup_wiring(&comm, &state, &ops, &error), -EPERM);
+    ck_assert_ptr_nonnull(strstr(error.text, "comm was built for \"strategy\""));
+    comm.built_for = "schedule";
+    state.close = NULL;
+    ck_assert_int_eq(kc_startup_wiring(&comm, &state, &ops, &error), -EPERM);
+    state.close = a_close;
+    ops.count = 0;
+    ck_assert_int_eq(kc_startup_wiring(&comm, &state, &ops, &error), -EPERM);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("govern");
@@ -260,6 +329,7 @@ int main(void)
     tcase_add_test(t, a_fault_gets_the_action_of_the_spec);
     tcase_add_loop_test(t, orders_follow_from_what_was_agreed, 0, sizeof orders / sizeof orders[0]);
     tcase_add_test(t, one_vote_stops_all);
+    tcase_add_test(t, wiring_for_another_caller_or_with_a_hole_is_refused);
     suite_add_tcase(s, t);
     SRunner *r = srunner_create(s);
     srunner_run_all(r, CK_NORMAL);

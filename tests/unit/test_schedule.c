@@ -430,6 +430,14 @@ static void norm_of_the_other_shard(struct house *h, struct kc_exec_plan *p)
     refs_at(p, &train_at(p)[find_op(p, TOY_NORM, 0)])[0].offset = 0;
 }
 
+/* The last norm has not been counted when AGREE is summed. */
+static void norm_too_late(struct house *h, struct kc_exec_plan *p)
+{
+    struct kc_exec_instruction *ins = train_at(p);
+    (void)h;
+    ins[find_op(p, TOY_NORM, 3)] = ins[find(p, KC_I_CLEAR, 4)]; /* something harmless stands there instead */
+}
+
 static void wrong_decay(struct house *h, struct kc_exec_plan *p)
 {
     double *attrs = (double *)(void *)((char *)p + p->attrs.offset);
@@ -502,6 +510,7 @@ END_TEST
 START_TEST(F44_the_norm_counts_every_element_once)
 {
     expect(norm_of_the_other_shard, -EINVAL, "counts an element of the norm twice, or leaves one out");
+    expect(norm_too_late, -EINVAL, "sums a norm that is not complete");
 }
 END_TEST
 

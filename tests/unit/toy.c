@@ -178,7 +178,7 @@ static const struct kc_comm_costs *costs_make(double latency_ns, struct kc_arena
     for (uint32_t i = 0; i < KC_ALGORITHMS * KC_PRIMITIVES; i++)
         rows[i] = (struct kc_comm_cost){.primitive = (uint8_t)(i / KC_ALGORITHMS),
                                         .algorithm = (uint8_t)(i % KC_ALGORITHMS),
-                                        .distance = KC_DISTANCE_NUMA,
+                                        .distance = KC_DISTANCE_MACHINE,
                                         .ranks_max = 64,
                                         .latency_ns = latency_ns,
                                         .bytes_per_second = i % KC_ALGORITHMS == KC_RING ? 4e9 : 2e9};
