@@ -14,6 +14,7 @@
  *   FAKE_HELPER        1: forks a helper that sleeps; 2: one in a session of its own; 3: one that ignores TERM, too; 4: one
  *                      that leaves its session, its parent and its environment, and says KC_HELPER=<job> on its command line
  *   FAKE_SPOIL_RECORD  rank 0 puts a folder in the place of state.json before anything else, the keeper stopped meanwhile
+ *   FAKE_KILL_KEEPER   1: rank 0 kills the keeper before anything else
  *   FAKE_ERROR_AT_STOP 1: says an error instead of saving when it is asked to stop
  *   FAKE_PRINT         bytes that rank 0 prints each step, in numbered lines */
 #include "base/clock.h"
@@ -125,8 +126,11 @@ static void become_stranger(void)
     _exit(127);
 }
 
-static void spoil_record(void)
+/* While the keeper starts the other ranks: nothing is recorded yet. */
+static void harm_keeper(void)
 {
+    if (number("FAKE_KILL_KEEPER", 0) && number("KC_RANK", 0) == 0 && getppid() > 1)
+        kill(getppid(), SIGKILL);
     if (!number("FAKE_SPOIL_RECORD", 0) || number("KC_RANK", 0) != 0 || getppid() <= 1)
         return;
     kill(getppid(), SIGSTOP);
@@ -313,7 +317,7 @@ static int attach(void)
 int main(void)
 {
     signal(SIGTERM, number("FAKE_IGNORE_TERM", 0) ? SIG_IGN : on_term);
-    spoil_record();
+    harm_keeper();
     steps = (uint64_t)number("FAKE_STEPS", 50);
     if (attach() < 0)
         return 1;

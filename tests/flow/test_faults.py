@@ -347,6 +347,32 @@ def test_a_rank_dies_after_its_keeper():
         every_step_once(node, job, 300)
 
 
+def helper(name, *arguments):
+    """Build tests/flow/NAME.c, run it, its output."""
+    with tempfile.TemporaryDirectory() as folder:
+        program, lib = os.path.join(folder, name), os.path.join(ROOT, "build/release")
+        subprocess.run(["gcc", "-std=gnu11", "-O1", "-D_GNU_SOURCE", "-include", "layers/base/banned.h", "-Ilayers", "-I.",
+                        f"tests/flow/{name}.c", f"{lib}/libshm.a", f"{lib}/libcontracts.a", f"{lib}/libbase.a",
+                        "-ljansson", "-lxxhash", "-lm", "-o", program], cwd=ROOT, check=True)
+        return subprocess.run([program, *arguments], capture_output=True, text=True, check=True).stdout
+
+
+def test_a_keeper_dies_while_it_writes_the_board():
+    """F18: what it left half written stops nobody: the steps that it had not written to the file are not lost."""
+    with Kc() as node:
+        want = reference(node, **RUN)
+        job = node.begin("torn", 2, 1, **RUN)
+        at_step(node, job, 130)
+        ranks = node.ranks(job)
+        kill(node.kcd_pid), kill(node.keeper(job))
+        until("the ranks end by themselves", lambda: gone(ranks + [node.kcd_pid]))
+        helper("tear_status", next(os.path.join("/dev/shm", s) for s in node.segments() if s.endswith(job)))
+        node.start_kcd()
+        node.kc("wait", job)
+        assert node.root(job) == want
+        every_step_once(node, job, 300)
+
+
 def test_F02_supervisors_fork_from_their_only_thread():
     """No parent-death signal that a thread's end could fire: kcd and keepers have one thread, and ranks outlive both."""
     with Kc() as node:
@@ -685,13 +711,7 @@ def test_wait_returns_at_once():
 
 def step_ends(instance, job):
     """{step: monotonic ns of its end}, from the board."""
-    with tempfile.TemporaryDirectory() as folder:
-        program, lib = os.path.join(folder, "step-ends"), os.path.join(ROOT, "build/release")
-        subprocess.run(["gcc", "-std=gnu11", "-O1", "-D_GNU_SOURCE", "-include", "layers/base/banned.h", "-Ilayers", "-I.",
-                        "tests/flow/step_ends.c", f"{lib}/libshm.a", f"{lib}/libcontracts.a", f"{lib}/libbase.a",
-                        "-ljansson", "-lxxhash", "-lm", "-o", program], cwd=ROOT, check=True)
-        text = subprocess.run([program, instance, job], capture_output=True, text=True, check=True).stdout
-    return {int(step): int(end) for step, end in map(str.split, text.splitlines())}
+    return {int(step): int(end) for step, end in map(str.split, helper("step_ends", instance, job).splitlines())}
 
 
 def test_a_step_is_in_the_file_at_once():

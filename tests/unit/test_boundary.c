@@ -79,7 +79,7 @@ static void compile(void)
         snprintf(source, sizeof source, "layers/%s/%s.c", rooms[i], rooms[i]);
         snprintf(object, sizeof object, "%s.o", rooms[i]);
         snprintf(archive, sizeof archive, "build/lib%s.a", rooms[i]);
-        run("cc", "-g", "-O0", "-fno-builtin", "-Ilayers", "-c", source, "-o", object, NULL);
+        run("cc", "-w", "-g", "-O0", "-fno-builtin", "-Ilayers", "-c", source, "-o", object, NULL);
         run("ar", "rcs", archive, object, NULL);
     }
 }
@@ -156,7 +156,8 @@ static const struct {
      "includes \"../contracts/plan.h\""},
     /* the compiler finds a header of ours in angle brackets too */
     {"{\"kind\":\"includes\",\"room\":\"comm\",\"allow\":[\"base/*\",\"comm/*\"]}", "layers/comm/comm.c",
-     "#include \"comm/comm.h\"\n#include <contracts/plan.h>\nint kc_comm_sum(const struct kc_group *g) { return g != 0; }\n",
+     "#include \"comm/comm.h\"\n#include <contracts/plan.h>\n"
+     "int kc_comm_sum(const struct kc_group *g) { return g != 0; }\n",
      "includes <contracts/plan.h>, which comm may not"},
     {"{\"kind\":\"includes\",\"room\":\"comm\",\"allow\":[\"base/*\",\"comm/*\"]}", "layers/comm/comm.c",
      "#include \"comm/comm.h\"\n#include <../layers/contracts/plan.h>\n"
@@ -170,8 +171,10 @@ static const struct {
      "#include \"comm/comm.h\"\n#include_next <contracts/plan.h>\n"
      "int kc_comm_sum(const struct kc_group *g) { return g != 0; }\n",
      "includes what cannot be read here"},
-    {"{\"kind\":\"includes\",\"room\":\"comm\",\"allow\":[\"base/*\",\"comm/*\"]}", "layers/comm/table.def", "#include \"contracts/plan.h\"\n", "includes \"contracts/plan.h\""},
-    {"{\"kind\":\"includes\",\"room\":\"comm\",\"allow\":[\"base/*\",\"comm/*\"]}", "layers/comm/below/table.inc", "#include \"contracts/plan.h\"\n", "includes \"contracts/plan.h\""},
+    {"{\"kind\":\"includes\",\"room\":\"comm\",\"allow\":[\"base/*\",\"comm/*\"]}", "layers/comm/table.def",
+     "#include \"contracts/plan.h\"\n", "includes \"contracts/plan.h\""},
+    {"{\"kind\":\"includes\",\"room\":\"comm\",\"allow\":[\"base/*\",\"comm/*\"]}", "layers/comm/below/table.inc",
+     "#include \"contracts/plan.h\"\n", "includes \"contracts/plan.h\""},
     {"{\"kind\":\"system\",\"room\":\"comm\",\"allow\":[\"string.h\"]}", "layers/comm/comm.c",
      "#include <time.h>\n#include \"comm/comm.h\"\nint kc_comm_sum(const struct kc_group *g) { return g != 0; }\n",
      "includes <time.h>"},
@@ -192,7 +195,8 @@ static const struct {
      "int kc_comm_sum(const struct kc_group *g) { return g->count + (g->last_gradient != 0); }\n",
      "member last_gradient can change"},
     {"{\"kind\":\"members\",\"room\":\"comm\",\"structs\":[\"kc_group\"],\"members\":\"const\"}", "layers/comm/comm.c",
-     "#include \"comm/comm.h\"\nstruct kc_group { const int count; const struct { int fixed; } a; struct { int last; } cache[2]; };\n"
+     "#include \"comm/comm.h\"\n"
+     "struct kc_group { const int count; const struct { int fixed; } a; struct { int last; } cache[2]; };\n"
      "int kc_comm_sum(const struct kc_group *g) { return g->count + g->cache[0].last; }\n",
      "member cache.last can change"},
     /* a const pointer to what can change: `const` does not see it, the list of members does */
@@ -209,7 +213,8 @@ static const struct {
      "int kc_comm_sum(const struct kc_group *g) { return g->size; }\n",
      "has no member count, which the rule lists"},
     {"{\"kind\":\"members\",\"room\":\"comm\",\"exact\":{\"kc_group\":[\"count\"]}}", "layers/comm/comm.c",
-     "#include \"comm/comm.h\"\nint kc_comm_sum(const struct kc_group *g) { return g != 0; }\n", "has no struct kc_group"},
+     "#include \"comm/comm.h\"\nint kc_comm_sum(const struct kc_group *g) { return g != 0; }\n",
+     "has no struct kc_group (or"},
     {"{\"kind\":\"members\",\"room\":\"schedule\",\"structs\":[\"kc_plan\"],\"members\":\"no-pointers\"}",
      "layers/contracts/plan.h",
      "/* plan.h\n * Writer: strategy. Readers: schedule, state. */\nstruct kc_plan { int head; const char *name; };\n",
@@ -234,7 +239,8 @@ static const struct {
      "/* plan.h\n * Writer: schedule. Readers: schedule, state. */\nstruct kc_plan { int head; unsigned offset; };\n",
      "does not name strategy as its writer"},
     {"{\"kind\":\"header\"}", "layers/contracts/plan.h",
-     "/* plan.h\n * Writer: strategy. Readers: schedule, comm, state. */\nstruct kc_plan { int head; unsigned offset; };\n",
+     "/* plan.h\n * Writer: strategy. Readers: schedule, comm, state. */\n"
+     "struct kc_plan { int head; unsigned offset; };\n",
      "names comm among its readers, the checklist does not"},
     {"{\"kind\":\"callers\",\"symbols\":[\"kc_comm_*\"],\"allow\":[\"comm\"]}", "layers/schedule/schedule.c",
      "int kc_comm_sum(const void *g);\nint kc_check(void);\nint kc_check(void) { return kc_comm_sum(0); }\n",
@@ -243,15 +249,16 @@ static const struct {
      "#include <string.h>\nint kc_check(const char *t);\nint kc_check(const char *t) { return (int)strlen(t); }\n",
      "schedule calls strlen, which it was not given"},
     {"{\"kind\":\"callers\",\"symbols\":[\"kc_check\"],\"allow\":[\"comm\"]}", "layers/schedule/schedule.c",
-     "int kc_verify(void);\nint kc_verify(void) { return 0; }\n", "no room defines or calls it: the rule guards nothing"},
+     "int kc_verify(void);\nint kc_verify(void) { return 0; }\n",
+     "no room defines or calls it: the rule guards nothing"},
     {"{\"kind\":\"required\",\"room\":\"schedule\",\"symbols\":[\"kc_base\"]}", "layers/schedule/schedule.c",
      "int kc_check(void);\nint kc_check(void) { return 0; }\n", "does not call kc_base: a net is down"},
     {"{\"kind\":\"unique\"}", "layers/schedule/schedule.c", "int kc_base(void);\nint kc_base(void) { return 2; }\n",
      "schedule defines kc_base, which base defines too"},
     {"{\"kind\":\"words\",\"room\":\"schedule\",\"words\":[\"attention\"]}", "layers/schedule/schedule.c",
      "int kc_check(void);\nint kc_check(void) { int attention = 3; return attention; }\n", "says \"attention\""},
-    {"{\"kind\":\"words\",\"room\":\"schedule\",\"words\":[\"attention\"]}", "layers/schedule/names.def", "ROW(attention)\n",
-     "says \"attention\""},
+    {"{\"kind\":\"words\",\"room\":\"schedule\",\"words\":[\"attention\"]}", "layers/schedule/names.def",
+     "ROW(attention)\n", "says \"attention\""},
     /* schedule writes a plan that is strategy's */
     {"{\"kind\":\"words\",\"room\":\"schedule\",\"words\":[\"KC_CONTRACT_COMM_PLAN\"]}", "layers/schedule/schedule.c",
      "enum { KC_CONTRACT_COMM_PLAN };\nint kc_check(void);\nint kc_check(void) { return KC_CONTRACT_COMM_PLAN; }\n",
@@ -282,12 +289,14 @@ START_TEST(a_contract_may_be_included_by_its_writer_and_readers_alone)
               "{\"kind\":\"includes\",\"room\":\"schedule\",\"allow\":[\"contracts/plan.h\"]}]",
               "core", NULL);
     ck_assert_msg(check_tree() == 0 && !found[0], "%s%s", error.text, found);
-    put_rules("[{\"kind\":\"header\"},{\"kind\":\"includes\",\"room\":\"comm\",\"allow\":[\"base/*\",\"comm/*\",\"contracts/*\"]}]",
+    put_rules("[{\"kind\":\"header\"},"
+              "{\"kind\":\"includes\",\"room\":\"comm\",\"allow\":[\"base/*\",\"comm/*\",\"contracts/*\"]}]",
               "core", NULL);
     ck_assert_int_eq(check_tree(), 0);
     ck_assert_msg(strstr(found, "comm may include it (rule r2), but is neither its writer nor a reader"), "%s", found);
-    put_rules("[{\"kind\":\"header\"},{\"kind\":\"includes\",\"room\":\"schedule\",\"allow\":[\"base/*\",\"schedule/*\"]}]", "core",
-              NULL);
+    put_rules("[{\"kind\":\"header\"},"
+              "{\"kind\":\"includes\",\"room\":\"schedule\",\"allow\":[\"base/*\",\"schedule/*\"]}]",
+              "core", NULL);
     put("layers/schedule/schedule.c", "int kc_check(void);\nint kc_check(void) { return 0; }\n");
     ck_assert_int_eq(check_tree(), 0);
     ck_assert_msg(strstr(found, "schedule writes or reads it, but rule r2 does not let it in"), "%s", found);
@@ -382,7 +391,8 @@ START_TEST(a_retired_rule_has_a_reason_and_stays_retired)
 {
     static const struct {
         const char *retired, *says;
-    } wrong[] = {{"[{\"rule\":\"r\",\"date\":\"2026-02-01\",\"reason\":\"x\"}]", "rule r is retired, but stands among the rules"},
+    } wrong[] = {{"[{\"rule\":\"r\",\"date\":\"2026-02-01\",\"reason\":\"x\"}]",
+                  "rule r is retired, but stands among the rules"},
                  {"[{\"rule\":\"old\",\"date\":\"2026-02-01\",\"reason\":\"\"}]", "retired 1 has no \"reason\""}};
     char path[512];
     put_tree();

@@ -323,6 +323,20 @@ START_TEST(the_last_fault_is_not_the_state)
     ck_assert_ptr_nonnull(strstr(a.out, ". Survived: rank 1 at step 17 in backward: signal"));
     ck_assert_ptr_null(strstr(a.out, "First failure"));
     console_answer_free(&a);
+    /* one that no rank is to blame for */
+    console_home_job(&home, "demo-1", "failed", 17, 300);
+    console_home_write(&home, "jobs/demo-1/result.json",
+                       "{\"state\":\"failed\",\"exit_code\":1,\"step\":17,\"first_failure\":{\"rank\":null,"
+                       "\"step\":17,\"phase\":\"starting\",\"reason\":\"error\",\"followers\":0,"
+                       "\"text\":\"no devices\"}}");
+    CONSOLE_RUN(&a, "show", "demo-1");
+    ck_assert_ptr_nonnull(strstr(a.out, "state       failed\nlast fault  no devices\n"));
+    ck_assert_ptr_nonnull(strstr(a.out, ". First failure: no devices\n"));
+    console_answer_free(&a);
+    json_t *o = JSON(0, "show", "demo-1"), *failure = json_object_get(json_object_get(o, "job"), "first_failure");
+    ck_assert_str_eq(kc_json_text(failure, "reason", ""), "error");
+    ck_assert(json_is_null(json_object_get(failure, "rank")));
+    json_decref(o);
 }
 END_TEST
 

@@ -206,6 +206,74 @@ START_TEST(test_signals_are_named)
 }
 END_TEST
 
+/* A phase that says nothing is left out; an address is told where si_addr is one: SIGABRT's is the sender's pid. */
+START_TEST(test_what_is_not_known_is_not_told)
+{
+    struct kc_verdict v;
+    struct kc_rank_end e = killed(1, SIGKILL);
+    e.phase = KC_PHASE_NONE;
+    kc_failure_name(&e, 1, &v);
+    ck_assert_str_eq(v.text, "rank 0 at step 7: killed by someone (signal 9, SIGKILL)");
+    e = says(KC_REASON_SIGNAL, 1, 2, 1, "");
+    e.words.fault = 4711;
+    const int with[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL}, without[] = {SIGABRT, SIGSYS, SIGTRAP};
+    for (size_t i = 0; i < 4; i++) {
+        e.words.signal = with[i];
+        kc_failure_name(&e, 1, &v);
+        ck_assert_ptr_nonnull(strstr(v.text, "at address 0x1267"));
+    }
+    for (size_t i = 0; i < 3; i++) {
+        e.words.signal = without[i];
+        kc_failure_name(&e, 1, &v);
+        ck_assert_ptr_null(strstr(v.text, "address"));
+        ck_assert_ptr_nonnull(strstr(v.text, "died of signal"));
+    }
+    e = (struct kc_rank_end){.gone = true, .known = true, .exit_code = 2, .seen = 1, .line = "no board"};
+    kc_failure_name(&e, 1, &v);
+    ck_assert_str_eq(v.detail, "left with exit code 2 without a word; the last it printed: no board");
+}
+END_TEST
+
+/* What no rank is to blame for is a failure all the same, in the record as on the way back. */
+START_TEST(test_failure_of_no_rank)
+{
+    struct kc_verdict v = kc_failure_other(KC_REASON_KEEPER, KC_PHASE_NONE, 5, "the keeper (pid 7) was lost at step 5"),
+                      none = {.rank = -1};
+    ck_assert(kc_verdict_failed(&v) && !kc_verdict_failed(&none));
+    ck_assert_int_eq(kc_failure_fault(&v, true), KC_FAULT_KEEPER);
+    json_t *o = kc_record_failure(&v);
+    ck_assert(json_is_null(json_object_get(o, "rank")));
+    ck_assert_str_eq(kc_json_text(o, "reason", ""), "keeper-gone");
+    ck_assert_int_eq(kc_json_integer(o, "step", 0), 5);
+    json_decref(o);
+    ck_assert(json_is_null(kc_record_failure(&none)));
+    struct kc_record r = {.state = KC_JOB_RUNNING, .ranks = 1, .failure = v, .unbegun = true, .lost = 7}, back;
+    snprintf(r.directory, sizeof r.directory, "%s", folder);
+    snprintf(r.id, sizeof r.id, "n-1");
+    ck_assert_int_eq(kc_record_write(&r, NULL), 0);
+    ck_assert_int_eq(kc_record_read(folder, &back, NULL), 0);
+    ck_assert_int_eq(back.failure.rank, -1);
+    ck_assert(kc_verdict_failed(&back.failure) && back.unbegun && back.lost == 7);
+    ck_assert_str_eq(back.failure.text, v.text);
+}
+END_TEST
+
+/* F24: a snapshot stops the clock, but not for ever. */
+START_TEST(test_grace)
+{
+    struct kc_grace g = {.left = 10, .pardon = 100};
+    ck_assert(!kc_grace_over(&g, 9, false));
+    ck_assert(!kc_grace_over(&g, 60, true));
+    ck_assert_uint_eq(g.left, 1);
+    ck_assert(!kc_grace_over(&g, 39, true));
+    ck_assert_uint_eq(g.pardon, 1);
+    ck_assert(kc_grace_over(&g, 1, true)); /* a writer that hangs */
+    ck_assert_uint_eq(g.left, 0);
+    g = (struct kc_grace){.left = 10, .pardon = 100};
+    ck_assert(kc_grace_over(&g, UINT64_MAX, false));
+}
+END_TEST
+
 START_TEST(test_faults)
 {
     struct kc_verdict v = {.reason = KC_REASON_SIGNAL};
@@ -401,6 +469,39 @@ START_TEST(test_log_is_turned_over_without_losing_a_line)
         ;
     ck_assert_int_ne(access(in_folder("rank-4.log.3"), F_OK), 0);
     free(text);
+    kc_rank_log_close(&log);
+}
+END_TEST
+
+static const char *last_line(struct kc_rank_log *log, const char *text)
+{
+    static char out[KC_LAST_LINE_ROOM];
+    kc_rank_log_mark(log);
+    ck_assert_int_eq(kc_write_all(log->fd, text, strlen(text)), 0);
+    kc_rank_log_last(log, out, sizeof out);
+    return out;
+}
+
+START_TEST(test_last_line)
+{
+    struct kc_rank_log log;
+    char text[9000], expected[KC_LAST_LINE_ROOM];
+    ck_assert_int_eq(kc_rank_log_open(&log, folder, 0), 0);
+    ck_assert_str_eq(last_line(&log, "first\nno board\n\n \t\r\n"), "no board");
+    ck_assert_str_eq(last_line(&log, ""), ""); /* what an earlier incarnation printed is not this one's */
+    ck_assert_str_eq(last_line(&log, "\n\n"), "");
+    ck_assert_str_eq(last_line(&log, "\x1b[31mred\x7f\tend"), "?[31mred? end");
+    ck_assert_str_eq(last_line(&log, "gr\xc3\xbc\xc3\x9f"), "gr\xc3\xbc\xc3\x9f");
+    ck_assert_str_eq(last_line(&log, "gr\xfc\xdf \xc3"), "gr?? ?"); /* not UTF-8: JSON could not say it */
+    memset(text, 'x', sizeof text);
+    memcpy(text + 198, "\xe2\x82\xac", 3);
+    text[300] = 0;
+    memset(expected, 'x', sizeof expected);
+    expected[198] = 0;
+    ck_assert_str_eq(last_line(&log, text), expected); /* cut before a character, not in it */
+    memset(text, 'y', sizeof text);
+    text[sizeof text - 1] = 0;
+    ck_assert_uint_eq(strlen(last_line(&log, text)), KC_LAST_LINE_ROOM - 1);
     kc_rank_log_close(&log);
 }
 END_TEST
@@ -626,6 +727,52 @@ START_TEST(test_processes_are_found_by_token)
 }
 END_TEST
 
+/* Pids that mean nobody, everybody or process 1 are never signalled, whatever a file says. */
+START_TEST(test_nobody_else_is_signalled)
+{
+    static const pid_t bad[] = {0, 1, -1, -5};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        ck_assert_int_eq(kc_process_signal(bad[i], 0), -ESRCH);
+        ck_assert_int_eq(kc_process_signal_group(bad[i], 0), -ESRCH);
+        ck_assert_int_eq(kc_process_open((struct kc_process){.pid = bad[i]}), -ESRCH);
+    }
+    ck_assert_int_eq(kc_process_signal_all(NULL, bad, 4, 0), 0);
+    ck_assert_int_eq(kc_process_signal_all("", NULL, 0, 0), 0);
+    struct kc_process one;
+    if (kc_process_identify(1, &one) == 0)
+        ck_assert_int_eq(kc_process_open(one), -ESRCH);
+}
+END_TEST
+
+/* F03: children are found without token and session; who is spared, older, or not ours is left alone. */
+START_TEST(test_children_are_found)
+{
+    struct kc_process first, second;
+    ck_assert_int_eq(kc_process_signal_children(0, NULL, 0, 0), 0);
+    pid_t a = fork();
+    if (a == 0)
+        for (;;)
+            pause();
+    ck_assert_int_eq(kc_process_identify(a, &first), 0);
+    usleep(30000); /* more than a clock tick: another start time */
+    pid_t b = fork();
+    if (b == 0)
+        for (;;)
+            pause();
+    ck_assert_int_eq(kc_process_identify(b, &second), 0);
+    ck_assert_uint_gt(second.start, first.start);
+    ck_assert_int_eq(kc_process_signal_children(0, NULL, 0, 0), 2);
+    ck_assert_int_eq(kc_process_signal_children(second.start, NULL, 0, 0), 1);
+    ck_assert_int_eq(kc_process_signal_children(0, &b, 1, SIGKILL), 1);
+    siginfo_t info = {0};
+    ck_assert_int_eq(waitid(P_PID, (id_t)a, &info, WEXITED), 0);
+    ck_assert_int_eq(info.si_status, SIGKILL);
+    ck_assert_int_eq(kc_process_signal_children(0, NULL, 0, SIGKILL), 1);
+    ck_assert_int_eq(waitpid(b, NULL, 0), b);
+    ck_assert_int_eq(kc_process_signal_children(0, NULL, 0, SIGKILL), 0);
+}
+END_TEST
+
 /* ---- the control connection ---- */
 
 static int lines, closes;
@@ -764,6 +911,8 @@ START_TEST(test_home)
     ck_assert_int_eq(kc_home_find(NULL, NULL, &h, &e), 0);
     ck_assert_str_eq(h.home, "/kc");
     ck_assert_str_eq(strrchr(h.run, '/'), "/two");
+    ck_assert_int_eq(strncmp(h.run, h.node, strlen(h.node)), 0); /* what instances share lies above them */
+    ck_assert_str_eq(h.run + strlen(h.node), "/two");
     ck_assert_int_eq(kc_home_find("/other", "x", &h, &e), 0);
     ck_assert_str_eq(h.home, "/other");
     ck_assert_int_eq(kc_home_find(NULL, "Bad Name", &h, &e), -EINVAL);
@@ -778,15 +927,16 @@ int main(void)
         const char *name;
         const TTest *tests[8];
     } cases[] = {
-        {"life", {test_every_cell, test_cells_are_consistent, NULL}},
+        {"life", {test_every_cell, test_cells_are_consistent, test_grace, NULL}},
         {"failure",
-         {test_first_by_time_not_by_rank, test_followers_are_never_first, test_signals_are_named, test_faults, NULL}},
+         {test_first_by_time_not_by_rank, test_followers_are_never_first, test_signals_are_named,
+          test_what_is_not_known_is_not_told, test_failure_of_no_rank, test_faults, NULL}},
         {"ids", {test_ids_rise_and_are_never_reused, test_ids_are_claimed_once, NULL}},
         {"metrics", {test_metrics_lines, test_metrics_are_cut_back, test_metrics_cut_in_a_long_file, NULL}},
-        {"log", {test_log_is_turned_over_without_losing_a_line, test_log_without_old_ones, NULL}},
+        {"log", {test_log_is_turned_over_without_losing_a_line, test_log_without_old_ones, test_last_line, NULL}},
         {"environment", {test_environment_is_an_allow_list, NULL}},
         {"record", {test_record_comes_back, test_record_that_is_none, test_journal_lines, NULL}},
-        {"process", {test_processes_are_found_by_token, NULL}},
+        {"process", {test_processes_are_found_by_token, test_nobody_else_is_signalled, test_children_are_found, NULL}},
         {"link", {test_link_lines, test_link_bounds, test_sockets_at_long_paths, test_home, NULL}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
