@@ -316,6 +316,12 @@ void kc_engine_free(struct kc_engine *x)
     free(x);
 }
 
+/* The caller at the top logs. */
+static void say(const char *line)
+{
+    fprintf(stderr, "kc-rank: %s\n", line);
+}
+
 int kc_engine_govern(struct kc_engine *x, const volatile sig_atomic_t *told_to_stop, struct kc_outcome *out,
                      struct kc_error *e)
 {
@@ -336,6 +342,7 @@ int kc_engine_govern(struct kc_engine *x, const volatile sig_atomic_t *told_to_s
         .state_if = &x->state_if,
         .ops = x->ops,
         .probe = x->probe,
+        .say = say,
         .told_to_stop = told_to_stop,
     };
     return kc_govern_run(&c, out, e);

@@ -31,6 +31,7 @@ struct kc_govern_config {
     const struct kc_state_if *state_if;
     const struct kc_op_table *ops;
     struct kc_probe *probe;
+    void (*say)(const char *line);    /* a line for the rank's log: what a person reads first when something went wrong */
     const volatile sig_atomic_t *told_to_stop; /* becomes non-zero when this process is asked to end */
 };
 

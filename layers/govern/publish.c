@@ -38,6 +38,10 @@ void publish_plan(const struct kc_govern_config *c, uint64_t first_step)
                  (double)(kc_state_window_bytes(c->plans->shard) + kc_state_private_bytes(c->plans->shard)));
     kc_probe_set(c->probe, KC_METRIC_WORK_BYTES, (double)kc_schedule_memory(exec));
     kc_probe_set(c->probe, KC_METRIC_WINDOW_BYTES, (double)window_bytes(c));
+    static const enum kc_metric none_yet[] = {KC_METRIC_TOKENS, KC_METRIC_SNAPSHOTS, KC_METRIC_SNAPSHOT_FAILURES,
+                                              KC_METRIC_SKIPPED_STEPS};
+    for (size_t i = 0; i < sizeof none_yet / sizeof *none_yet; i++)
+        kc_probe_set(c->probe, none_yet[i], 0); /* counted from here on: a known zero */
     kc_probe_set(c->probe, KC_METRIC_LEASES, 1); /* a rank is born with one */
     const struct kc_plan_group *group = KC_AT(c->plans->comm, struct kc_plan_group, c->plans->comm->groups);
     for (uint32_t g = 0; g < c->plans->comm->groups.count; g++)

@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -29,8 +30,16 @@ struct loop {
     uint32_t answered;          /* checkpoint requests; what an earlier incarnation was asked for is answered at once by
                                    the step that was restored, which is saved already */
     uint64_t process_seen;
+    int pause_token;            /* of the wait that is shown while held */
     int32_t peer;
 };
+
+static uint64_t step_now(const struct loop *l)
+{
+    struct kc_progress p;
+    kc_state_progress(l->c->state, &p);
+    return p.step;
+}
 
 static int program(struct loop *l, enum kc_program_id id)
 {
@@ -42,7 +51,8 @@ static int program(struct loop *l, enum kc_program_id id)
         uint64_t word = kc_probe_aborted(c->probe);
         l->peer = word ? KC_ABORT_RANK(word) : -1;
         if (l->peer >= 0 && l->peer < (int32_t)c->spec->ranks)
-            kc_fail(l->e, code, "rank %d left: %s", l->peer, kc_name_of(kc_reason_name, KC_REASONS, KC_ABORT_REASON(word)));
+            kc_fail(l->e, code, "rank %d left in step %llu: %s", l->peer, (unsigned long long)step_now(l) + 1,
+                    kc_name_of(kc_reason_name, KC_REASONS, KC_ABORT_REASON(word)));
         else
             kc_fail(l->e, code, "the keeper ended the group: %s",
                     kc_name_of(kc_reason_name, KC_REASONS, KC_ABORT_REASON(word)));
@@ -50,11 +60,15 @@ static int program(struct loop *l, enum kc_program_id id)
     return code;
 }
 
-static uint64_t step_now(const struct loop *l)
+static void say(const struct loop *l, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void say(const struct loop *l, const char *format, ...)
 {
-    struct kc_progress p;
-    kc_state_progress(l->c->state, &p);
-    return p.step;
+    char line[1200];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(line, sizeof line, format, list);
+    va_end(list);
+    l->c->say(line);
 }
 
 /* ---- what a step is ---- */
@@ -139,6 +153,8 @@ static int save(struct loop *l)
         kc_state_last_snapshot(l->c->state, &info);
         publish_snapshot(l->c, &info, (double)(kc_now() - start) * 1e-9);
         l->snapshot_lost = info.error != 0;
+        if (info.error)
+            say(l, "step %llu: no snapshot: %s", (unsigned long long)step_now(l), info.reason);
         if (info.error && kc_policy_decide(KC_FAULT_SNAPSHOT, l->c->spec, &(struct kc_policy_history){0}) != KC_ACTION_GO_ON)
             code = kc_fail(l->e, info.error, "%s", info.reason);
         if (!info.error) {
@@ -188,10 +204,8 @@ static int hold(struct loop *l)
 {
     struct kc_probe *p = l->c->probe;
     uint32_t seen = kc_probe_bell(p);
-    int token = kc_probe_wait_begin(p, KC_WAIT_PAUSE, KC_NO_GROUP, 0);
     if (!kc_probe_aborted(p) && !*l->c->told_to_stop && kc_probe_control(p) == l->ack.control)
         kc_probe_bell_sleep(p, seen, 200 * KC_MILLISECOND);
-    kc_probe_wait_end(p, token);
     return agree(l);
 }
 
@@ -203,6 +217,10 @@ static void show_hold(struct loop *l, bool held)
     kc_probe_state(p, held ? KC_RANK_PAUSED : KC_RANK_RUNNING);
     kc_probe_phase(p, held ? KC_PHASE_PAUSED : KC_PHASE_NONE);
     kc_probe_event(p, held ? KC_EVENT_PAUSED : KC_EVENT_RESUMED, step_now(l), 0, NULL);
+    if (held)
+        l->pause_token = kc_probe_wait_begin(p, KC_WAIT_PAUSE, KC_NO_GROUP, 0);
+    else
+        kc_probe_wait_end(p, l->pause_token);
 }
 
 /* Save, hold, or leave, until training may go on. 1: leave now. */
@@ -265,8 +283,10 @@ static int restore_or_begin(struct loop *l)
     else if (code == 0) {
         l->saved = found;
         l->has_saved = true;
-        if (found.reason[0])
+        if (found.other_kernels)
             kc_probe_event(c->probe, KC_EVENT_BITS, found.step, found.version, found.reason);
+        if (found.reason[0])
+            say(l, "restored step %llu; %s", (unsigned long long)found.step, found.reason);
         kc_probe_event(c->probe, KC_EVENT_RESTORED, found.step, found.version, NULL);
     }
     kc_probe_phase(c->probe, before);

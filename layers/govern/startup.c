@@ -110,12 +110,16 @@ int kc_startup_memory_check(const struct kc_memory_need *need, uint32_t ranks, u
         return 0;
     return kc_fail(e, -ENOMEM,
                    "%s %llu MiB (%llu MiB a rank: parameters %llu, gradients %llu, moments %llu, work %llu, "
-                   "communication %llu), %llu MiB are free. Lower batch.micro or ranks, or set parallel.zero to 1",
+                   "communication %llu), %llu MiB are free. %s",
                    ranks > 1 ? "the job needs" : "a rank needs", (unsigned long long)(need->rank * ranks >> 20),
                    (unsigned long long)(need->rank >> 20),
                    (unsigned long long)(need->parameters >> 20), (unsigned long long)(need->gradients >> 20),
                    (unsigned long long)(need->moments >> 20), (unsigned long long)(need->work >> 20),
-                   (unsigned long long)(need->communication >> 20), (unsigned long long)(free_bytes >> 20));
+                   (unsigned long long)(need->communication >> 20), (unsigned long long)(free_bytes >> 20),
+                   need->parameters * 3 > free_bytes ? "The model itself is too large: lower model.layers or model.hidden"
+                   : need->moments >= 2 * need->parameters && ranks > 1
+                       ? "Lower batch.micro or ranks, or set parallel.zero to 1"
+                       : "Lower batch.micro or ranks");
 }
 
 bool kc_startup_skips_nonfinite(const struct kc_job_spec *spec)

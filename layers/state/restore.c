@@ -120,6 +120,7 @@ int kc_state_choose(struct kc_state *s, uint64_t version, struct kc_snapshot_inf
                  w->manifest.variant, s->variant);
     kc_snapshot_describe(w, out);
     snprintf(out->reason, sizeof out->reason, "%s", notes);
+    out->other_kernels = strcmp(w->manifest.variant, s->variant) != 0;
     kc_whole_free(s->st, s->chosen);
     s->chosen = w;
     return 0;

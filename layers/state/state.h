@@ -90,6 +90,7 @@ struct kc_snapshot_info {
     char path[4096];
     uint64_t bytes;         /* on disk, all ranks */
     bool verified;          /* its bytes were read back and compared before the commit, and it is not marked broken */
+    bool other_kernels;     /* chosen for a restore, and written by other kernels than this run's: bits will change */
     int error;              /* 0, or why the last attempt failed or this one is not whole (-errno) */
     char reason[512];       /* with error 0: a note, mostly "" */
     uint64_t failures; /* kc_state_last_snapshot: attempts of this process that failed, one after the other, since

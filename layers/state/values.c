@@ -67,7 +67,10 @@ int kc_values_match(const struct kc_state *s, const struct kc_manifest *m, uint3
         if (!found[t])
             kc_print(&p, "; missing %s", s->map.tensor[t].name);
     if (r == 0 && p.length)
-        r = kc_fail(e, -EINVAL, "is of another model: %s", list + 2);
+        r = kc_fail(e, -EINVAL,
+                    "is of another model than model.layers, model.hidden, model.context and model.vocab say (set those, or "
+                    "name another snapshot): %.600s%s",
+                    list + 2, strlen(list) > 602 ? " …" : "");
     free(found);
     if (r < 0)
         free(to);
