@@ -11,9 +11,10 @@
  *   FAKE_KILL_AT       SIGKILLs itself                            FAKE_SEGV_AT   SIGSEGVs itself
  *   FAKE_HANG_AT       sleeps for ever, deaf to everything but signals
  *   FAKE_IGNORE_TERM   1: TERM is ignored
- *   FAKE_HELPER        1: forks a helper that sleeps; 2: one in a session of its own; 3: one that ignores TERM, too; 4: one
- *                      that leaves its session, its parent and its environment, and says KC_HELPER=<job> on its command line
- *   FAKE_SPOIL_RECORD  rank 0 puts a folder in the place of state.json before anything else, the keeper stopped meanwhile
+ *   FAKE_HELPER        1: forks a helper that sleeps; 2: one in a session of its own; 3: one that ignores TERM, too;
+ *                      4: one that leaves its session, its parent and its environment; its command line has
+ *                      KC_HELPER=<instance>.<job>
+ *   FAKE_SPOIL_RECORD  1: rank 0 puts a folder in the place of state.json before anything else
  *   FAKE_KILL_KEEPER   1: rank 0 kills the keeper before anything else
  *   FAKE_ERROR_AT_STOP 1: says an error instead of saving when it is asked to stop
  *   FAKE_PRINT         bytes that rank 0 prints each step, in numbered lines */
@@ -121,8 +122,9 @@ static void become_stranger(void)
     setsid();
     if (fork() != 0)
         _exit(0);
-    snprintf(mark, sizeof mark, "KC_HELPER=%s", getenv("KC_JOB"));
-    execle("/bin/sh", "sh", "-c", "while :; do sleep 1; done", mark, (char *)NULL, (char *[]){(char *)"PATH=/usr/bin:/bin", NULL});
+    snprintf(mark, sizeof mark, "KC_HELPER=%s.%s", getenv("KC_INSTANCE"), getenv("KC_JOB"));
+    execle("/bin/sh", "sh", "-c", "while :; do sleep 1; done", mark, (char *)NULL,
+           (char *[]){(char *)"PATH=/usr/bin:/bin", NULL});
     _exit(127);
 }
 

@@ -91,7 +91,7 @@ def inside_F15_dev_shm_too_small():
     mount("/dev/shm", "64k")  # not even the directory of the node
     with Kc(start=False) as node:
         one_line(node.kcd("--daemon"), SYSTEM, "/dev/shm", "MiB", "remount,size=")
-        assert os.listdir("/dev/shm") == [] and not processes_with(node.instance)
+        until("nothing is left", lambda: os.listdir("/dev/shm") == [] and not processes_with(node.instance))
     subprocess.run(["umount", "/dev/shm"], check=True)
     mount("/dev/shm", "3m")   # the directory, but no board
     with Kc() as node:
@@ -258,7 +258,7 @@ def test_memory_short():
     with Kc() as node:
         huge = dict(model={"init": {"from": None}, "hidden": 65536, "heads": 64, "layers": 24})
         spec = node.write_spec("huge", 2, **huge)
-        words = ("the job needs", "MiB a rank", "parameters", "gradients", "moments", "are free", "batch.micro", "parallel.zero")
+        words = ("the job needs", "MiB a rank", "parameters", "gradients", "moments", "are free", "lower ")
         said = one_line(node.kc("check", spec, ok=(SYSTEM,)), SYSTEM, *words)
         assert one_line(node.kc("start", spec, ok=(SYSTEM,)), SYSTEM, *words).split("are free")[1] == said.split("are free")[1]
         print("        " + said.strip()[:150])
@@ -267,7 +267,8 @@ def test_memory_short():
         job = node.request("start", spec=json.load(open(spec)), dir="/")["job"]
         record = node.wait(job)
         assert record["state"] == "failed" and record["first_failure"]["reason"] == "memory", record["first_failure"]
-        assert "the job needs" in record["first_failure"]["text"] and record["restarts"] <= 1, record
+        assert "needs" in record["first_failure"]["text"] and "are free" in record["first_failure"]["text"], record
+        assert record["restarts"] <= 1, record
         assert not node.steps(job)
 
 

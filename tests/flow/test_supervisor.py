@@ -152,6 +152,19 @@ def test_F06_a_rank_that_ignores_TERM_is_killed_after_the_grace():
         assert {e["rank"] for e in node.events(job, "killed")} >= {1} and node.events(job, "killed")[0]["grace_seconds"] == 0.5
 
 
+def test_a_peer_that_dies_while_stopping_is_no_failed_snapshot():
+    with Node() as node:
+        job = node.start(steps=5000, env={"FAKE_HANG_AT": 5, "FAKE_ONLY_RANK": 1, "FAKE_IGNORE_TERM": 1}, stop={"grace_seconds": 20})
+        node.wait_step(job, 4)
+        c = node.connect()
+        c.send("stop", job=job)
+        node.wait(job, "stopping")
+        kill(node.ranks(job)[1])
+        reply = c.receive()
+        c.close()
+        assert reply["ok"] and reply["state"] == "stopped" and node.read(job, "result.json")["exit_code"] == 0, reply
+
+
 def test_F07_a_hung_rank_does_not_hide_the_first_failure():
     with Node() as node:
         job = node.start(ranks=3, steps=50, env={"FAKE_SEGV_AT": 5, "FAKE_ONLY_RANK": 2, "FAKE_IGNORE_TERM": 1},
@@ -179,7 +192,7 @@ def test_F03_who_hides_is_ended_too():
     with Node() as node:
         job = node.start(steps=5000, env={"FAKE_HELPER": 4})
         node.wait_step(job, 2)
-        mark = f"KC_HELPER={job}"
+        mark = f"KC_HELPER={node.instance}.{job}"
         hidden = until("the hidden ones", lambda: len(p := processes_with(mark)) == 2 and p)
         assert not set(hidden) & set(processes_with(node.read(job, "state.json")["token"]))
         assert {parent(p) for p in hidden} == {node.keeper(job)}
@@ -189,14 +202,15 @@ def test_F03_who_hides_is_ended_too():
         bystander = node.start("bystander", steps=5000)
         node.wait_step(job, 5)
         node.wait(bystander, "running")
-        hidden = until("the hidden ones", lambda: len(p := processes_with(f"KC_HELPER={job}")) == 2 and p)
+        mark = f"KC_HELPER={node.instance}.{job}"
+        hidden = until("the hidden ones", lambda: len(p := processes_with(mark)) == 2 and p)
         keeper = node.keeper(bystander)
         kill(node.keeper(job))
         until("a new incarnation", lambda: node.read(job, "state.json")["incarnation"] == 2)
         assert not any(map(alive, hidden)) and alive(keeper)
         node.request("stop", job=job), node.request("stop", job=bystander)
         assert node.keeper(bystander) == 0 and node.read(bystander, "state.json")["restarts"] == 0
-        assert processes_with(f"KC_HELPER={job}") == []
+        assert processes_with(mark) == []
 
 
 def test_ranks_that_are_not_recorded_are_not_let_in():

@@ -24,6 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static struct console_home home;
@@ -369,6 +370,16 @@ START_TEST(a_queued_job_has_its_place)
     json_decref(o);
     kc_directory_free(d, 1);
     o = JSON(0, "show", "demo-1"); /* no kcd: unknown */
+    ck_assert(json_is_null(json_object_get(json_object_get(o, "job"), "queue")));
+    json_decref(o);
+    pid_t pid = fork(); /* nor what a dead one left */
+    if (pid == 0) {
+        d = open_directory(home.path);
+        kc_directory_job(d, 4, &(struct kc_directory_job){.id = "demo-1", .state = KC_JOB_QUEUED, .queue = 2});
+        _exit(0);
+    }
+    ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+    o = JSON(0, "show", "demo-1");
     ck_assert(json_is_null(json_object_get(json_object_get(o, "job"), "queue")));
     json_decref(o);
     d = open_directory("/somewhere/else"); /* the same instance, for another home: its demo-1 is not ours */

@@ -749,6 +749,7 @@ START_TEST(F11_an_error_of_the_compute_lane_leaves_a_collective_that_stands_stil
     struct rank *r = &j->rank[0];
     r->hold_until_ran = TOY_UPDATE; /* the first reduction can only be ended by an abort */
     r->toy.fail_at = 0, r->toy.fail_op = TOY_EMBED_W;
+    r->toy.fail_after = &r->executor->in_flight; /* the reduction stands before compute fails */
     r->run.values.step = 0;
     r->code = kc_executor_run(r->executor, KC_PROGRAM_TRAIN, &r->run, &r->e); /* comes back without it */
     ck_assert_int_eq(r->code, -EIO);

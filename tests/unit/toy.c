@@ -6,6 +6,8 @@
 #include <check.h>
 #include <errno.h>
 #include <math.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -378,7 +380,10 @@ static void tile(void *argument, uint32_t index, uint32_t worker)
 static int enqueue(void *self, const struct kc_op_call *call, struct kc_lane *lane, struct kc_error *e)
 {
     struct toy_context *c = self;
-    if (call->opcode == c->fail_op && c->fail_at == (int)call->step->step)
+    bool fails = call->opcode == c->fail_op && c->fail_at == (int)call->step->step;
+    while (fails && c->fail_after && !atomic_load(c->fail_after))
+        sched_yield();
+    if (fails)
         return kc_fail(e, -EIO, "train.bin shrank");
     struct job j = {
         .context = c, .opcode = call->opcode, .micro = call->micro, .inputs = call->inputs, .step = call->step};

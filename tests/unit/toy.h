@@ -65,6 +65,7 @@ struct toy_context {
     uint32_t rank;
     int fail_at; /* step at which `fail_op` answers -EIO; -1 never */
     uint16_t fail_op;
+    const _Atomic uint32_t *fail_after; /* not before this word is set; NULL: at once */
     int poison_at; /* step at which this rank's affine weight gradients become not a number; -1 never */
     _Atomic uint32_t ran[TOY_TABLE]; /* calls of each op so far */
 };
