@@ -38,9 +38,9 @@ struct job_rank {
     double metric[KC_METRICS];
 };
 
-/* The first failure, as the keeper named it. */
+/* The first failure, as the keeper named it; reason "": none. */
 struct job_failure {
-    int64_t rank, step; /* -1 */
+    int64_t rank, step; /* -1: none of the ranks */
     char phase[24], reason[512];
     int64_t followers;
 };

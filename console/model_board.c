@@ -102,7 +102,7 @@ static void read_status(struct job *j, const struct kc_reader *r)
     j->restarts = s.restarts;
     j->incarnation = s.incarnation;
     snprintf(j->text, sizeof j->text, "%s", s.text);
-    if (s.failed_rank >= 0) {
+    if (s.failed_rank >= 0 || *s.text) {
         j->failure.rank = s.failed_rank;
         j->failure.step = (int64_t)s.failed_step;
         j->failure.followers = s.followers;

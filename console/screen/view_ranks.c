@@ -55,8 +55,9 @@ static void draw_cursor_rank(const struct job *j, const struct job_rank *r, stru
     if (rows > 2 && *r->words)
         canvas_text(c, row + 2, 0, 0, ROLE_BAD, "last words: %s", r->words);
     else if (rows > 2 && j->failure.rank == r->rank)
-        canvas_text(c, row + 2, 0, 0, ROLE_BAD, "failed first, at step %lld in %s: %s", (long long)j->failure.step,
-                    j->failure.phase, j->failure.reason);
+        canvas_text(c, row + 2, 0, 0, ROLE_BAD, "failed first, at step %lld%s%s: %s", (long long)j->failure.step,
+                    strcmp(j->failure.phase, "none") ? " in " : "", strcmp(j->failure.phase, "none") ? j->failure.phase : "",
+                    j->failure.reason);
 }
 
 static void draw_table(const struct job *j, struct canvas *c, int row, int rows, int cursor)
