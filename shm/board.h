@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define KC_BOARD_VERSION 1
+#define KC_BOARD_VERSION 2
 #define KC_BOARD_MAGIC UINT64_C(0x314452414f42434b) /* "KCBOARD1" */
 
 /* ---- every segment begins with this; written by its creator, magic last, never changed afterwards ---- */
@@ -133,7 +133,7 @@ KC_LAYOUT(struct kc_identity, 56);
 KC_LAYOUT(struct kc_waiting, 24);
 KC_LAYOUT(struct kc_op_seen, 96);
 KC_LAYOUT(struct kc_last_words, 568);
-KC_LAYOUT(struct kc_event_seen, 240);
+KC_LAYOUT(struct kc_event_seen, 368);
 KC_LAYOUT(struct kc_step_record, 64);
 KC_LAYOUT(struct kc_evaluation, 48);
 KC_LAYOUT(struct kc_curve_point, 40);
@@ -148,7 +148,7 @@ KC_LAYOUT(struct kc_directory_facts, 848);
 KC_LAYOUT(struct kc_directory_job, 240);
 KC_LAYOUT(struct kc_directory_device, 288);
 KC_LAYOUT(struct kc_metric_block, 1040);
-KC_LAYOUT(struct kc_rank_slot, 36400);
+KC_LAYOUT(struct kc_rank_slot, 40496);
 KC_LAYOUT(struct kc_leader_area, 731688);
 KC_LAYOUT(struct kc_keeper_area, 9920);
 KC_LAYOUT(struct kc_job_segment, 746216);

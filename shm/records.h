@@ -83,7 +83,7 @@ struct kc_event_seen {
     uint32_t incarnation;
     uint32_t stack_count, pad;
     uint64_t stack[KC_EVENT_STACK];
-    char text[120];
+    char text[248];
 };
 /* One optimizer step. Writer: the leader (rank 0). */
 struct kc_step_record {

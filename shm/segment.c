@@ -12,13 +12,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #define DIRECTORY "/dev/shm" /* where shm_open(3) of Linux keeps its files */
@@ -92,8 +95,8 @@ int segment_check_head(const char *name, const struct kc_segment_head *h, uint64
     if (h->magic != KC_BOARD_MAGIC)
         return kc_fail(e, -EBADMSG, "%s is not a board, or was never finished", name);
     if (h->version != KC_BOARD_VERSION)
-        return kc_fail(e, -EPROTO, "%s has board version %u, this program reads version %u; use the kc it was "
-                       "started with", name, h->version, KC_BOARD_VERSION);
+        return kc_fail(e, -EPROTO, "%s has board version %u, this program reads version %u", name, h->version,
+                       KC_BOARD_VERSION);
     if ((h->kind != KC_SEGMENT_DIRECTORY || h->ranks != 0) &&
         (h->kind != KC_SEGMENT_JOB || h->ranks < 1 || h->ranks > KC_RANKS_MAX))
         return kc_fail(e, -EBADMSG, "%s is damaged: kind %u with %u ranks", name, h->kind, h->ranks);
@@ -209,7 +212,40 @@ void kc_segment_close(struct kc_segment *s)
 
 /* ---- remove ---- */
 
-/* Remove a name of ours that nobody holds. *holder (may be NULL): pid of the creator of one that is held. */
+/* Who took a lock on the file, as the kernel says; 0: not known here. */
+static uint32_t locker_of(const struct stat *st)
+{
+    char line[256], *inode;
+    uint32_t pid = 0;
+    FILE *f = fopen("/proc/locks", "re");
+    /* "3: FLOCK  ADVISORY  READ 4711 00:1a:2034 0 EOF" */
+    while (f && !pid && fgets(line, sizeof line, f)) {
+        unsigned holder, major, minor;
+        if (sscanf(line, "%*d: FLOCK %*s %*s %u %x:%x:", &holder, &major, &minor) == 3 && major == major(st->st_dev) &&
+            minor == minor(st->st_dev) && (inode = strrchr(line, ':')) && strtoull(inode + 1, NULL, 10) == st->st_ino)
+            pid = holder;
+    }
+    if (f)
+        fclose(f);
+    return pid;
+}
+
+static const char *process_text(uint32_t pid, char out[24])
+{
+    snprintf(out, 24, pid ? "process %u" : "another process", pid);
+    return out;
+}
+
+/* Who uses a segment that is locked: its creator if that one lives, else whoever took a lock on it. 0: not known, as
+ * while it is being made. */
+static uint32_t holder_of(int fd, const struct stat *st)
+{
+    struct kc_segment_head h;
+    bool whole = pread(fd, &h, sizeof h, 0) == (ssize_t)sizeof h && h.magic == KC_BOARD_MAGIC;
+    return whole && kc_process_is(h.creator, h.creator_start) ? h.creator : locker_of(st);
+}
+
+/* Remove a name of ours that nobody holds. *holder (may be NULL): pid of who uses one that is held. */
 static int remove_name(const char *name, uint32_t *holder, struct kc_error *e)
 {
     struct stat st;
@@ -221,11 +257,11 @@ static int remove_name(const char *name, uint32_t *holder, struct kc_error *e)
     if (r == -EPERM && S_ISREG(st.st_mode) && st.st_uid == geteuid())
         r = 0;
     if (r == 0 && lock(fd, LOCK_EX) < 0) {
-        struct kc_segment_head h;
-        uint32_t pid = pread(fd, &h, sizeof h, 0) == (ssize_t)sizeof h && h.magic == KC_BOARD_MAGIC ? h.creator : 0;
+        uint32_t pid = holder_of(fd, &st);
         if (holder)
             *holder = pid;
-        r = kc_fail(e, -EBUSY, "%s is in use; it was made by process %u", name, pid);
+        char who[24];
+        r = kc_fail(e, -EBUSY, "%s is in use by %s", name, process_text(pid, who));
     }
     /* Only who holds LOCK_EX on a file may unlink its name, so the name can't change hands between these two. */
     if (r == 0 && still_named(name, fd) && shm_unlink(name) != 0 && errno != ENOENT)
@@ -314,6 +350,7 @@ static int claim_name(const char *name, struct kc_error *e)
 {
     for (int i = 0; i < 100; i++) {
         uint32_t holder = 0;
+        char who[24];
         int fd = shm_open(name, O_RDWR | O_CREAT | O_EXCL, 0600);
         if (fd < 0 && errno == EINTR)
             continue;
@@ -326,8 +363,8 @@ static int claim_name(const char *name, struct kc_error *e)
                 continue;
             }
             if (r == -EBUSY)
-                return kc_fail(e, -EBUSY, "%s is in use by process %u; stop it first, or use another instance name",
-                               name, holder);
+                return kc_fail(e, -EBUSY, "%s is in use by %s; end it first, or use another instance: --instance NAME",
+                               name, process_text(holder, who));
             if (r < 0)
                 return r;
             continue;

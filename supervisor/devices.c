@@ -22,7 +22,7 @@ int kc_devices_open(const struct kc_home *home, struct kc_devices_pool **out, st
     struct kc_devices_pool *p = calloc(1, sizeof *p);
     if (!p)
         return kc_fail(e, -ENOMEM, "no memory for the list of devices");
-    struct kc_pool_config config = {.run_dir = home->run, .home = home->home};
+    struct kc_pool_config config = {.run_dir = home->node, .home = home->home};
     int r = kc_pool_open(&config, &p->pool, e);
     if (r < 0) {
         free(p);

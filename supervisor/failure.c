@@ -54,13 +54,20 @@ static const char *signal_name(int signal)
     return name ? name : "?";
 }
 
+/* For these si_addr is the address that was touched; for others it is something else, such as the sender's pid. */
+static bool has_address(int signal)
+{
+    return signal == SIGSEGV || signal == SIGBUS || signal == SIGILL || signal == SIGFPE;
+}
+
 static void describe(const struct kc_rank_end *end, char *out, size_t room)
 {
     const struct kc_last_words *w = &end->words;
     if (said(end) && w->reason != KC_REASON_NONE && w->reason != KC_REASON_KEEPER && w->text[0])
         snprintf(out, room, "%s: %s", kc_reason_name[w->reason], w->text);
     else if (said(end) && w->reason == KC_REASON_SIGNAL)
-        snprintf(out, room, "died of signal %d, SIG%s, at address 0x%llx", w->signal, signal_name(w->signal),
+        snprintf(out, room, has_address(w->signal) ? "died of signal %d, SIG%s, at address 0x%llx"
+                                                   : "died of signal %d, SIG%s", w->signal, signal_name(w->signal),
                  (unsigned long long)w->fault);
     else if (said(end) && w->reason != KC_REASON_NONE)
         snprintf(out, room, "%s: %s", kc_reason_name[w->reason], kc_reason_row[w->reason].help);
@@ -74,7 +81,8 @@ static void describe(const struct kc_rank_end *end, char *out, size_t room)
     else if (end->known && end->exit_code == 0)
         snprintf(out, room, "left with exit code 0 before the job was done, without a word");
     else if (end->known)
-        snprintf(out, room, "left with exit code %d without a word", end->exit_code);
+        snprintf(out, room, end->line[0] ? "left with exit code %d without a word; the last it printed: %s"
+                                         : "left with exit code %d without a word", end->exit_code, end->line);
     else
         snprintf(out, room, "is gone without a word");
 }
@@ -111,13 +119,22 @@ void kc_failure_name(const struct kc_rank_end *ends, size_t count, struct kc_ver
         v.phase = said(first) && first->words.phase < KC_PHASES ? (enum kc_phase)first->words.phase : first->phase;
         v.reason = reason_of(first);
         describe(first, v.detail, sizeof v.detail);
-        int n = snprintf(v.text, sizeof v.text, "rank %d at step %llu in phase %s: %s", v.rank,
-                         (unsigned long long)v.step, kc_phase_name[v.phase], v.detail);
+        bool in = v.phase != KC_PHASE_NONE;
+        int n = snprintf(v.text, sizeof v.text, "rank %d at step %llu%s%s: %s", v.rank, (unsigned long long)v.step,
+                         in ? " in phase " : "", in ? kc_phase_name[v.phase] : "", v.detail);
         if (v.followers && n > 0 && (size_t)n < sizeof v.text)
             snprintf(v.text + n, sizeof v.text - (size_t)n, "; and %u other%s followed", v.followers,
                      v.followers == 1 ? "" : "s");
     }
     *out = v;
+}
+
+struct kc_verdict kc_failure_other(enum kc_reason reason, enum kc_phase phase, uint64_t step, const char *text)
+{
+    struct kc_verdict v = {.rank = -1, .outside = true, .step = step, .phase = phase, .reason = reason};
+    snprintf(v.detail, sizeof v.detail, "%s", text);
+    snprintf(v.text, sizeof v.text, "%s", *text ? text : kc_reason_row[reason].help);
+    return v;
 }
 
 enum kc_fault kc_failure_fault(const struct kc_verdict *verdict, bool trained)

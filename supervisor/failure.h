@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define KC_LAST_LINE_ROOM 201 /* as much of it as helps, and a NUL */
+
 /* How one rank ended. */
 struct kc_rank_end {
     bool gone;                   /* its process was reaped, or is known to be gone */
@@ -23,10 +25,11 @@ struct kc_rank_end {
     uint64_t step;               /* that it was in, from its slot */
     enum kc_phase phase;
     struct kc_last_words words;  /* time 0: none */
+    char line[KC_LAST_LINE_ROOM];/* the last that it printed, if it left without a word; "" none */
 };
 
 struct kc_verdict {
-    int rank;                    /* -1: nobody failed */
+    int rank;                    /* -1: no rank; with a text: what failed was none of them, else nothing failed */
     bool cause; /* it failed of itself; false: all that is known followed something, or was ended by us */
     bool outside;                /* it was killed without a word: says nothing about what the rank did */
     uint64_t step, time;
@@ -37,6 +40,13 @@ struct kc_verdict {
     char text[512];              /* one line for a person */
 };
 
+/* Does it tell of a failure, of a rank or not? */
+static inline bool kc_verdict_failed(const struct kc_verdict *verdict)
+{
+    return verdict->rank >= 0 || verdict->text[0];
+}
+/* A failure that no rank is to blame for. */
+struct kc_verdict kc_failure_other(enum kc_reason reason, enum kc_phase phase, uint64_t step, const char *text);
 /* Did it end as a rank of a finished or stopped job does? */
 bool kc_rank_ended_well(const struct kc_rank_end *end);
 /* The first failure among `count` ranks; rank -1 if all ended well (or have not ended). */

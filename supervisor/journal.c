@@ -28,7 +28,7 @@ void kc_journal(const char *job_directory, const char *event, json_t *details)
     int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (fd >= 0) {
         text[length] = '\n'; /* in the place of its NUL */
-        kc_write_all(fd, text, length + 1);
+        kc_append_all(fd, text, length + 1);
         close(fd);
     }
     free(text);

@@ -87,6 +87,7 @@ void kc_kcd_publish(struct kc_kcd *d)
 static void tick(void *owner)
 {
     struct kc_kcd *d = owner;
+    bool rang = !d->loop.due;
     kc_kcd_jobs_tick(d);
     if (d->next_schedule && kc_now() >= d->next_schedule)
         kc_kcd_schedule(d);
@@ -94,10 +95,11 @@ static void tick(void *owner)
         kc_kcd_wake(d, d->next_schedule);
     if (d->detached || (d->draining && !d->jobs))
         d->loop.stop = true;
-    if (d->jobs && !d->loop.due) {
+    /* also at once when the timer rang, which it does when a job has gone: its devices are free now */
+    if (rang || !d->loop.due)
         kc_kcd_publish(d);
+    if (d->jobs && !d->loop.due)
         kc_kcd_wake(d, kc_now() + PUBLISH);
-    }
 }
 
 static void signals_ready(struct kc_source *source, uint32_t events)
@@ -180,6 +182,21 @@ static int sweep_one(void *self, const char *instance, const char *id)
     return 0;
 }
 
+/* Our place on the board is taken: by whom, and what to do about it. Boards are the user's, whatever the home. */
+static int taken(const struct kc_kcd *d, struct kc_error *e)
+{
+    struct kc_reader *reader;
+    struct kc_directory_facts other = {0};
+    if (kc_reader_attach(d->home->instance, NULL, &reader, NULL) < 0)
+        return -EBUSY; /* then what is said already is all that is known */
+    int r = kc_reader_directory(reader, &other);
+    kc_reader_free(reader);
+    if (r < 0 || other.kcd <= 1)
+        return -EBUSY;
+    return kc_fail(e, -EBUSY, "already running (pid %u) as instance '%s'%s%s; start this one under another name: "
+                   "--instance NAME", other.kcd, d->home->instance, other.home[0] ? " with KC_HOME " : "", other.home);
+}
+
 static int prepare(struct kc_kcd *d, struct kc_error *e)
 {
     d->lock = d->listener.fd = d->signals.fd = d->loop.epoll = d->loop.timer = -1;
@@ -197,7 +214,7 @@ static int prepare(struct kc_kcd *d, struct kc_error *e)
     kc_reader_list(NULL, sweep_one, d);
     struct kc_directory_facts facts = facts_of(d);
     if ((r = kc_directory_create(d->home->instance, &facts, &d->directory, e)) < 0)
-        return r;
+        return r == -EBUSY ? taken(d, e) : r;
     if ((r = kc_kcd_listen(d, e)) < 0)
         return r;
     kc_kcd_show_facts(d); /* with the socket */

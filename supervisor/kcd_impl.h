@@ -45,7 +45,8 @@ struct kc_kcd_job {
     bool recover;              /* the next keeper must read what the lost one's ranks left */
     struct kc_link link;
     struct kc_source keeper;   /* pidfd; -1 */
-    uint64_t retry, kill_at;   /* kc_now() */
+    pid_t keeper_pid;          /* of that one; the record's is 0 as soon as the job has ended */
+    uint64_t retry, kill_at;   /* kc_now(); in the queue: not before */
     struct kc_kcd_waiter *waiters;
     int slot;                  /* in the board's directory; -1 */
 };

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/socket.h"
+#include "govern/policy.h"
 #include "shm/reader.h"
 #include "shm/segment.h"
 
@@ -26,8 +27,11 @@
 #include <unistd.h>
 
 #define RETRY (50 * KC_MILLISECOND)      /* a keeper that does not answer yet, ranks that are not gone yet */
-#define QUEUE_RETRY (KC_SECOND)          /* devices that others may have given back */
+#define QUEUE_RETRY (KC_SECOND)          /* devices that another instance may have given back, which tells us nothing */
+#define KEEPER_PAUSE (KC_SECOND)         /* after a keeper that was lost before it did anything */
+#define SWEEP_LIMIT (5 * KC_SECOND)      /* a process that is stuck in the kernel may outlive this */
 #define ORPHAN_GRACE (10 * KC_SECOND)    /* where a spec can't be read */
+#define BEREAVED_GRACE (KC_SECOND)       /* for ranks whose keeper and a peer are gone: what they save can't become whole */
 
 /* ---- the list ---- */
 
@@ -168,11 +172,8 @@ void kc_kcd_end(struct kc_kcd_job *job, enum kc_job_state state, const char *why
     r->keeper = (struct kc_process){0};
     memset(r->rank, 0, sizeof r->rank);
     r->hold = r->stop = false;
-    if (why && state == KC_JOB_FAILED) {
-        r->failure =
-            (struct kc_verdict){.rank = 0, .step = r->step, .reason = KC_REASON_ERROR, .phase = KC_PHASE_STARTING};
-        snprintf(r->failure.text, sizeof r->failure.text, "%s", why);
-    }
+    if (why && state == KC_JOB_FAILED)
+        r->failure = kc_failure_other(KC_REASON_ERROR, KC_PHASE_STARTING, r->step, why);
     if (kc_outcome_write(r, &kc_outcome_unknown, &e) < 0)
         kc_kcd_log("%s", e.text);
     kc_journal(r->directory, "state", json_pack("{s:s, s:s*}", "state", kc_job_state_name[state], "text", why));
@@ -260,32 +261,41 @@ static void connect_keeper(struct kc_kcd_job *job, int fd)
 
 /* ---- a keeper that ended, or is lost ---- */
 
+static bool rank_lives(struct kc_process rank)
+{
+    int fd = kc_process_open(rank);
+    bool lives = fd >= 0 && !kc_process_ended(fd);
+    if (fd >= 0)
+        close(fd);
+    return lives;
+}
+
 /* Does any recorded rank live? */
 static bool ranks_live(const struct kc_record *r)
 {
-    for (uint32_t i = 0; i < r->ranks; i++) {
-        int fd = kc_process_open(r->rank[i]);
-        bool lives = fd >= 0 && !kc_process_ended(fd);
-        if (fd >= 0)
-            close(fd);
-        if (lives)
+    for (uint32_t i = 0; i < r->ranks; i++)
+        if (rank_lives(r->rank[i]))
             return true;
-    }
     return false;
 }
 
-static bool ranks_save(const struct kc_kcd_job *job)
+/* Of ranks without keeper: does one write a snapshot; did one die without a word? Nobody is left to tell its peers. */
+static void ranks_look(const struct kc_kcd_job *job, bool *saving, bool *bereaved)
 {
+    const struct kc_record *r = &job->record;
     struct kc_reader *reader;
-    bool saving = false;
-    if (kc_reader_attach(job->kcd->home->instance, job->record.id, &reader, NULL) < 0)
-        return false;
-    for (uint32_t i = 0; i < job->record.ranks && i < kc_reader_ranks(reader); i++) {
+    *saving = *bereaved = false;
+    if (kc_reader_attach(job->kcd->home->instance, r->id, &reader, NULL) < 0)
+        return;
+    for (uint32_t i = 0; i < r->ranks && i < kc_reader_ranks(reader); i++) {
         struct kc_rank_view view;
-        saving |= kc_reader_rank(reader, i, &view) == 0 && view.phase == KC_PHASE_SNAPSHOT;
+        bool lives = rank_lives(r->rank[i]); /* first: the last words are older than the end */
+        if (kc_reader_rank(reader, i, &view) != 0)
+            continue;
+        *saving |= lives && view.phase == KC_PHASE_SNAPSHOT;
+        *bereaved |= !lives && !view.words.time;
     }
     kc_reader_free(reader);
-    return saving;
 }
 
 static uint64_t grace_of(const struct kc_record *r)
@@ -303,6 +313,7 @@ static void keeper_lost(struct kc_kcd_job *job)
 {
     kc_kcd_log("job '%s': its keeper (pid %d) is gone before it ended", job->record.id, (int)job->record.keeper.pid);
     kc_journal(job->record.directory, "keeper-lost", json_pack("{s:i}", "pid", (int)job->record.keeper.pid));
+    job->record.lost = job->record.keeper.pid;
     job->hold = KC_HOLD_RANKS;
     job->kill_at = kc_now() + grace_of(&job->record);
     job->retry = kc_now();
@@ -334,7 +345,61 @@ static int watch_keeper(struct kc_kcd_job *job)
     if (fd < 0)
         return fd;
     job->keeper = (struct kc_source){.fd = fd, .ready = keeper_ready, .owner = job};
+    job->keeper_pid = job->record.keeper.pid;
     return kc_loop_add(&job->kcd->loop, &job->keeper, EPOLLIN);
+}
+
+/* Orphans of its ranks are our children by now, if the keeper was ours: we are a subreaper. Ours are also the
+ * keepers, which are known, and what we had before the lost keeper began, which is older. How many there were. While
+ * another job waits for its ranks they may be that one's, and the last to wait ends all; as process 1 we are parent
+ * to everybody, and can't tell. */
+static int kill_orphans(const struct kc_kcd_job *lost)
+{
+    size_t count = 0, jobs = 0;
+    for (const struct kc_kcd_job *j = lost->kcd->jobs; j; j = j->next, jobs++)
+        if (j != lost && j->hold == KC_HOLD_RANKS)
+            return 0;
+    pid_t *keepers = getpid() > 1 && lost->record.keeper.start ? calloc(jobs, sizeof *keepers) : NULL;
+    if (!keepers)
+        return 0;
+    for (const struct kc_kcd_job *j = lost->kcd->jobs; j; j = j->next)
+        if (j->keeper.fd >= 0)
+            keepers[count++] = j->keeper_pid;
+    int found = kc_process_signal_children(lost->record.keeper.start, keepers, count, SIGKILL);
+    free(keepers);
+    return found;
+}
+
+/* A keeper that was lost before it had started its ranks counted nothing itself: we do, or a keeper that can't live
+ * would be started for ever. True: once more, after a pause; false: the job has ended, and is gone. */
+static bool try_again(struct kc_kcd_job *job)
+{
+    struct kc_record *r = &job->record;
+    struct kc_arena arena = {0};
+    const struct kc_job_spec *spec;
+    struct kc_policy_history history = {.restarts = r->fruitless};
+    enum kc_action action = KC_ACTION_FAIL;
+    char text[200];
+    if (kc_record_spec(r->directory, &arena, &spec, NULL) == 0)
+        action = kc_policy_decide(KC_FAULT_KEEPER, spec, &history);
+    kc_arena_free(&arena);
+    snprintf(text, sizeof text, "the keeper (pid %d) was lost before it had started its ranks, after %u restart%s; "
+             "kcd.log may say why", (int)r->lost, r->fruitless, r->fruitless == 1 ? "" : "s");
+    kc_journal(r->directory, "fault", json_pack("{s:s, s:s, s:n, s:I, s:s}", "fault", kc_fault_name[KC_FAULT_KEEPER],
+                                                "action", kc_action_name[action], "rank", "step", (json_int_t)r->step,
+                                                "text", text));
+    if (r->stop) {
+        kc_kcd_end(job, KC_JOB_STOPPED, NULL);
+        return false;
+    }
+    if (action != KC_ACTION_RESTART) {
+        kc_kcd_end(job, KC_JOB_FAILED, text);
+        return false;
+    }
+    r->restarts++;
+    r->fruitless++;
+    job->retry = kc_now() + KEEPER_PAUSE;
+    return true;
 }
 
 /* Its ranks notice, save and leave by themselves; after the grace they are ended. Then it is queued, first of all. */
@@ -343,7 +408,11 @@ static void wait_for_ranks(struct kc_kcd_job *job)
     struct kc_record *r = &job->record;
     uint64_t now = kc_now();
     if (ranks_live(r)) {
-        if (now >= job->kill_at && !ranks_save(job))
+        bool saving, bereaved;
+        ranks_look(job, &saving, &bereaved);
+        if (bereaved && job->kill_at > now + BEREAVED_GRACE)
+            job->kill_at = now + BEREAVED_GRACE;
+        if (now >= job->kill_at && (!saving || bereaved || now - job->kill_at >= KC_SNAPSHOT_PARDON))
             kc_process_signal_all(r->token, NULL, 0, SIGKILL);
         job->retry = now + RETRY;
         kc_kcd_wake(job->kcd, job->retry);
@@ -351,13 +420,21 @@ static void wait_for_ranks(struct kc_kcd_job *job)
     }
     if (r->token[0])
         kc_process_signal_all(r->token, NULL, 0, SIGKILL);
+    if (kill_orphans(job) > 0 && now < job->kill_at + SWEEP_LIMIT) { /* their children come to us next */
+        job->retry = now + RETRY;
+        kc_kcd_wake(job->kcd, job->retry);
+        return;
+    }
     r->keeper = (struct kc_process){0};
+    job->retry = now;
+    if (r->unbegun && !try_again(job))
+        return;
     if (r->state != KC_JOB_STARTING || r->incarnation > 0)
         r->state = KC_JOB_RESTARTING;
     job->recover = r->incarnation > 0;
     job->hold = KC_HOLD_QUEUE;
     kc_kcd_record(job);
-    job->kcd->next_schedule = kc_now();
+    job->kcd->next_schedule = job->retry;
     kc_kcd_wake(job->kcd, job->kcd->next_schedule);
 }
 
@@ -413,6 +490,7 @@ static int launch(struct kc_kcd_job *job, const struct kc_job_leases *leases, st
     if (r >= 0) {
         if (job->record.state == KC_JOB_QUEUED)
             job->record.state = kc_life_cell(KC_JOB_QUEUED, KC_LIFE_LEASED)->next;
+        job->record.unbegun = true;
         r = kc_kcd_record(job);
         pid_t pid = r < 0 ? -1 : fork();
         if (pid == 0)
@@ -425,6 +503,7 @@ static int launch(struct kc_kcd_job *job, const struct kc_job_leases *leases, st
             connect_keeper(job, pair[0]);
             show(job);
         } else {
+            kc_process_signal(pid, SIGKILL); /* nobody would watch it */
             close(pair[0]);
         }
     }
@@ -459,7 +538,7 @@ void kc_kcd_schedule(struct kc_kcd *d)
         next = job->next;
         if (job->hold != KC_HOLD_QUEUE)
             continue;
-        int r = try_start(job, &e);
+        int r = kc_now() < job->retry ? -EBUSY : try_start(job, &e);
         waiting = r == -EBUSY || r == -EWOULDBLOCK; /* those behind it wait too: first come, first served */
         if (r < 0 && !waiting)
             kc_kcd_end(job, KC_JOB_FAILED, e.text);

@@ -56,8 +56,8 @@ static int code_of(int error)
 {
     switch (error) {
     case -EINVAL:
+    case -ERANGE: /* more devices than this machine has: a spec that never fits */
         return KC_EXIT_INVALID;
-    case -ERANGE:
     case -EBUSY:
         return KC_EXIT_REFUSED;
     case -ENOENT:
@@ -203,12 +203,9 @@ static json_t *requeue(struct kc_kcd *d, struct kc_record *r)
     if (kc_kcd_record(job) < 0) {
         kc_kcd_log("job '%s' is queued, but its record could not be written", r->id);
     }
-    char id[KC_ID_ROOM];
-    snprintf(id, sizeof id, "%s", r->id);
-    kc_kcd_schedule(d);
-    job = kc_kcd_find(d, id); /* it may have ended already */
-    return about(job ? &job->record : r, true,
-                 job && job->hold == KC_HOLD_QUEUE ? "is queued until its devices are free" : NULL);
+    d->next_schedule = kc_now(); /* not now: who calls us may be walking over the jobs */
+    kc_kcd_wake(d, d->next_schedule);
+    return about(&job->record, true, "is queued; it starts when its devices are free");
 }
 
 /* A job that has ended, or is not ours. */
@@ -305,12 +302,27 @@ static void ask_job(struct kc_kcd *d, struct kc_kcd_client *client, const char *
         ask_unkept(job, client, event);
 }
 
+/* The answer to a stop: "done" only if the job stopped, or finished, and what was trained is saved (F35). */
+static json_t *stopped(const struct kc_record *r)
+{
+    char text[700];
+    if (r->state == KC_JOB_FAILED) {
+        snprintf(text, sizeof text, "job '%s' was asked to stop, but failed: %s", r->id, r->failure.text);
+        return no(KC_EXIT_FALSE, text);
+    }
+    if (r->exit_code == 0 || (r->state != KC_JOB_STOPPED && r->state != KC_JOB_FINISHED))
+        return about(r, true, NULL);
+    snprintf(text, sizeof text, "job '%s' has ended at step %llu, but its last snapshot failed; see events.jsonl, make room, "
+             "then kc resume", r->id, (unsigned long long)r->step);
+    return no(KC_EXIT_SYSTEM, text);
+}
+
 void kc_kcd_answer_ended(struct kc_kcd *d, const struct kc_record *record, struct kc_kcd_waiter *waiters)
 {
     for (struct kc_kcd_waiter *w = waiters, *next; w; w = next) {
         next = w->next;
-        json_t *reply = w->verb == KC_LIFE_STOP ? about(record, true, NULL) : ask_ended(d, record->id, w->verb);
-        if (w->verb == KC_LIFE_STOP && record->failure.rank >= 0)
+        json_t *reply = w->verb == KC_LIFE_STOP ? stopped(record) : ask_ended(d, record->id, w->verb);
+        if (w->verb == KC_LIFE_STOP && kc_verdict_failed(&record->failure))
             json_object_set_new(reply, "failure", json_string(record->failure.text));
         kc_kcd_reply(w->client, reply);
         free(w);

@@ -46,11 +46,13 @@ static void publish(struct kc_keeper *k)
     kc_board_set(k->board, KC_METRIC_RESTARTS, r->restarts);
 }
 
-void kc_keeper_save(struct kc_keeper *k)
+int kc_keeper_save(struct kc_keeper *k)
 {
     struct kc_error e;
-    if (kc_record_write(&k->record, &e) < 0)
+    int r = kc_record_write(&k->record, &e);
+    if (r < 0)
         kc_journal(k->record.directory, "record-failed", json_pack("{s:s}", "text", e.text));
+    return r;
 }
 
 void kc_keeper_hurry(struct kc_keeper *k)
@@ -58,7 +60,7 @@ void kc_keeper_hurry(struct kc_keeper *k)
     kc_loop_wake_at(&k->loop, kc_now() + TICK);
 }
 
-void kc_keeper_state(struct kc_keeper *k, enum kc_job_state state)
+int kc_keeper_state(struct kc_keeper *k, enum kc_job_state state)
 {
     bool changed = k->record.state != state;
     k->record.state = state;
@@ -67,10 +69,11 @@ void kc_keeper_state(struct kc_keeper *k, enum kc_job_state state)
         kc_journal(k->record.directory, "state", json_pack("{s:s, s:I}", "state", kc_job_state_name[state], "step",
                                                            (json_int_t)k->record.step));
     }
-    kc_keeper_save(k);
+    int r = kc_keeper_save(k);
     publish(k);
     kc_keeper_tell(k);
     kc_keeper_hurry(k);
+    return r;
 }
 
 /* ---- the end ---- */
@@ -91,7 +94,7 @@ static void answer_everybody(struct kc_keeper *k)
     }
     json_decref(end);
     snprintf(text, sizeof text, "job '%s' has ended (%s)%s%s", r->id, kc_job_state_name[r->state],
-             r->failure.rank >= 0 ? ": " : "", r->failure.text);
+             kc_verdict_failed(&r->failure) ? ": " : "", r->failure.text);
     json_t *no = json_pack("{s:b, s:s, s:i}", "ok", 0, "error", text, "code", KC_EXIT_REFUSED);
     kc_keeper_answer(k, KC_LIFE_PAUSE, 0, json_incref(no));
     kc_keeper_answer(k, KC_LIFE_RESUME, 0, json_incref(no));
@@ -117,8 +120,9 @@ static void conclude(struct kc_keeper *k, enum kc_job_state state)
     else
         outcome = kc_outcome_unknown;
     k->record.hold = k->record.stop = false;
-    /* A job whose last snapshot failed has not ended well, however far it trained (F35). */
-    bool saved = k->rank[0].end.words.time == 0 || k->rank[0].end.words.code == 0;
+    /* A job whose last snapshot failed has not ended well, however far it trained (F35). Rank 0 says so in the words
+     * with which it ends well; any other words are about something else. */
+    bool saved = !kc_rank_ended_well(&k->rank[0].end) || k->rank[0].end.words.code == 0;
     k->record.exit_code = state == KC_JOB_FAILED || !saved ? KC_EXIT_FALSE : KC_EXIT_OK;
     enum kc_job_state before = k->record.state;
     k->record.state = state;
@@ -166,11 +170,7 @@ static void conclude_well(struct kc_keeper *k)
 
 static void fail(struct kc_keeper *k, const char *text)
 {
-    if (k->record.failure.rank < 0 || text) {
-        k->record.failure = (struct kc_verdict){.rank = 0, .step = k->record.step, .reason = KC_REASON_ERROR,
-                                                .phase = KC_PHASE_STARTING, .time = kc_now()};
-        snprintf(k->record.failure.text, sizeof k->record.failure.text, "%s", text ? text : "unknown");
-    }
+    k->record.failure = kc_failure_other(KC_REASON_ERROR, KC_PHASE_STARTING, k->record.step, text);
     conclude(k, KC_JOB_FAILED);
 }
 
@@ -185,7 +185,7 @@ static void launch(struct kc_keeper *k)
     k->ending = KC_ENDING_KILLED;
     for (uint32_t i = 0; i < k->record.ranks; i++)
         if (k->rank[i].alive)
-            kill((pid_t)k->rank[i].shown.pid, SIGKILL);
+            kc_process_signal((pid_t)k->rank[i].shown.pid, SIGKILL);
     while (kc_keeper_alive(k) > 0) {
         kc_keeper_reap(k);
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
@@ -195,7 +195,7 @@ static void launch(struct kc_keeper *k)
 
 static bool repeats(const struct kc_verdict *a, const struct kc_verdict *b)
 {
-    return a->rank >= 0 && a->step == b->step && a->reason == b->reason;
+    return kc_verdict_failed(a) && a->step == b->step && a->reason == b->reason;
 }
 
 /* Nothing of the incarnation is left. */
@@ -212,8 +212,9 @@ static void decide(struct kc_keeper *k, const struct kc_verdict *v, enum kc_faul
     struct kc_policy_history history = {.restarts = r->fruitless, .same_step_faults = r->same};
     enum kc_action action = kc_policy_decide(fault, k->spec, &history);
     kc_journal(r->directory, "fault",
-               json_pack("{s:s, s:s, s:i, s:I, s:s}", "fault", kc_fault_name[fault], "action", kc_action_name[action],
-                         "rank", v->rank, "step", (json_int_t)v->step, "text", v->text));
+               json_pack("{s:s, s:s, s:o, s:I, s:s}", "fault", kc_fault_name[fault], "action", kc_action_name[action],
+                         "rank", v->rank < 0 ? json_null() : json_integer(v->rank), "step", (json_int_t)v->step, "text",
+                         v->text));
     if (action != KC_ACTION_RESTART) {
         conclude(k, KC_JOB_FAILED);
         return;
@@ -389,19 +390,22 @@ static int open_board(struct kc_keeper *k, struct kc_error *e)
     return r;
 }
 
-/* The keeper before us was lost, and its ranks are gone: what they said decides. */
+/* The keeper before us was lost, and its ranks are gone: what they said decides. Ranks that only followed it, or were
+ * ended because of it, are not to blame. */
 static void recover(struct kc_keeper *k)
 {
     struct kc_error e;
+    char text[96];
     struct kc_verdict v = {.rank = -1};
     bool well = kc_keeper_inherit_board(k) == 0;
     for (uint32_t i = 0; i < k->record.ranks; i++)
         well = well && kc_rank_ended_well(&k->rank[i].end);
     if (k->reader)
         v = verdict_of(k);
-    if (v.rank < 0) {
-        v = (struct kc_verdict){.rank = 0, .step = k->record.step, .reason = KC_REASON_KEEPER, .time = kc_now()};
-        snprintf(v.text, sizeof v.text, "the job's keeper is gone");
+    if (v.rank < 0 || !v.cause) {
+        snprintf(text, sizeof text, "the keeper (pid %d) was lost at step %llu", (int)k->record.lost,
+                 (unsigned long long)k->record.step);
+        v = kc_failure_other(KC_REASON_KEEPER, KC_PHASE_NONE, k->record.step, text);
     }
     kc_journal(k->record.directory, "recovered",
                json_pack("{s:s}", "text", well ? "its ranks had ended well" : v.text));

@@ -16,6 +16,12 @@
 #define BATCH 64
 #define EVENTS_A_TICK 64 /* of one rank: a rank gone mad fills no disk */
 
+/* A full disk: the board still has the records, they are written once there is room. Any other failure loses the line. */
+static bool no_room(int code)
+{
+    return code == -ENOSPC || code == -EDQUOT;
+}
+
 /* The older of the two streams first, so that an evaluation stands behind its step. */
 static bool drain_some(struct kc_keeper *k)
 {
@@ -28,18 +34,23 @@ static bool drain_some(struct kc_keeper *k)
         k->lost += lost;
         kc_board_set(k->board, KC_METRIC_RECORDS_LOST, (double)k->lost);
     }
-    for (int i = 0, j = 0; i < n || j < m;) {
+    int i = 0, j = 0, code = 0;
+    while (!no_room(code) && (i < n || j < m)) {
         if (j >= m || (i < n && steps[i].step <= evaluations[j].step)) {
             k->last_step = steps[i++];
             k->trained |= k->last_step.incarnation == k->record.incarnation;
-            kc_metrics_step(&k->metrics, &k->last_step);
+            code = kc_metrics_step(&k->metrics, &k->last_step);
+            k->steps_cursor -= no_room(code) ? (uint64_t)(n - i + 1) : 0;
+            k->evaluations_cursor -= no_room(code) ? (uint64_t)(m - j) : 0;
         } else {
             k->last_evaluation = evaluations[j++];
-            kc_metrics_evaluation(&k->metrics, &k->last_evaluation);
+            code = kc_metrics_evaluation(&k->metrics, &k->last_evaluation);
+            k->steps_cursor -= no_room(code) ? (uint64_t)(n - i) : 0;
+            k->evaluations_cursor -= no_room(code) ? (uint64_t)(m - j + 1) : 0;
         }
     }
     k->record.step = k->metrics.step;
-    return n == BATCH || m == BATCH;
+    return !no_room(code) && (n == BATCH || m == BATCH);
 }
 
 static void take_event(struct kc_keeper *k, uint32_t rank, const struct kc_event_seen *ev)
@@ -182,15 +193,25 @@ static void skip_written(struct kc_keeper *k)
     k->steps_cursor = behind;
 }
 
+/* Is it the board of the record's ranks? Their keeper may have died while it wrote the status; then the first of them says. */
+static bool is_ours(const struct kc_keeper *k)
+{
+    struct kc_job_status status;
+    struct kc_rank_view view;
+    if (kc_reader_ranks(k->reader) != k->record.ranks)
+        return false;
+    if (kc_reader_status(k->reader, &status) == 0)
+        return status.incarnation == k->record.incarnation;
+    return kc_reader_rank(k->reader, 0, &view) == 0 && view.identity.incarnation == k->record.incarnation;
+}
+
 int kc_keeper_inherit_board(struct kc_keeper *k)
 {
     struct kc_error e;
     int r = kc_reader_attach(k->home->instance, k->record.id, &k->reader, &e);
     if (r < 0)
         return r;
-    struct kc_job_status status;
-    if (kc_reader_ranks(k->reader) != k->record.ranks || kc_reader_status(k->reader, &status) != 0 ||
-        status.incarnation != k->record.incarnation) {
+    if (!is_ours(k)) {
         kc_reader_free(k->reader);
         k->reader = NULL;
         return -ENOENT;
@@ -199,7 +220,8 @@ int kc_keeper_inherit_board(struct kc_keeper *k)
     while (drain_some(k))
         ;
     for (uint32_t i = 0; i < k->record.ranks; i++) {
-        k->rank[i].end = (struct kc_rank_end){.gone = true, .seen = kc_now()};
+        /* how it ended nobody saw; without a word of its own it followed the keeper, or was ended by kcd */
+        k->rank[i].end = (struct kc_rank_end){.gone = true, .ended_by_us = true, .seen = kc_now()};
         kc_keeper_read_rank(k->reader, i, &k->rank[i].end);
     }
     return 0;

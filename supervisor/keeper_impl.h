@@ -74,7 +74,7 @@ struct kc_keeper {
     uint64_t control;              /* the control word */
     bool releasing;                /* the pause level was lowered and the ranks have not said that they go on */
     enum kc_ending ending;
-    uint64_t grace;                /* nanoseconds left until KILL */
+    struct kc_grace grace;
     uint64_t last_tick, last_slow; /* kc_now() */
     bool stop_before_end;          /* a stop was asked for after the group had begun to end */
     bool oom_known;
@@ -83,8 +83,9 @@ struct kc_keeper {
 
 /* keeper.c */
 void kc_keeper_event(struct kc_keeper *k, enum kc_life_event event);
-void kc_keeper_state(struct kc_keeper *k, enum kc_job_state state); /* everywhere: file, board, kcd */
-void kc_keeper_save(struct kc_keeper *k);                           /* state.json as it stands */
+/* Both return what came of writing state.json: 0 or -errno, which the journal has by then. */
+int kc_keeper_state(struct kc_keeper *k, enum kc_job_state state);  /* everywhere: file, board, kcd */
+int kc_keeper_save(struct kc_keeper *k);                            /* state.json as it stands */
 void kc_keeper_hurry(struct kc_keeper *k);                          /* tick soon */
 
 /* keeper_ranks.c */
@@ -93,7 +94,7 @@ bool kc_keeper_reap(struct kc_keeper *k);                      /* every child th
 void kc_keeper_end_group(struct kc_keeper *k);                 /* TERM and CONT, the grace begins */
 void kc_keeper_end_tick(struct kc_keeper *k, uint64_t passed); /* KILL when the grace is over */
 uint32_t kc_keeper_alive(const struct kc_keeper *k);
-void kc_keeper_sweep(struct kc_keeper *k);                     /* nothing with our token survives */
+void kc_keeper_sweep(struct kc_keeper *k);                     /* nothing with our token, and no child, survives */
 
 /* keeper_board.c */
 void kc_keeper_drain(struct kc_keeper *k);                     /* steps, evaluations and events to files */

@@ -113,6 +113,7 @@ static int fork_rank(struct kc_keeper *k, uint32_t rank, struct kc_error *e)
     struct kc_environment env = {0};
     int report[2] = {-1, -1}, code = 0;
     kept->end = (struct kc_rank_end){0};
+    kc_rank_log_mark(&kept->log);
     kept->shown = (struct kc_rank_process){.incarnation = k->record.incarnation};
     if (k->leases)
         kc_job_leases_cpus(k->leases, rank, kept->shown.cores, sizeof kept->shown.cores);
@@ -177,8 +178,13 @@ int kc_keeper_launch(struct kc_keeper *k, struct kc_error *e)
     }
     if (r < 0)
         return r;
-    /* Recorded durably first: whatever happens to us from here on, somebody can find these processes. */
-    kc_keeper_state(k, KC_JOB_STARTING);
+    /* Recorded durably first: whatever happens to us from here on, somebody can find these processes. If they can't
+     * be recorded, the gate stays shut. */
+    k->record.unbegun = false;
+    if ((r = kc_keeper_state(k, KC_JOB_STARTING)) < 0)
+        return kc_fail(e, r, "the ranks of job '%s' could not be recorded (%s/state.json: %s), so they were not let "
+                       "in; make it writable, then kc resume %s", k->record.id, k->record.directory, strerror(-r),
+                       k->record.id);
     kc_board_gate_open(k->board);
     kc_journal(k->record.directory, "launched",
                json_pack("{s:i, s:i}", "incarnation", (int)k->record.incarnation, "ranks", (int)k->record.ranks));
@@ -204,6 +210,8 @@ static void note_exit(struct kc_keeper *k, uint32_t rank, const siginfo_t *info)
     kept->shown.exit_code = end->exit_code;
     kept->shown.signal = end->signal;
     kc_keeper_read_rank(k->reader, rank, end);
+    if (end->exit_code != 0 && !end->words.time)
+        kc_rank_log_last(&kept->log, end->line, sizeof end->line);
     if (!kc_rank_ended_well(end)) /* before all else: its peers must not wait for the dead (F10) */
         kc_board_abort_for(k->board, rank,
                            end->words.time && end->words.reason < KC_REASONS ? (enum kc_reason)end->words.reason
@@ -261,9 +269,9 @@ static void signal_ranks(struct kc_keeper *k, int signal)
     for (uint32_t i = 0; i < k->record.ranks; i++) {
         if (!k->rank[i].alive)
             continue;
-        kill((pid_t)k->rank[i].shown.pid, signal);
+        kc_process_signal((pid_t)k->rank[i].shown.pid, signal);
         if (signal == SIGKILL)
-            kill(-(pid_t)k->rank[i].shown.pid, signal);
+            kc_process_signal_group((pid_t)k->rank[i].shown.pid, signal);
     }
 }
 
@@ -272,7 +280,8 @@ void kc_keeper_end_group(struct kc_keeper *k)
     if (k->ending != KC_ENDING_NOT)
         return;
     k->ending = KC_ENDING_ASKED;
-    k->grace = (uint64_t)(k->spec->grace_seconds * (double)KC_SECOND);
+    k->grace = (struct kc_grace){.left = (uint64_t)(k->spec->grace_seconds * (double)KC_SECOND),
+                                 .pardon = KC_SNAPSHOT_PARDON};
     signal_ranks(k, SIGTERM);
     signal_ranks(k, SIGCONT);
 }
@@ -292,10 +301,7 @@ void kc_keeper_end_tick(struct kc_keeper *k, uint64_t passed)
     if (k->ending != KC_ENDING_ASKED || kc_keeper_alive(k) == 0)
         return;
     /* Time in which a snapshot is written does not count, except after a failure: then nobody needs that snapshot. */
-    if (k->record.state == KC_JOB_STOPPING && saving(k))
-        return;
-    k->grace -= passed < k->grace ? passed : k->grace;
-    if (k->grace > 0)
+    if (!kc_grace_over(&k->grace, passed, k->record.state == KC_JOB_STOPPING && saving(k)))
         return;
     k->ending = KC_ENDING_KILLED;
     for (uint32_t i = 0; i < k->record.ranks; i++)
@@ -306,12 +312,22 @@ void kc_keeper_end_tick(struct kc_keeper *k, uint64_t passed)
     signal_ranks(k, SIGKILL);
 }
 
+/* Whoever carries our token, and every child we have: all that descends from a rank and lost its parent is one,
+ * whatever else it changed about itself. How many there were. */
+static int kill_rest(struct kc_keeper *k)
+{
+    int with_token = kc_process_signal_all(k->record.token, NULL, 0, SIGKILL);
+    int children = kc_process_signal_children(0, NULL, 0, SIGKILL);
+    return (with_token > 0 ? with_token : 0) + (children > 0 ? children : 0);
+}
+
+/* When no rank is alive. */
 void kc_keeper_sweep(struct kc_keeper *k)
 {
     uint64_t end = kc_now() + SWEEP_LIMIT;
     int found = 0;
-    /* A survivor may fork while we look: again until a look finds nobody. */
-    while ((found = kc_process_signal_all(k->record.token, NULL, 0, SIGKILL)) > 0 && kc_now() < end) {
+    /* A survivor may fork while we look, and its end gives us its children: again until a look finds nobody. */
+    while ((found = kill_rest(k)) > 0 && kc_now() < end) {
         kc_keeper_reap(k);
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }

@@ -115,3 +115,13 @@ const struct kc_life_cell *kc_life_cell(unsigned state, unsigned event)
     static const struct kc_life_cell bug = {KC_DO_BUG, KC_JOB_STATES, NULL};
     return state < KC_JOB_STATES && event < KC_LIFE_EVENTS ? &table[state][event] : &bug;
 }
+
+bool kc_grace_over(struct kc_grace *g, uint64_t passed, bool saving)
+{
+    if (saving && g->pardon > passed) {
+        g->pardon -= passed;
+        return false;
+    }
+    g->left -= passed < g->left ? passed : g->left;
+    return g->left == 0;
+}

@@ -4,7 +4,11 @@
 #ifndef KC_SUPERVISOR_LIFE_H
 #define KC_SUPERVISOR_LIFE_H
 
+#include "base/clock.h"
 #include "shm/names.h"
+
+#include <stdbool.h>
+#include <stdint.h>
 
 /* id, name, what it says */
 #define KC_LIFE_EVENT_TABLE(X)                                                                                         \
@@ -59,6 +63,16 @@ struct kc_life_cell {
     enum kc_job_state next;
     const char *note; /* for a person, continues "job 'x' …"; NULL */
 };
+
+/* How long a snapshot may hold up the end of a group that was asked to stop. The largest one of this machine's memory
+ * is through in that time even on a slow disk; beyond it the writer hangs, and would hold its devices for ever. */
+#define KC_SNAPSHOT_PARDON (30 * 60 * KC_SECOND)
+/* What is left of a group's time, in nanoseconds. */
+struct kc_grace {
+    uint64_t left, pardon; /* until KILL; while a snapshot is written */
+};
+/* `passed` more. True: it is over. Time in which `saving` is true counts against the pardon first. */
+bool kc_grace_over(struct kc_grace *grace, uint64_t passed, bool saving);
 
 /* Never NULL; out-of-range arguments are the BUG cell. */
 const struct kc_life_cell *kc_life_cell(unsigned state, unsigned event);

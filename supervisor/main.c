@@ -4,6 +4,7 @@
 #include "protocol.h"
 
 #include "base/file.h"
+#include "base/version.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,20 +26,23 @@ struct options {
 
 static const char usage[] =
     "usage: kcd [--daemon] [--home DIR] [--instance NAME]\n"
+    "       kcd --version\n"
     "  --daemon         go to the background once the control socket answers\n"
     "  --home DIR       where jobs live ($KC_HOME, else $XDG_STATE_HOME/kuangchao, else ~/.local/state/kuangchao)\n"
     "  --instance NAME  which supervisor of this user ($KC_INSTANCE, else default)\n"
+    "  --version        print the version and end; kc and kcd talk only when theirs are equal\n"
     "See kcd(8).\n";
 
 static int parse(int argc, char **argv, struct options *o)
 {
-    enum { DAEMON = 256, HOME, INSTANCE, KEEP, LEASES, LINK, LOCK, RECOVER, HELP };
+    enum { DAEMON = 256, HOME, INSTANCE, KEEP, LEASES, LINK, LOCK, RECOVER, HELP, VERSION };
     static const struct option list[] = {
         {"daemon", no_argument, NULL, DAEMON},     {"home", required_argument, NULL, HOME},
         {"instance", required_argument, NULL, INSTANCE}, {"keep", required_argument, NULL, KEEP},
         {"leases", required_argument, NULL, LEASES}, {"link", required_argument, NULL, LINK},
         {"lock", required_argument, NULL, LOCK},   {"recover", no_argument, NULL, RECOVER},
-        {"help", no_argument, NULL, HELP},         {0}};
+        {"help", no_argument, NULL, HELP},         {"version", no_argument, NULL, VERSION},
+        {0}};
     *o = (struct options){.link = -1, .lock = -1};
     for (int c; (c = getopt_long(argc, argv, "", list, NULL)) != -1;) {
         switch (c) {
@@ -52,6 +56,9 @@ static int parse(int argc, char **argv, struct options *o)
         case RECOVER: o->recover = true; break;
         case HELP:
             fputs(usage, stdout);
+            exit(KC_EXIT_OK);
+        case VERSION:
+            puts("kcd " KC_VERSION);
             exit(KC_EXIT_OK);
         default:
             fputs(usage, stderr);

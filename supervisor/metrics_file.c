@@ -152,7 +152,7 @@ int kc_metrics_step(struct kc_metrics_file *f, const struct kc_step_record *r)
     int n = r->step == 0 ? -EINVAL : kc_metrics_step_line(r, line, sizeof line);
     int code = n < 0 ? n : kc_metrics_cut(f, r->step - 1);
     if (code == 0)
-        code = kc_write_all(f->fd, line, (size_t)n);
+        code = kc_append_all(f->fd, line, (size_t)n);
     if (code == 0)
         f->step = r->step;
     return code;
@@ -164,7 +164,7 @@ int kc_metrics_evaluation(struct kc_metrics_file *f, const struct kc_evaluation 
     if (r->step <= f->evaluated && f->evaluated != 0)
         return 0; /* evaluated again after a restart, with the same bits */
     int n = kc_metrics_evaluation_line(r, line, sizeof line);
-    int code = n < 0 ? n : kc_write_all(f->fd, line, (size_t)n);
+    int code = n < 0 ? n : kc_append_all(f->fd, line, (size_t)n);
     if (code == 0)
         f->evaluated = r->step;
     return code;

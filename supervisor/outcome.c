@@ -1,6 +1,8 @@
 /* outcome.c */
 #include "outcome.h"
 
+#include "reserve.h"
+
 #include "base/file.h"
 
 #include <errno.h>
@@ -31,7 +33,7 @@ int kc_outcome_write(const struct kc_record *record, const struct kc_outcome *ou
     if (!text)
         return kc_fail(e, -ENOMEM, "no memory for the result of job '%s'", record->id);
     snprintf(path, sizeof path, "%s/result.json", record->directory);
-    int r = kc_file_replace(path, text, strlen(text));
+    int r = kc_reserve_replace(record->directory, path, text, strlen(text));
     free(text);
     if (r < 0)
         kc_fail(e, r, "%s can't be written: %s", path, strerror(-r));

@@ -47,11 +47,11 @@ static ssize_t read_some(const char *path, char *out, size_t room)
 
 struct stat_fields {
     char state;
-    pid_t session;
+    pid_t parent, session;
     uint64_t start;
 };
 
-/* Fields 3, 6 and 22. The name (field 2) may hold anything, so counting begins at the last ')'. */
+/* Fields 3, 4, 6 and 22. The name (field 2) may hold anything, so counting begins at the last ')'. */
 static int read_stat(pid_t pid, struct stat_fields *out)
 {
     char path[64], text[1024];
@@ -65,6 +65,8 @@ static int read_stat(pid_t pid, struct stat_fields *out)
     p += 2;
     struct stat_fields f = {.state = *p};
     for (int field = 3; field <= 22; field++) {
+        if (field == 4)
+            f.parent = (pid_t)strtol(p, NULL, 10);
         if (field == 6)
             f.session = (pid_t)strtol(p, NULL, 10);
         if (field == 22)
@@ -96,7 +98,7 @@ static int open_pidfd(pid_t pid)
 int kc_process_open(struct kc_process p)
 {
     struct kc_process now;
-    if (p.pid <= 0)
+    if (p.pid <= 1)
         return -ESRCH;
     int fd = open_pidfd(p.pid);
     if (fd < 0)
@@ -152,29 +154,53 @@ static bool carries_token(pid_t pid, const char *token, char *scratch)
     return false;
 }
 
-static bool in_sessions(pid_t session, const pid_t *sessions, size_t count)
+int kc_process_signal(pid_t pid, int signal)
+{
+    return pid <= 1 ? -ESRCH : kill(pid, signal) == 0 ? 0 : -errno;
+}
+
+int kc_process_signal_group(pid_t leader, int signal)
+{
+    return leader <= 1 ? -ESRCH : kill(-leader, signal) == 0 ? 0 : -errno;
+}
+
+/* By what processes are known as ours; any mark is enough. */
+struct marks {
+    const char *token;     /* NULL: none */
+    const pid_t *sessions;
+    size_t sessions_count;
+    pid_t parent;          /* 0: none */
+    uint64_t since;        /* with parent */
+    const pid_t *spared;
+    size_t spared_count;
+};
+
+/* Never 0 and 1, which are no session and no process of ours. */
+static bool among(pid_t pid, const pid_t *list, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        if (sessions[i] > 0 && sessions[i] == session)
+        if (list[i] > 1 && list[i] == pid)
             return true;
     return false;
 }
 
 /* Is it one of those? A descriptor for it then, else -1. */
-static int match(pid_t pid, const char *token, const pid_t *sessions, size_t count, char *scratch)
+static int match(pid_t pid, const struct marks *m, char *scratch)
 {
     struct stat_fields f;
     int fd = open_pidfd(pid); /* first, so that what we then read is about the process that the descriptor means */
     if (fd < 0)
         return -1;
     if (read_stat(pid, &f) == 0 && f.state != 'Z' && f.state != 'X' &&
-        (in_sessions(f.session, sessions, count) || (token && *token && carries_token(pid, token, scratch))))
+        (among(f.session, m->sessions, m->sessions_count) ||
+         (m->parent && f.parent == m->parent && f.start >= m->since && !among(pid, m->spared, m->spared_count)) ||
+         (m->token && *m->token && carries_token(pid, m->token, scratch))))
         return fd;
     close(fd);
     return -1;
 }
 
-int kc_process_signal_all(const char *token, const pid_t *sessions, size_t count, int signal)
+static int signal_marked(const struct marks *m, int signal)
 {
     DIR *proc = opendir("/proc");
     if (!proc)
@@ -191,9 +217,9 @@ int kc_process_signal_all(const char *token, const pid_t *sessions, size_t count
             (geteuid() != 0 && st.st_uid != geteuid()))
             continue;
         pid_t pid = (pid_t)strtol(d->d_name, NULL, 10);
-        if (pid == getpid())
+        if (pid <= 1 || pid == getpid())
             continue;
-        int fd = match(pid, token, sessions, count, scratch);
+        int fd = match(pid, m, scratch);
         if (fd < 0)
             continue;
         found++;
@@ -204,6 +230,18 @@ int kc_process_signal_all(const char *token, const pid_t *sessions, size_t count
     free(scratch);
     closedir(proc);
     return found;
+}
+
+int kc_process_signal_all(const char *token, const pid_t *sessions, size_t count, int signal)
+{
+    struct marks m = {.token = token, .sessions = sessions, .sessions_count = count};
+    return signal_marked(&m, signal);
+}
+
+int kc_process_signal_children(uint64_t since, const pid_t *spared, size_t count, int signal)
+{
+    struct marks m = {.parent = getpid(), .since = since, .spared = spared, .spared_count = count};
+    return signal_marked(&m, signal);
 }
 
 bool kc_oom_kills(uint64_t *out)

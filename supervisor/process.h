@@ -26,9 +26,16 @@ int kc_boot_id(char out[40]);
 /* 32 random hex digits. -errno. */
 int kc_token_make(char out[KC_TOKEN_ROOM]);
 
+/* Send `signal` to one process, or to the group that it leads. A pid of 0, 1 or below means no process of ours and is
+ * refused, whatever a file said: -ESRCH. The caller knows that the pid is not somebody else's by now. */
+int kc_process_signal(pid_t pid, int signal);
+int kc_process_signal_group(pid_t leader, int signal);
 /* Send `signal` (0: only count) to every process of this user whose environment has KC_TOKEN=<token>, or whose
  * session is one of `sessions`. Zombies do not count. Returns how many there were, or -errno of /proc. */
 int kc_process_signal_all(const char *token, const pid_t *sessions, size_t count, int signal);
+/* The same to every child of ours that began no earlier than `since` (as in kc_process) and is not `spared`. For a
+ * subreaper these are also the orphans of its descendants, whatever session and environment they gave themselves. */
+int kc_process_signal_children(uint64_t since, const pid_t *spared, size_t count, int signal);
 
 /* Kills of the memory controller so far in our cgroup (memory.events, oom_kill); false: not known here. */
 bool kc_oom_kills(uint64_t *out);

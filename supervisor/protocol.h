@@ -16,7 +16,8 @@
  * status      kp       -                              id, state, step, pid         at once
  *
  * A request that finds its work done, or that can't be done before the job has devices, is ok with a "note" for a
- * person. The reply to stop has a "failure" (one line) if one happened while it stopped. The paths are those of base/home.h.
+ * person. The reply to stop is not ok, with code 1, if the job failed instead of stopping, and with code 10 if its last
+ * snapshot failed; it has a "failure" (one line) whenever one happened. The paths are those of base/home.h.
  *
  * Between kcd and a keeper several requests are under way at once: a request has a "tag" (number), which its reply
  * repeats, and a keeper also sends {"event":"state","state":"…","step":N} whenever its job's state has changed. */

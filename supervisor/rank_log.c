@@ -1,14 +1,18 @@
 /* rank_log.c */
 #include "rank_log.h"
 
+#include "base/json.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #define PIECE ((size_t)1 << 20)
+#define TAIL 4096     /* of a log, in which its last line is looked for */
 #define SHIFT_MAX 100 /* old logs of one rank that are shifted */
 
 int kc_rank_log_open(struct kc_rank_log *log, const char *job_directory, uint32_t rank)
@@ -92,4 +96,50 @@ bool kc_rank_log_turn(struct kc_rank_log *log, uint64_t limit, uint32_t keep)
     }
     finish(log);
     return false;
+}
+
+void kc_rank_log_mark(struct kc_rank_log *log)
+{
+    struct stat st;
+    log->mark = fstat(log->fd, &st) == 0 ? st.st_size : 0;
+}
+
+/* In place: what a terminal or a parser of JSON would trip over. */
+static void tame(char *text)
+{
+    json_t *whole = json_string(text); /* NULL: not UTF-8 */
+    for (unsigned char *c = (unsigned char *)text; *c; c++)
+        if (*c < ' ' || *c == 0x7f || (*c >= 0x80 && !whole))
+            *c = *c == '\t' ? ' ' : '?';
+    json_decref(whole);
+}
+
+void kc_rank_log_last(const struct kc_rank_log *log, char *out, size_t room)
+{
+    char tail[TAIL + 1];
+    struct stat st;
+    *out = 0;
+    if (log->fd < 0 || fstat(log->fd, &st) != 0)
+        return;
+    off_t from = log->mark <= st.st_size ? log->mark : 0; /* smaller than it was: it was turned over since */
+    if (st.st_size - from > TAIL)
+        from = st.st_size - TAIL;
+    ssize_t n = pread(log->fd, tail, TAIL, from);
+    while (n > 0 && strchr(" \t\r\n", tail[n - 1])) /* a NUL counts as blank, too */
+        n--;
+    if (n <= 0)
+        return;
+    tail[n] = 0;
+    ssize_t begin_at = n;
+    while (begin_at > 0 && tail[begin_at - 1] != '\n' && tail[begin_at - 1] != 0)
+        begin_at--;
+    size_t length = (size_t)(n - begin_at);
+    if (length >= room) {
+        length = room - 1;
+        while (length > 0 && (tail[begin_at + (ssize_t)length] & 0xc0) == 0x80) /* not through a character */
+            length--;
+    }
+    memcpy(out, tail + begin_at, length);
+    out[length] = 0;
+    tame(out);
 }

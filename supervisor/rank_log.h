@@ -14,6 +14,7 @@ struct kc_rank_log {
     int fd;             /* append; the rank inherits it */
     int old;            /* being written while it is turned over, else -1 */
     off_t moved;
+    off_t mark;         /* its size at kc_rank_log_mark() */
     char path[PATH_MAX];
 };
 
@@ -23,5 +24,9 @@ void kc_rank_log_close(struct kc_rank_log *log);
 /* Turn it over if it is larger than `limit` bytes, keeping `keep` old ones (0: the text is dropped). Copies at most 1
  * MiB a call; true: call again soon. A failure leaves the log as it is. */
 bool kc_rank_log_turn(struct kc_rank_log *log, uint64_t limit, uint32_t keep);
+/* What is printed from here on belongs to the next incarnation. */
+void kc_rank_log_mark(struct kc_rank_log *log);
+/* The last line since the mark that is not blank, cut to fit: valid UTF-8 without control characters; "" if none. */
+void kc_rank_log_last(const struct kc_rank_log *log, char *out, size_t room);
 
 #endif

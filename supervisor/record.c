@@ -1,6 +1,8 @@
 /* record.c */
 #include "record.h"
 
+#include "reserve.h"
+
 #include "base/clock.h"
 #include "base/file.h"
 #include "govern/spec.h"
@@ -14,9 +16,10 @@
 
 json_t *kc_record_failure(const struct kc_verdict *v)
 {
-    if (v->rank < 0)
+    if (!kc_verdict_failed(v))
         return json_null();
-    return json_pack("{s:i, s:I, s:s, s:s, s:s, s:i}", "rank", v->rank, "step", (json_int_t)v->step, "phase",
+    return json_pack("{s:o, s:I, s:s, s:s, s:s, s:i}", "rank", v->rank < 0 ? json_null() : json_integer(v->rank),
+                     "step", (json_int_t)v->step, "phase",
                      kc_phase_name[v->phase], "reason", kc_reason_name[v->reason], "text", v->text, "followers",
                      (int)v->followers);
 }
@@ -54,6 +57,8 @@ int kc_record_write(const struct kc_record *r, struct kc_error *e)
                   "restarts", (int)r->restarts, "fruitless", (int)r->fruitless, "same", (int)r->same);
     if (!o)
         return kc_fail(e, -ENOMEM, "no memory for the record of job '%s'", r->id);
+    json_object_set_new(o, "unbegun", json_boolean(r->unbegun));
+    json_object_set_new(o, "lost", json_integer(r->lost));
     json_object_set_new(o, "step", json_integer((json_int_t)r->step));
     json_object_set_new(o, "steps", json_integer((json_int_t)r->steps));
     json_object_set_new(o, "snapshot_step", json_integer((json_int_t)r->snapshot_step));
@@ -67,7 +72,7 @@ int kc_record_write(const struct kc_record *r, struct kc_error *e)
     if (!text)
         return kc_fail(e, -ENOMEM, "no memory for the record of job '%s'", r->id);
     snprintf(path, sizeof path, "%s/state.json", r->directory);
-    int code = kc_file_replace(path, text, strlen(text));
+    int code = kc_reserve_replace(r->directory, path, text, strlen(text));
     free(text);
     if (code < 0)
         kc_fail(e, code, "%s can't be written: %s", path, strerror(-code));
@@ -121,6 +126,8 @@ static int record_of(const json_t *o, struct kc_record *r)
     r->restarts = (uint32_t)kc_json_integer(o, "restarts", 0);
     r->fruitless = (uint32_t)kc_json_integer(o, "fruitless", 0);
     r->same = (uint32_t)kc_json_integer(o, "same", 0);
+    r->unbegun = json_is_true(json_object_get(o, "unbegun"));
+    r->lost = (pid_t)kc_json_integer(o, "lost", 0);
     r->step = (uint64_t)kc_json_integer(o, "step", 0);
     r->steps = (uint64_t)kc_json_integer(o, "steps", 0);
     r->snapshot_step = (uint64_t)kc_json_integer(o, "snapshot_step", 0);

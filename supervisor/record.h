@@ -32,6 +32,8 @@ struct kc_record {
     uint32_t restarts;           /* by policy, in all */
     uint32_t fruitless;          /* restarts since the newest snapshot moved on */
     uint32_t same;               /* times in a row that the same step failed with the same reason */
+    bool unbegun;                /* kcd has started a keeper that has not started its ranks yet */
+    pid_t lost;                  /* keeper that was lost last; 0: none. For people: it may be anybody's pid by now */
     uint64_t step, steps;        /* done; wanted */
     uint64_t snapshot_step;      /* of the newest snapshot known; 0 */
     double seconds;              /* trained, pauses left out */
@@ -48,7 +50,7 @@ int kc_record_write(const struct kc_record *record, struct kc_error *e);
 #define KC_SPEC_ARENA ((size_t)4 << 20)
 /* Load <directory>/spec.json into a new arena, owned by the caller on success. -errno with one line. */
 int kc_record_spec(const char *directory, struct kc_arena *arena, const struct kc_job_spec **out, struct kc_error *e);
-/* {rank, step, phase, reason, text}, or null (new reference). */
+/* {rank, step, phase, reason, text, followers}, rank null if no rank is to blame; or null (new reference). */
 json_t *kc_record_failure(const struct kc_verdict *verdict);
 /* Has the job ended (its state's row says so)? */
 bool kc_record_ended(const struct kc_record *record);
