@@ -102,7 +102,7 @@ static void on_fatal(int number, siginfo_t *info, void *context)
     struct kc_last_words w = {.reason = KC_REASON_SIGNAL,
                               .signal = number,
                               .peer = -1,
-                              .fault = (uint64_t)(uintptr_t)info->si_addr};
+                              .fault = info->si_code > 0 ? (uint64_t)(uintptr_t)info->si_addr : 0}; /* sent: there is no address */
     int n = backtrace(stack, KC_STACK_MAX);
     w.stack_count = n > 0 ? (uint32_t)n : 0;
     for (uint32_t i = 0; i < w.stack_count; i++)
