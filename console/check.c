@@ -12,7 +12,9 @@
 #include "supervisor/protocol.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define FIRST_ARENA (256u << 10)
 #define LARGEST_ARENA (1u << 30)
@@ -136,16 +138,39 @@ static int plan(struct check *c, const struct kc_home *home, struct kc_error *e)
     return kc_startup_memory_check(&c->need, c->spec->ranks, c->room, e);
 }
 
+/* Something that is no file of text is told in our words, with what would do. */
+static int look_at_file(const char *path, struct kc_error *e)
+{
+    struct stat st;
+    int rc = stat(path, &st) ? -errno : S_ISDIR(st.st_mode) ? -EISDIR : S_ISREG(st.st_mode) ? 0 : -EINVAL;
+    return rc ? kc_fail(e, rc, "%s: %s; name a spec file: jobs/examples/quickstart.json is one", path,
+                        rc == -EISDIR   ? "a folder"
+                        : rc == -EINVAL ? "not a regular file"
+                                        : strerror(-rc))
+              : 0;
+}
+
+int check_data(const struct kc_job_spec *spec, struct kc_error *e)
+{
+    int rc = kc_data_check(spec, e);
+    size_t n = strlen(e->text);
+    if (rc == -ENOENT)
+        snprintf(e->text + n, sizeof e->text - n, "; `kc data prepare --out DIR FILE…` makes token files");
+    return rc;
+}
+
 int check_spec(const struct kc_home *home, const char *path, struct check *out, struct kc_error *e)
 {
     struct check c;
     memset(&c, 0, sizeof c);
     int rc = kc_arena_new(&c.spec_arena, 2 * KC_SPEC_BYTES_MAX), code;
     if (!rc)
+        rc = look_at_file(path, e);
+    if (!rc)
         rc = kc_spec_load(path, &c.spec_arena, &c.spec, e);
     code = session_code(rc); /* the spec itself may be missing: 4 */
     if (!rc) {
-        rc = kc_data_check(c.spec, e);
+        rc = check_data(c.spec, e);
         if (!rc)
             rc = build(&c.graph_arena, build_graph, &c, e);
         if (!rc)
@@ -153,6 +178,8 @@ int check_spec(const struct kc_home *home, const char *path, struct check *out, 
         if (!rc)
             rc = kc_weights_check(c.spec, c.plans.shard, e);
         code = rc == -ENOENT || rc == -EPROTO ? KC_EXIT_INVALID : session_code(rc); /* what it names is bad input */
+        if (rc && *e->text)
+            kc_fail_prefix(e, rc, "%s", path);
     }
     if (rc) {
         if (!*e->text)

@@ -24,5 +24,7 @@ struct check {
 /* Returns an exit code; on KC_EXIT_OK *out is owned (check_free). Else e has the one line and *out is empty. */
 int check_spec(const struct kc_home *home, const char *path, struct check *out, struct kc_error *e);
 void check_free(struct check *c);
+/* The data alone: kc_data_check(), with what to do where a file is missing. `e` is not NULL. */
+int check_data(const struct kc_job_spec *spec, struct kc_error *e);
 
 #endif

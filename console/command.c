@@ -32,6 +32,8 @@ const struct command *command_find(const char *verb)
     return NULL;
 }
 
+#define COMMANDS_MAX 128
+
 /* Is `word` the first of a two-word verb? */
 static bool is_group(const char *word)
 {
@@ -109,14 +111,59 @@ static int take_option(int count, const char *const *words, int *at, struct argu
 
 /* ---- statements ------------------------------------------------------------------------------------------------ */
 
+static size_t shared_letters(const char *a, const char *b)
+{
+    size_t n = 0;
+    while (a[n] && a[n] == b[n])
+        n++;
+    return n;
+}
+
+/* What takes something away is proposed only to who began to type it: not where the word's first letters are more
+ * those of another verb. */
+static bool proposable(const char *verb, const char *word)
+{
+    static const char *const grave[] = {"stop", "rm", "shutdown"};
+    bool is_grave = false;
+    for (size_t i = 0; i < sizeof grave / sizeof grave[0]; i++)
+        is_grave |= !strcmp(verb, grave[i]);
+    for (size_t i = 0; is_grave && i < commands_count; i++)
+        if (shared_letters(commands[i].verb, word) > shared_letters(verb, word))
+            return false;
+    return true;
+}
+
+/* The first word of two is right: what is meant can only be among its second words. */
+static int unknown_second(const char *word, const char *second, struct kc_error *e)
+{
+    const char *names[COMMANDS_MAX];
+    char list[256] = "";
+    size_t n = 0, at = 0, length = strlen(word);
+    for (size_t i = 0; i < commands_count && n < COMMANDS_MAX; i++) {
+        if (strncmp(commands[i].verb, word, length) || commands[i].verb[length] != ' ')
+            continue;
+        if (at < sizeof list)
+            at += (size_t)snprintf(list + at, sizeof list - at, "%s`kc %s`", n ? ", " : "", commands[i].verb);
+        names[n++] = commands[i].verb + length + 1;
+    }
+    const char *near = second ? kc_suggest(second, names, n) : NULL;
+    if (near)
+        return kc_fail(e, -EINVAL, "unknown verb %s %s. Did you mean `kc %s %s`?", word, second, word, near);
+    if (second)
+        return kc_fail(e, -EINVAL, "unknown verb %s %s. There are %s", word, second, list);
+    return kc_fail(e, -EINVAL, "%s wants a second word. There are %s", word, list);
+}
+
 static int unknown_verb(const char *word, const char *second, struct kc_error *e)
 {
-    const char *names[128];
+    const char *names[COMMANDS_MAX], *near = NULL;
     char both[128];
     size_t n = 0;
-    for (size_t i = 0; i < commands_count && n < 128; i++)
-        names[n++] = commands[i].verb;
-    const char *near = NULL;
+    if (is_group(word))
+        return unknown_second(word, second, e);
+    for (size_t i = 0; i < commands_count && n < COMMANDS_MAX; i++)
+        if (proposable(commands[i].verb, word))
+            names[n++] = commands[i].verb;
     if (second) {
         snprintf(both, sizeof both, "%s %s", word, second);
         near = kc_suggest(both, names, n);
@@ -125,11 +172,8 @@ static int unknown_verb(const char *word, const char *second, struct kc_error *e
     }
     if (!near)
         near = kc_suggest(word, names, n);
-    if (is_group(word) && !near)
-        return kc_fail(e, -EINVAL, "%s wants a second word. `kc help` lists them", word);
     if (near)
-        return kc_fail(e, -EINVAL, "unknown verb %s%s%s. Did you mean `kc %s`?", word,
-                       is_group(word) && second ? " " : "", is_group(word) && second ? second : "", near);
+        return kc_fail(e, -EINVAL, "unknown verb %s. Did you mean `kc %s`?", word, near);
     return kc_fail(e, -EINVAL, "unknown verb %s. `kc help` lists them", word);
 }
 

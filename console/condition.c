@@ -73,6 +73,19 @@ static size_t take(const char **at, const char *letters, char *out, size_t room)
     return n;
 }
 
+static int unknown_state(const char *value, struct kc_error *e)
+{
+    char list[256] = "";
+    size_t at = 0;
+    const char *near = kc_suggest(value, kc_job_state_name, KC_JOB_STATES);
+    if (near)
+        return kc_fail(e, -EINVAL, "unknown state \"%s\" in --for. Did you mean %s?", value, near);
+    for (int i = 0; i < KC_JOB_STATES && at < sizeof list; i++)
+        if (i != KC_JOB_UNKNOWN)
+            at += (size_t)snprintf(list + at, sizeof list - at, "%s%s", at ? ", " : "", kc_job_state_name[i]);
+    return kc_fail(e, -EINVAL, "unknown state \"%s\" in --for. There are: %s", value, list);
+}
+
 static int parse_term(const char **at, struct condition *c, struct kc_error *e)
 {
     char name[40], sign[8], value[40], *end = NULL;
@@ -98,10 +111,8 @@ static int parse_term(const char **at, struct condition *c, struct kc_error *e)
     double v = strtod(value, &end);
     if (f == FIGURE_STATE) {
         int state = kc_name_find(kc_job_state_name, KC_JOB_STATES, value);
-        near = kc_suggest(value, kc_job_state_name, KC_JOB_STATES);
         if (state < 0)
-            return kc_fail(e, -EINVAL, "unknown state \"%s\" in --for.%s%s%s", value, near ? " Did you mean " : "",
-                           near ? near : "", near ? "?" : "");
+            return unknown_state(value, e);
         if (how != COMPARE_EQ && how != COMPARE_NE)
             return kc_fail(e, -EINVAL, "a state is equal or not, it has no order: --for 'state=%s'", value);
         v = state;

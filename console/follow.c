@@ -100,6 +100,14 @@ static void look_for_supervisor(struct session *s, const struct job *j, uint64_t
     *next = UINT64_MAX;
 }
 
+static int time_over(struct session *s, const struct job *j)
+{
+    char at[40] = "";
+    if (j->step >= 0)
+        snprintf(at, sizeof at, " at step %lld", (long long)j->step);
+    return session_fail(s, KC_EXIT_TIMEOUT, "%s is %s%s; the time is over", j->id, job_state_text(j), at);
+}
+
 int follow_job(struct session *s, const char *id, const struct condition *c, uint64_t limit_ns, bool progress,
                struct job *out)
 {
@@ -126,8 +134,7 @@ int follow_job(struct session *s, const char *id, const struct condition *c, uin
         else if (interrupt_seen())
             code = (end_line(s, &p), interrupt_told(s, id));
         else if (end && kc_now() >= end)
-            code = (end_line(s, &p), session_fail(s, KC_EXIT_TIMEOUT, "%s is %s at step %lld; the time is over", id,
-                                                  job_state_text(&j), (long long)j.step));
+            code = (end_line(s, &p), time_over(s, &j));
         else
             look_for_supervisor(s, &j, &orphan);
         if (code == KC_EXIT_OK || code == KC_EXIT_FALSE) {

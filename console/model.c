@@ -212,6 +212,11 @@ bool job_failed(const struct job *j)
     return j->state == KC_JOB_FAILED || j->state == KC_JOB_INTERRUPTED || j->exit_code > 0;
 }
 
+bool job_unsaved(const struct job *j)
+{
+    return (j->state == KC_JOB_FINISHED || j->state == KC_JOB_STOPPED) && j->exit_code > 0;
+}
+
 const char *job_state_text(const struct job *j)
 {
     return j->state >= 0 ? kc_job_state_name[j->state] : "?";

@@ -79,6 +79,7 @@ struct job {
     double split[SPLITS];        /* of rank 0, whose step `step_seconds` is too: parts of one step of one rank */
     char state_root[33];         /* of the state at `step` */
     char text[512];              /* the last fault as one line, survived or not; "" none */
+    char unsaved[512];           /* why the last snapshot of an ended job failed; "" it did not, or nobody knows */
     char created[40];            /* RFC 3339 */
     struct job_failure failure;
     struct job_snapshot snapshot;/* the newest */
@@ -106,6 +107,8 @@ void job_free(struct job *j);
 bool job_ended(const struct job *j);
 /* It ended, and not as somebody wanted: failed or interrupted, or without its last snapshot. */
 bool job_failed(const struct job *j);
+/* It ended as somebody wanted, but its last snapshot failed: what was trained since the one before is lost. */
+bool job_unsaved(const struct job *j);
 const char *job_state_text(const struct job *j); /* "running", "?" */
 /* Seconds the rest would take at the speed of the last step; NaN unless it runs. */
 double job_eta(const struct job *j);

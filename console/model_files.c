@@ -62,15 +62,27 @@ static void read_failure(struct job *j, const json_t *failure)
     snprintf(j->text, sizeof j->text, "%s", kc_json_text(failure, "text", ""));
 }
 
-/* Processes as they were recorded: all that is known of ranks while there is no board. */
-static void read_processes(struct job *j, const json_t *list)
+/* Processes as they were recorded: all that is known of ranks while there is no board. Those of a job that has ended
+ * have left; their numbers may be somebody else's by now. */
+static void read_processes(struct job *j, const json_t *state)
 {
-    size_t n = json_array_size(list) < KC_RANKS_MAX ? json_array_size(list) : KC_RANKS_MAX;
+    const json_t *list = json_object_get(state, "processes");
+    bool left = job_ended(j);
+    size_t n = json_array_size(list);
+    if (left && j->incarnation > 0) /* it had ranks once */
+        n = (size_t)kc_json_integer(state, "ranks", 0);
+    n = n < KC_RANKS_MAX ? n : KC_RANKS_MAX;
     j->rank = n ? calloc(n, sizeof *j->rank) : NULL;
     j->ranks_known = j->rank ? n : 0;
     for (size_t i = 0; i < j->ranks_known; i++) {
-        job_rank_clear(&j->rank[i], (int)i);
-        j->rank[i].pid = kc_json_integer(json_array_get(list, i), "pid", -1);
+        struct job_rank *r = &j->rank[i];
+        job_rank_clear(r, (int)i);
+        if (left) {
+            r->state = j->state == KC_JOB_FAILED && j->failure.rank == r->rank ? KC_RANK_FAILED : KC_RANK_EXITED;
+            r->letter = kc_rank_state_row[r->state].letter;
+        } else {
+            r->pid = kc_json_integer(json_array_get(list, i), "pid", -1);
+        }
     }
 }
 
@@ -86,9 +98,10 @@ static void read_state(struct job *j, const json_t *state)
         j->keeper = -1;
     j->restarts = kc_json_integer(state, "restarts", -1);
     j->incarnation = kc_json_integer(state, "incarnation", -1);
-    read_failure(j, json_object_get(state, "first_failure"));
-    if (!job_ended(j))
-        read_processes(j, json_object_get(state, "processes"));
+    read_failure(j, json_object_get(state, "last_fault"));
+    read_processes(j, state);
+    if (job_ended(j)) /* the result says it too, unless there was no room to write one */
+        j->exit_code = kc_json_integer(state, "exit_code", -1);
 }
 
 static void read_result(struct job *j, const json_t *result)
@@ -96,7 +109,7 @@ static void read_result(struct job *j, const json_t *result)
     int found = kc_name_find(kc_job_state_name, KC_JOB_STATES, kc_json_text(result, "state", ""));
     if (found >= 0)
         j->state = found;
-    j->exit_code = kc_json_integer(result, "exit_code", -1);
+    j->exit_code = kc_json_integer(result, "exit_code", j->exit_code);
     j->step = kc_json_integer(result, "step", j->step);
     j->loss = kc_json_real(result, "loss", j->loss);
     j->validation_loss = kc_json_real(result, "validation_loss", j->validation_loss);
@@ -105,7 +118,7 @@ static void read_result(struct job *j, const json_t *result)
     read_failure(j, json_object_get(result, "first_failure"));
 }
 
-/* ---- metrics.jsonl, from its end ------------------------------------------------------------------------------- */
+/* ---- metrics.jsonl and events.jsonl, from their ends ----------------------------------------------------------- */
 
 /* A line that stands for a step, or for an evaluation; takes it only if that is not known yet. Returns whether all
  * is. */
@@ -128,8 +141,21 @@ static bool take_line(struct job *j, const char *line, size_t bytes)
     return j->step >= 0 && j->validation_step >= 0;
 }
 
+/* The newest line of events.jsonl that tells why a snapshot failed. */
+static bool take_event(struct job *j, const char *line, size_t bytes)
+{
+    json_t *o = json_loadb(line, bytes, 0, NULL);
+    bool found = !strcmp(kc_json_text(o, "event", ""), kc_event_name[KC_EVENT_SNAPSHOT_FAILED]);
+    if (found)
+        snprintf(j->unsaved, sizeof j->unsaved, "%s", kc_json_text(o, "text", ""));
+    json_decref(o);
+    return found;
+}
+
+typedef bool take_fn(struct job *j, const char *line, size_t bytes);
+
 /* Whole lines of text, last first. A last line without its newline is still being written. */
-static bool take_backwards(struct job *j, const char *text, size_t bytes, bool from_start)
+static bool take_backwards(struct job *j, take_fn *take, const char *text, size_t bytes, bool from_start)
 {
     size_t end = bytes;
     while (end && text[end - 1] != '\n')
@@ -140,18 +166,18 @@ static bool take_backwards(struct job *j, const char *text, size_t bytes, bool f
             start--;
         if (start == 0 && !from_start)
             return false; /* its beginning is not here */
-        if (take_line(j, text + start, end - 1 - start))
+        if (take(j, text + start, end - 1 - start))
             return true;
         end = start;
     }
     return from_start;
 }
 
-static void read_metrics(struct job *j)
+static void read_tail(struct job *j, const char *name, take_fn *take)
 {
     char path[JOB_PATH_ROOM + 64];
     struct stat st;
-    snprintf(path, sizeof path, "%s/metrics.jsonl", j->directory);
+    snprintf(path, sizeof path, "%s/%s", j->directory, name);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return;
@@ -160,7 +186,7 @@ static void read_metrics(struct job *j)
         char *text = malloc(TAIL_BYTES);
         ssize_t n = text ? pread(fd, text, want, st.st_size - (off_t)want) : -1;
         if (n > 0)
-            take_backwards(j, text, (size_t)n, want == (size_t)st.st_size);
+            take_backwards(j, take, text, (size_t)n, want == (size_t)st.st_size);
         free(text);
     }
     close(fd);
@@ -177,10 +203,12 @@ int job_read_files(struct job *j)
         const char *hyphen = strrchr(j->id, '-');
         snprintf(j->name, sizeof j->name, "%.*s", hyphen ? (int)(hyphen - j->id) : (int)sizeof j->name - 1, j->id);
     }
-    read_metrics(j);
+    read_tail(j, "metrics.jsonl", take_line);
     /* A job that was resumed has an old result beside its new state. */
     if (job_ended(j) && (result = load(j, "result.json")))
         read_result(j, result);
+    if (job_unsaved(j))
+        read_tail(j, "events.jsonl", take_event);
     json_decref(spec);
     json_decref(state);
     json_decref(result);

@@ -4,6 +4,7 @@
 #include "base/version.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 /* A label value: \, " and newline are escaped. Ids are [a-z0-9-], but the format's rule is kept where the text is
  * made. */
@@ -28,10 +29,13 @@ static void family(FILE *out, const char *name, const char *type, const char *he
 
 static void value_of(FILE *out, double v)
 {
-    if (isinf(v))
+    if (isinf(v)) {
         fprintf(out, " %cInf\n", v > 0 ? '+' : '-');
-    else
-        fprintf(out, " %.17g\n", v);
+    } else {
+        char text[40];
+        snprintf(text, sizeof text, "%.15g", v); /* 0.1 rather than 0.10000000000000001 where that is exact */
+        fprintf(out, strtod(text, NULL) == v ? " %.15g\n" : " %.17g\n", v);
+    }
 }
 
 /* Figures of a process that is gone would stand still for ever: they are left out. */

@@ -97,6 +97,7 @@ json_t *report_job(const struct job *j)
     json_object_set_new(o, "created", session_text(j->created));
     json_object_set_new(o, "directory", session_text(j->directory));
     json_object_set_new(o, "text", session_text(j->text));
+    json_object_set_new(o, "last_snapshot_error", session_text(j->unsaved));
     json_object_set_new(o, "first_failure", failure_json(&j->failure));
     json_object_set_new(o, "snapshot", snapshot_json(&j->snapshot));
     json_object_set_new(o, "split", split_json(j));
@@ -181,9 +182,10 @@ void report_outcome(const struct job *j, char *out, size_t room)
                                 text_number(j->validation_loss, "%.4f", validation, sizeof validation));
     if (!isnan(j->seconds) && n < room)
         n += (size_t)snprintf(out + n, room - n, ", %s", text_seconds(j->seconds, seconds, sizeof seconds));
-    if ((j->state == KC_JOB_FINISHED || j->state == KC_JOB_STOPPED) && j->exit_code > 0 && n < room)
-        n += (size_t)snprintf(out + n, room - n, ". Its last snapshot failed (events.jsonl says why)");
-    const char *told = job_failed(j) ? "First failure" : "Survived";
+    if (job_unsaved(j) && n < room)
+        n += (size_t)snprintf(out + n, room - n, ". The last snapshot failed: %s",
+                              *j->unsaved ? j->unsaved : "nobody recorded why");
+    const char *told = job_failed(j) && !job_unsaved(j) ? "First failure" : "Survived";
     bool in = *j->failure.phase && strcmp(j->failure.phase, kc_phase_name[KC_PHASE_NONE]) != 0;
     if (j->failure.rank >= 0 && n < room)
         n += (size_t)snprintf(out + n, room - n, ". %s: rank %" PRId64 " at step %s%s%s: %s", told, j->failure.rank,
@@ -199,7 +201,7 @@ void report_outcome(const struct job *j, char *out, size_t room)
 static void page_ranks(const struct job *j, FILE *out)
 {
     char pid[24], step[24], age[32], wait[128];
-    if (!j->ranks_known)
+    if (!j->ranks_known || job_ended(j)) /* they have left: there is nothing to tell of them */
         return;
     fprintf(out, "\n%4s %8s %-10s %-13s %8s %10s  %s\n", "RANK", "PID", "STATE", "PHASE", "STEP", "UNCHANGED",
             "WAITS");
@@ -214,9 +216,22 @@ static void page_ranks(const struct job *j, FILE *out)
     }
 }
 
+/* What to do about an outcome that nobody wanted. */
+static void page_next(const struct job *j, FILE *out)
+{
+    if (j->state != KC_JOB_FINISHED && job_failed(j))
+        fprintf(out, "next        kc resume %s %s\n", j->id,
+                job_unsaved(j) ? "goes on from the snapshot before, once what it says is mended" : "tries again");
+    if (j->state == KC_JOB_FAILED && j->failure.rank >= 0)
+        fprintf(out, "            kc log %s/%" PRId64 " prints what rank %" PRId64 " wrote\n", j->id, j->failure.rank,
+                j->failure.rank);
+    else if (j->state == KC_JOB_FAILED)
+        fprintf(out, "            kc log %s prints what its ranks wrote\n", j->id);
+}
+
 void report_page(const struct job *j, FILE *out)
 {
-    char line[1200], a[32], b[32], c[32];
+    char line[1600], a[32], b[32], c[32];
     report_state(j, line, sizeof line);
     fprintf(out, "job         %s\nstate       %s\n", j->id, line);
     if (j->board && !j->keeper_alive)
@@ -232,8 +247,8 @@ void report_page(const struct job *j, FILE *out)
     if (!isnan(j->step_seconds) && !job_ended(j)) {
         fprintf(out, "step time   %s", text_seconds(j->step_seconds, a, sizeof a));
         for (int i = 0; i < SPLITS && !isnan(j->split[SPLIT_FORWARD]); i++)
-            fprintf(out, "%s %s %s", i ? "," : "; of rank 0:", split_name[i],
-                    text_seconds(j->split[i], a, sizeof a));
+            fprintf(out, "%s %s%s %s", i ? "," : "; of rank 0:", i == SPLIT_COMM_EXPOSED ? "exposed " : "",
+                    split_name[i], text_seconds(j->split[i], a, sizeof a));
         fputc('\n', out);
     }
     if (j->snapshot.step >= 0)
@@ -246,6 +261,7 @@ void report_page(const struct job *j, FILE *out)
     if (job_ended(j)) {
         report_outcome(j, line, sizeof line);
         fprintf(out, "outcome     %s\n", line);
+        page_next(j, out);
     }
     page_ranks(j, out);
 }

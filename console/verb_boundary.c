@@ -6,6 +6,7 @@
 #include "boundary/boundary.h"
 #include "supervisor/protocol.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,6 +30,14 @@ static void take_finding(void *arg, const struct kc_finding *f)
                 f->rule, f->owner, f->place, f->text);
 }
 
+/* The rules are not where they were looked for. */
+static int failed(struct session *s, int rc, const struct kc_error *e)
+{
+    return session_fail(s, session_code(rc), "%s%s", e->text,
+                        rc == -ENOENT && strstr(e->text, "boundary.json")
+                            ? "; run this in the source tree, or name it with --root DIR" : "");
+}
+
 /* 0 kept, 1 a core rule is broken. */
 int verb_boundary_check(struct session *s, const struct arguments *a)
 {
@@ -45,7 +54,7 @@ int verb_boundary_check(struct session *s, const struct arguments *a)
     int rc = kc_boundary_check(&config, &result, &e);
     if (rc) {
         json_decref(all.list);
-        return session_fail(s, session_code(rc), "%s", e.text);
+        return failed(s, rc, &e);
     }
     int code = result.core ? KC_EXIT_FALSE : KC_EXIT_OK;
     if (!s->json) {
@@ -68,7 +77,7 @@ int verb_boundary_doc(struct session *s, const struct arguments *a)
     char *text = NULL;
     int rc = kc_boundary_doc(a->option[OPTION_ROOT] ? a->option[OPTION_ROOT] : ".", &text, &e), code = KC_EXIT_OK;
     if (rc)
-        return session_fail(s, session_code(rc), "%s", e.text);
+        return failed(s, rc, &e);
     if (s->json) {
         json_t *o = session_envelope(s);
         json_object_set_new(o, "markdown", session_text(text));

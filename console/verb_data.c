@@ -50,7 +50,8 @@ int verb_data_prepare(struct session *s, const struct arguments *a)
         return code;
     int rc = kc_data_prepare(&request, &p, &e);
     if (rc)
-        return session_fail(s, session_code(rc), "%s", *e.text ? e.text : strerror(-rc));
+        return session_fail(s, session_code(rc), "%s%s", *e.text ? e.text : strerror(-rc),
+                            rc == -ENOENT ? "; name files of text" : "");
     if (s->json) {
         json_t *o = session_envelope(s);
         json_object_set_new(o, "train", session_text(p.train));
@@ -81,7 +82,8 @@ int verb_data_info(struct session *s, const struct arguments *a)
     struct kc_error e = {""};
     int rc = kc_data_info(a->word[0], &i, &e);
     if (rc)
-        return session_fail(s, session_code(rc), "%s", *e.text ? e.text : strerror(-rc));
+        return session_fail(s, session_code(rc), "%s%s", *e.text ? e.text : strerror(-rc),
+                            rc == -ENOENT ? "; make one with `kc data prepare --out DIR FILE…`" : "");
     if (s->json) {
         json_t *o = session_envelope(s), *first = json_array();
         for (uint32_t k = 0; k < i.first_count; k++)

@@ -84,7 +84,7 @@ int verb_wait(struct session *s, const struct arguments *a)
     struct condition c;
     struct kc_error e = {""};
     uint64_t limit = 0;
-    char line[1200];
+    char line[1600];
     const char *text = a->option[OPTION_FOR], *timeout = a->option[OPTION_TIMEOUT];
     if ((text && condition_parse(text, &c, &e)) || (timeout && duration_parse(timeout, &limit, &e)))
         return session_fail(s, KC_EXIT_USAGE, "%s", e.text);

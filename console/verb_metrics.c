@@ -7,13 +7,21 @@
 #include "supervisor/protocol.h"
 
 #include <errno.h>
+#include <math.h>
+
+/* A count is written as one: 134, not 134.0. */
+static json_t *figure_json(double v)
+{
+    bool whole = v == floor(v) && fabs(v) < 9007199254740992.0;
+    return whole ? json_integer((json_int_t)v) : kc_json_number(v);
+}
 
 static json_t *row_json(const double *metric, bool of_job)
 {
     json_t *o = json_object();
     for (int i = 0; i < KC_METRICS; i++)
         if ((kc_metric_row[i].owner == KC_OWNER_SUPERVISOR) == of_job)
-            json_object_set_new(o, kc_metric_row[i].key, kc_json_number(metric[i]));
+            json_object_set_new(o, kc_metric_row[i].key, figure_json(metric[i]));
     return o;
 }
 

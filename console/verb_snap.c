@@ -9,14 +9,42 @@
 #include "supervisor/protocol.h"
 
 #include <errno.h>
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* Was its manifest read? Of one that is not whole only what its folder's name tells is known else. */
+static bool described(const struct kc_snapshot_info *i)
+{
+    return *i->state_root != 0;
+}
+
+static json_t *known(bool is, uint64_t n)
+{
+    return is ? json_integer((json_int_t)n) : json_null();
+}
+
 static json_t *snapshot_json(const struct kc_snapshot_info *i)
 {
-    return json_pack("{s:I,s:I,s:o,s:o,s:I,s:b,s:o}", "version", (json_int_t)i->version, "step", (json_int_t)i->step,
-                     "state_root", session_text(i->state_root), "path", session_text(i->path), "bytes",
-                     (json_int_t)i->bytes, "verified", i->verified, "reason", session_text(i->reason));
+    bool all = described(i);
+    return json_pack("{s:o,s:o,s:o,s:o,s:o,s:b,s:o}", "version", known(i->version > 0, i->version), "step",
+                     known(all, i->step), "state_root", session_text(i->state_root), "path", session_text(i->path),
+                     "bytes", known(all, i->bytes), "verified", i->verified, "reason", session_text(i->reason));
+}
+
+/* The version that a folder's name gives: v00000004. 0: another name. */
+static uint64_t version_of(const char *path)
+{
+    size_t n = strlen(path);
+    unsigned long long version = 0;
+    int end = 0;
+    while (n && path[n - 1] == '/')
+        n--;
+    while (n && path[n - 1] != '/')
+        n--;
+    return sscanf(path + n, "v%8llu%n", &version, &end) == 1 && strspn(path + n + end, "/") == strlen(path + n + end)
+               ? version : 0;
 }
 
 /* A path in a table: from the job's directory on, which `kc show` names. */
@@ -30,10 +58,14 @@ static const char *inside(const char *path)
 
 static void print_snapshot(FILE *out, const struct kc_snapshot_info *i, const char *word)
 {
-    char bytes[32];
-    fprintf(out, "%7llu %9llu %10s  %-8s %-32s  %s%s%s\n", (unsigned long long)i->version, (unsigned long long)i->step,
-            text_bytes((double)i->bytes, bytes, sizeof bytes), word, *i->state_root ? i->state_root : "-", inside(i->path),
-            *i->reason ? ": " : "", i->reason);
+    char version[24] = "-", step[24] = "-", bytes[32];
+    if (i->version)
+        snprintf(version, sizeof version, "%llu", (unsigned long long)i->version);
+    if (described(i))
+        snprintf(step, sizeof step, "%llu", (unsigned long long)i->step);
+    fprintf(out, "%7s %9s %10s  %-8s %-32s  %s%s%s\n", version, step,
+            text_bytes(described(i) ? (double)i->bytes : NAN, bytes, sizeof bytes), word,
+            *i->state_root ? i->state_root : "-", inside(i->path), *i->reason ? ": " : "", i->reason);
 }
 
 int verb_snap_ls(struct session *s, const struct arguments *a)
@@ -69,29 +101,36 @@ int verb_snap_ls(struct session *s, const struct arguments *a)
     return code;
 }
 
-/* Verify one; a damaged one is an entry, not an end. */
-static int verify_one(struct session *s, const char *path, json_t *array)
+/* Verify one; a damaged one is an entry, not an end. `listed`: what its manifest alone said. */
+static int verify_one(struct session *s, const struct kc_snapshot_info *listed, json_t *array)
 {
     static struct kc_snapshot_info info;
     struct kc_error e = {""};
     memset(&info, 0, sizeof info);
-    snprintf(info.path, sizeof info.path, "%s", path);
-    int rc = kc_snapshot_verify(path, &info, &e);
+    int rc = kc_snapshot_verify(listed->path, &info, &e);
+    if (rc) {
+        info = *listed;
+        info.version = listed->version ? listed->version : version_of(listed->path);
+        info.verified = false;
+        if (!*e.text)
+            kc_fail(&e, rc, "%s: %s", listed->path, strerror(-rc));
+        snprintf(info.reason, sizeof info.reason, "%.*s", (int)sizeof info.reason - 1, e.text);
+    }
+    snprintf(info.path, sizeof info.path, "%s", listed->path);
     if (array) {
         json_t *o = snapshot_json(&info);
-        json_object_set_new(o, "path", session_text(path));
         json_object_set_new(o, "whole", json_boolean(rc == 0));
-        json_object_set_new(o, "error", session_text(rc ? e.text : ""));
+        json_object_set_new(o, "error", session_text(e.text));
         json_array_append_new(array, o);
-    } else if (!rc) {
-        snprintf(info.path, sizeof info.path, "%s", path);
+    } else {
         struct draft d;
-        print_snapshot(draft_open(&d), &info, "whole");
+        print_snapshot(draft_open(&d), &info, rc ? "broken" : "whole");
         draft_close(s, &d);
     }
     if (rc)
-        session_note(s, "%s", *e.text ? e.text : strerror(-rc));
-    return session_code(rc);
+        session_note(s, "%s", e.text);
+    /* One that was listed is there: what it lacks is damage. */
+    return rc == -ENOENT && listed->version ? KC_EXIT_INVALID : session_code(rc);
 }
 
 int verb_snap_verify(struct session *s, const struct arguments *a)
@@ -107,7 +146,7 @@ int verb_snap_verify(struct session *s, const struct arguments *a)
     if (!array)
         fprintf(s->out, "%7s %9s %10s  %-8s %-32s  %s\n", "VERSION", "STEP", "SIZE", "IS", "STATE_ROOT", "PATH");
     for (size_t i = 0; i < list.count; i++) {
-        int one = verify_one(s, list.info[i].path, array);
+        int one = verify_one(s, &list.info[i], array);
         code = one > code ? one : code;
     }
     snapshots_free(&list);

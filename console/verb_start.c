@@ -94,7 +94,7 @@ static int folder_of(const char *path, char *out, size_t room)
 static int wait_for(struct session *s, const char *id)
 {
     struct job j;
-    char line[1200];
+    char line[1600];
     int code = follow_job(s, id, NULL, 0, !s->json, &j);
     if (code != KC_EXIT_OK && code != KC_EXIT_FALSE)
         return code;

@@ -1,7 +1,9 @@
 /* keys.c - what a key does: a pure function of the view, up to a request. */
 #include "view.h"
 
+#include "console/command.h"
 #include "console/text.h"
+#include "console/words.h"
 
 #include <ncurses.h>
 #include <stdio.h>
@@ -88,10 +90,63 @@ static enum view_request run(struct view *v)
     return REQUEST_RUN;
 }
 
+static enum view_request question(struct view *v, const char *statement, const char *shown, enum action_tier tier)
+{
+    snprintf(v->asked.statement, sizeof v->asked.statement, "%s", statement);
+    v->asked.shown = shown;
+    v->asked.tier = tier;
+    v->mode = MODE_CONFIRM;
+    line_set(v, "");
+    return REQUEST_NONE;
+}
+
+/* The question's job, by its id. Its name too, if the job is not among those known: an id is its name, a hyphen and a
+ * number. */
+static void aim(struct view *v, const char *id)
+{
+    const char *hyphen = strrchr(id, '-');
+    snprintf(v->target, sizeof v->target, "%s", id);
+    const struct job *j = view_target(v);
+    if (j)
+        snprintf(v->target_name, sizeof v->target_name, "%s", j->name);
+    else
+        snprintf(v->target_name, sizeof v->target_name, "%.*s", hyphen ? (int)(hyphen - id) : JOB_ID_ROOM - 1, id);
+}
+
+/* A statement that was typed asks what the menu would ask. One that is wrong, or wants only help, does nothing and is
+ * run: kc tells it. */
+static enum view_request run_line(struct view *v)
+{
+    char line[LINE_ROOM];
+    const char *word[STATEMENT_WORDS];
+    size_t count = 0;
+    struct statement st;
+    snprintf(line, sizeof line, "%s", v->line);
+    if (words_split(line, word, STATEMENT_WORDS, &count, NULL))
+        return run(v);
+    size_t from = count && !strcmp(word[0], "kc"); /* typed with its name */
+    if (statement_parse((int)(count - from), word + from, &st, NULL) || st.help || st.version || !st.command)
+        return run(v);
+    for (int i = 0; i < ACTIONS; i++)
+        if (!strcmp(action_rows[i].verb, st.command->verb) && action_rows[i].tier != TIER_NONE) {
+            line_remember(v);
+            aim(v, st.arguments.word[0]);
+            return question(v, v->line, action_rows[i].shown, action_rows[i].tier);
+        }
+    if (!strcmp(st.command->verb, "shutdown")) {
+        line_remember(v);
+        aim(v, "kcd");
+        const char *will = st.arguments.option[OPTION_DETACH] ? "end kcd; its jobs go on"
+                                                              : "save and end every job, and end kcd";
+        return question(v, v->line, will, TIER_YES);
+    }
+    return run(v);
+}
+
 static enum view_request key_in_line(struct view *v, int code, bool character)
 {
     if (is_enter(code, character) && *v->line)
-        return run(v);
+        return run_line(v);
     if (code == 27 || is_enter(code, character) ||
         (!*v->line && (code == 8 || code == 127 || (!character && code == KEY_BACKSPACE)))) {
         v->mode = MODE_NORMAL;
@@ -117,16 +172,8 @@ static void open_menu(struct view *v)
     snprintf(v->target, sizeof v->target, "%s",
              j->id); /* from here on the question is about this job, whatever moves */
     snprintf(v->target_name, sizeof v->target_name, "%s", j->name);
-    v->menu_at = 0;
+    v->menu_at = -1; /* Enter typed ahead chooses nothing */
     v->mode = MODE_MENU;
-}
-
-static enum view_request act(struct view *v, enum action_id id)
-{
-    char statement[LINE_ROOM];
-    snprintf(statement, sizeof statement, "%s %s", action_rows[id].verb, v->target);
-    line_set(v, statement);
-    return run(v);
 }
 
 static enum view_request key_in_menu(struct view *v, int code)
@@ -142,19 +189,23 @@ static enum view_request key_in_menu(struct view *v, int code)
         return REQUEST_QUIT;
     if (key != KEY_ID_ENTER)
         return REQUEST_NONE;
+    if (v->menu_at < 0) {
+        snprintf(v->notice, sizeof v->notice, "choose with j and k first");
+        return REQUEST_NONE;
+    }
     enum action_id id = (enum action_id)v->menu_at;
+    char statement[LINE_ROOM];
+    snprintf(statement, sizeof statement, "%s %s", action_rows[id].verb, v->target);
     const char *refused = view_action_refused(view_target(v), id);
     if (refused) {
         snprintf(v->notice, sizeof v->notice, "kc %s %s: %s", action_rows[id].verb, v->target, refused);
         v->mode = MODE_NORMAL;
         return REQUEST_NONE;
     }
-    if (action_rows[id].tier == TIER_NONE)
-        return act(v, id);
-    v->asked = id;
-    v->mode = MODE_CONFIRM;
-    line_set(v, "");
-    return REQUEST_NONE;
+    if (action_rows[id].tier != TIER_NONE)
+        return question(v, statement, action_rows[id].shown, action_rows[id].tier);
+    line_set(v, statement);
+    return run(v);
 }
 
 static enum view_request key_in_question(struct view *v, int code, bool character)
@@ -163,9 +214,11 @@ static enum view_request key_in_question(struct view *v, int code, bool characte
         v->mode = MODE_NORMAL;
         snprintf(v->notice, sizeof v->notice, "nothing was done to %s", v->target);
     } else if (is_enter(code, character)) {
-        const char *wanted = action_rows[v->asked].tier == TIER_NAME ? v->target_name : "yes";
-        if (!strcmp(v->line, wanted))
-            return act(v, v->asked);
+        const char *wanted = v->asked.tier == TIER_NAME ? v->target_name : "yes";
+        if (!strcmp(v->line, wanted)) {
+            line_set(v, v->asked.statement);
+            return run(v);
+        }
         v->mode = MODE_NORMAL;
         snprintf(v->notice, sizeof v->notice, "that was not \"%s\": nothing was done to %s", wanted, v->target);
     } else {
@@ -173,6 +226,8 @@ static enum view_request key_in_question(struct view *v, int code, bool characte
     }
     return REQUEST_NONE;
 }
+
+static enum view_request key_in_view(struct view *v, int code);
 
 static enum view_request key_in_output(struct view *v, int code)
 {
@@ -186,9 +241,10 @@ static enum view_request key_in_output(struct view *v, int code)
         return REQUEST_QUIT;
     else if (v->output_running)
         return key == KEY_ID_BACK ? REQUEST_INTERRUPT : REQUEST_NONE;
-    else
+    else if (key == KEY_ID_BACK || key == KEY_ID_ENTER || key == KEY_ID_LINE || key == KEY_ID_HELP)
         v->mode = MODE_NORMAL;
-    return REQUEST_NONE;
+    /* What begins something of its own is handed on; letters typed ahead must not act on a job. */
+    return v->mode == MODE_NORMAL && (key == KEY_ID_LINE || key == KEY_ID_HELP) ? key_in_view(v, code) : REQUEST_NONE;
 }
 
 /* ---- moving about ---------------------------------------------------------------------------------------------- */

@@ -154,7 +154,7 @@ static int loop(struct screen *x)
 /* After `kc watch`: what became of the job, on the plain terminal, where it stays readable. */
 static int tell_outcome(struct screen *x)
 {
-    char line[1200];
+    char line[1600];
     struct session *s = x->session;
     const struct job *j = view_job(&x->view);
     if (!j)
@@ -196,8 +196,10 @@ int screen_run(struct session *s, const char *job)
     int rc = terminal_open();
     if (rc)
         return session_fail(s, KC_EXIT_USAGE,
-                            rc == -ENOTTY ? "the screen needs a terminal at both ends. In a script: kc ps"
-                                          : "the terminal's kind (TERM) is unknown here. Try "
+                            rc == -ENOTTY    ? "the screen needs a terminal at both ends. In a script: kc ps"
+                            : rc == -ENOTSUP ? "this kind of terminal (TERM) cannot place its cursor: no screen. "
+                                               "Work by statements: kc ps, kc show JOB, or many: kc batch FILE"
+                                             : "the terminal's kind (TERM) is unknown here. Try "
                                             "TERM=vt100 kc, or: kc ps");
     int code = loop(&x);
     terminal_close();

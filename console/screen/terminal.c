@@ -102,6 +102,12 @@ void terminal_colours(bool colour)
             pair[role] = (short)(role + 1);
 }
 
+static bool has(const char *capability)
+{
+    const char *text = tigetstr(capability);
+    return text && text != (char *)-1;
+}
+
 int terminal_open(void)
 {
     const char *no_colour = getenv("NO_COLOR");
@@ -110,6 +116,8 @@ int terminal_open(void)
         return -ENOTTY;
     if (setupterm(NULL, STDOUT_FILENO, &error) == ERR) /* initscr() would end the process */
         return -EINVAL;
+    if (!has("cup") && !(has("hpa") && has("vpa")))
+        return -ENOTSUP;
     say_later("sgr0");
     say_later("rmcup");
     say_later("cnorm");

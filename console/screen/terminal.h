@@ -8,7 +8,7 @@
 #include <stdbool.h>
 
 /* Take stdin and stdout. TERM, INT and HUP set terminal_ended(); a crash puts the terminal back before it goes its
- * way. -ENOTTY, -EINVAL: TERM is unknown (then nothing was taken). */
+ * way. -ENOTTY; -EINVAL: TERM is unknown; -ENOTSUP: it cannot place its cursor (then nothing was taken). */
 int terminal_open(void);
 void terminal_close(void);
 /* The signal that asks us to end, or 0. */

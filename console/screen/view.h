@@ -62,8 +62,12 @@ struct view {
     char past[LINE_HISTORY][LINE_ROOM];
     int past_count, past_at;
     char target[JOB_ID_ROOM], target_name[JOB_ID_ROOM]; /* fixed when the menu opened */
-    int menu_at;
-    enum action_id asked;           /* what the question is about */
+    int menu_at;                    /* -1: none is marked yet */
+    struct {
+        char statement[LINE_ROOM];  /* runs when the answer is right */
+        const char *shown;          /* what it will do */
+        enum action_tier tier;
+    } asked;                        /* what the question is about */
     char notice[256];               /* one line about the last key */
     int page;                       /* rows of the body when it was last drawn */
 };

@@ -10,17 +10,26 @@
 #include <stdio.h>
 #include <string.h>
 
+/* One line. Where it does not fit, learning rate, gradient, validation and speed go, in this order: how long it
+ * takes stays. */
 static void draw_figures(const struct job *j, struct canvas *c, int row)
 {
-    char loss[24], validation[48], grad[24], lr[24], rate[24], left[32];
-    text_number(j->validation_loss, "%.4f", validation, sizeof validation);
+    char line[384], part[4][64], loss[24], left[32], text[32];
+    snprintf(part[0], sizeof part[0], "  val %s", text_number(j->validation_loss, "%.4f", text, sizeof text));
     if (j->validation_step >= 0 && !isnan(j->validation_loss))
-        snprintf(validation, sizeof validation, "%.4f@%lld", j->validation_loss, (long long)j->validation_step);
-    canvas_text(c, row, 0, 0, ROLE_STRONG, "loss %s  val %s  grad %s  lr %s  %s tok/s  left %s",
-                text_number(j->loss, "%.4f", loss, sizeof loss), validation,
-                text_number(j->grad_norm, "%.3g", grad, sizeof grad), text_number(j->lr, "%.2e", lr, sizeof lr),
-                text_rate(j->tokens_per_second, rate, sizeof rate),
-                text_seconds(job_eta(j), left, sizeof left));
+        snprintf(part[0], sizeof part[0], "  val %.4f@%lld", j->validation_loss, (long long)j->validation_step);
+    snprintf(part[1], sizeof part[1], "  grad %s", text_number(j->grad_norm, "%.3g", text, sizeof text));
+    snprintf(part[2], sizeof part[2], "  lr %s", text_number(j->lr, "%.2e", text, sizeof text));
+    text_number(j->loss, "%.4f", loss, sizeof loss);
+    snprintf(part[3], sizeof part[3], "  %s tok/s", text_rate(j->tokens_per_second, text, sizeof text));
+    text_seconds(job_eta(j), left, sizeof left);
+    for (int parts = 4; parts >= 0; parts--) {
+        snprintf(line, sizeof line, "loss %s%s%s%s%s  left %s", loss, parts > 1 ? part[0] : "",
+                 parts > 2 ? part[1] : "", parts > 3 ? part[2] : "", parts > 0 ? part[3] : "", left);
+        if (text_width(line) <= c->cols)
+            break;
+    }
+    canvas_text(c, row, 0, 0, ROLE_STRONG, "%s", line);
 }
 
 /* Milliseconds of each part, of rank 0; where the long names do not fit, their letters. */
@@ -90,7 +99,7 @@ static void draw_letters(const struct job *j, struct canvas *c, int row)
         letters[n++] = j->rank[i].letter;
     }
     letters[n] = 0;
-    if (n)
+    if (n && !job_ended(j))
         canvas_text(c, row, 0, 0, ROLE_NORMAL, "ranks: %s", letters);
     else
         canvas_text(c, row, 0, 0, ROLE_DIM, "ranks: none runs");

@@ -17,7 +17,7 @@ static const struct {
     bool right;
 } column[COLUMNS] = {
     [COLUMN_ID] = {"JOB", 20, false},   [COLUMN_STATE] = {"STATE", 12, false}, [COLUMN_STEP] = {"STEP", 13, true},
-    [COLUMN_LOSS] = {"LOSS", 8, true},  [COLUMN_RATE] = {"TOK/S", 6, true},    [COLUMN_LEFT] = {"LEFT", 10, true},
+    [COLUMN_LOSS] = {"LOSS", 8, true},  [COLUMN_RATE] = {"TOK/S", 6, true},    [COLUMN_LEFT] = {"LEFT", 11, true},
     [COLUMN_RANKS] = {"RANKS", 5, true},
 };
 

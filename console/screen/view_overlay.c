@@ -54,14 +54,13 @@ static void draw_menu(struct view *v, struct canvas *c)
 static void draw_question(struct view *v, struct canvas *c)
 {
     int row, col, high, wide;
-    const struct action_row *a = &action_rows[v->asked];
     box(c, 5, 70, &row, &col, &high, &wide);
-    canvas_bar(c, row, col, wide, ROLE_TITLE, " kc %s %s", a->verb, v->target);
+    canvas_bar(c, row, col, wide, ROLE_TITLE, " kc %s", v->asked.statement);
     if (high > 1)
-        canvas_bar(c, row + 1, col, wide, ROLE_NORMAL, " This will %s.", a->shown);
+        canvas_bar(c, row + 1, col, wide, ROLE_NORMAL, " This will %s.", v->asked.shown);
     if (high > 2)
         canvas_bar(c, row + 2, col, wide, ROLE_NORMAL,
-                   a->tier == TIER_NAME ? " Type the job's name, %s, and Enter. Esc leaves it."
+                   v->asked.tier == TIER_NAME ? " Type the job's name, %s, and Enter. Esc leaves it."
                                         : " Type yes and Enter. Esc leaves it.",
                    v->target_name);
     if (high > 3) {

@@ -80,7 +80,7 @@ static void draw_table(const struct job *j, struct canvas *c, int row, int rows,
 void view_draw_ranks(struct view *v, struct canvas *c, int row, int rows)
 {
     const struct job *j = view_job(v);
-    if (!j || j->ranks_known == 0) {
+    if (!j || j->ranks_known == 0 || job_ended(j)) {
         canvas_text(c, row, 2, 0, ROLE_NORMAL, j ? "No rank runs. `2` shows how the job ended or what it waits for."
                                                  : "The job is gone.");
         return;

@@ -133,7 +133,7 @@ def inside_F34_F35_disk_full_during_a_snapshot():
         print("        " + text)
         for word in ("rank-", ".pack", "needs ", " bytes", " free", "No space left on device", "errno 28"):
             assert word in text, (word, text)
-        assert failed[0]["b"] == 28 and failed[0]["step"] % 40 == 0, failed[0]
+        assert failed[0]["errno"] == 28 and failed[0]["step"] % 40 == 0, failed[0]
         step = node.steps(job)[-1]
         at_step(node, job, step + 100)
         figures = node.kc("metrics", job).stdout

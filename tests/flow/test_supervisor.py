@@ -28,6 +28,9 @@ def test_start_to_finished():
         assert open(node.path(job, "metrics.jsonl")).readlines()[2].startswith('{"step":3,"loss":1.66666667,')
         assert node.lines(job, "metrics.jsonl")[-1] == {"step": 20, "validation_loss": 2.5}
         assert all(e["time"].endswith("Z") and e["monotonic_ns"] > 0 for e in node.events(job))
+        begun = node.events(job, "started")
+        assert begun and all(set(e) == {"time", "monotonic_ns", "event", "rank", "step"} and e["step"] == 0 for e in begun), begun
+        assert all("version" in e and "a" not in e for e in node.events(job, "snapshot"))
         assert node.start("demo", steps=1) == "demo-2"
 
 
@@ -75,13 +78,14 @@ def test_killed_rank_restarts():
         old = node.ranks(job)
         kill(old[1])
         record = until("the second incarnation", lambda: (r := node.read(job, "state.json"))["incarnation"] == 2 and r)
-        failure = record["first_failure"]
-        assert failure["rank"] == 1 and failure["reason"] == "signal" and failure["step"] >= 24
+        failure = record["last_fault"]
+        assert record["first_failure"] is None and failure["rank"] == 1 and failure["reason"] == "signal" and failure["step"] >= 24
         assert "killed by someone (signal 9, SIGKILL)" in failure["text"] and "1 other followed" in failure["text"]
         node.wait(job, "finished")
         whole(node, job, 60)
         assert not any(map(alive, old))
-        assert node.read(job, "result.json")["first_failure"]["rank"] == 1
+        assert node.read(job, "result.json")["first_failure"] is None, "it was survived"
+        assert node.read(job, "state.json")["last_fault"]["rank"] == 1
         assert node.events(job, "fault")[0]["action"] == "restart"
 
 
@@ -90,6 +94,9 @@ def test_restart_limit():
         job = node.start(steps=50, env={"FAKE_KILL_AT": 3, "FAKE_ONLY_RANK": 0, "FAKE_UNTIL": 99}, policy={"max_restarts": 2})
         record = node.wait(job, "failed")
         assert record["restarts"] == 2 and record["incarnation"] == 3 and record["first_failure"]["step"] == 3
+        assert record["first_failure"] == record["last_fault"] == node.read(job, "result.json")["first_failure"]
+        assert record["first_failure"]["text"].endswith("; restarts are used up (2 of 2 without progress)"), record
+        assert all(("exit_code" in e) != ("signal" in e) for e in node.events(job, "rank-exit"))
         assert node.read(job, "result.json")["exit_code"] == 1
 
 
@@ -98,15 +105,20 @@ def test_deterministic_failure_is_not_restarted_for_ever():
         job = node.start(steps=50, env={"FAKE_ERROR_AT": 3, "FAKE_ONLY_RANK": 1, "FAKE_UNTIL": 99}, policy={"max_restarts": 9})
         record = node.wait(job, "failed")
         assert record["restarts"] == 1 and "a made-up error" in record["first_failure"]["text"]
+        assert record["first_failure"]["text"].endswith("; the same fault at the same step again"), record
 
 
 def test_policy_stop():
     with Node() as node:
         job = node.start(steps=50, env={"FAKE_KILL_AT": 3, "FAKE_ONLY_RANK": 0}, policy={"on_crash": "stop"})
         assert node.wait(job, "failed")["restarts"] == 0
+        first = job
         job = node.start(steps=50, env={"FAKE_DATA_AT": 3, "FAKE_ONLY_RANK": 0})
         record = node.wait(job, "failed")
         assert record["restarts"] == 0 and record["first_failure"]["reason"] == "data"
+        for job in (first, job):
+            states = [e["state"] for e in node.events(job, "state")]
+            assert states[-2:] == ["stopping", "failed"] and "restarting" not in states, states
 
 
 def test_F05_death_before_ready_is_seen_at_once():
@@ -455,7 +467,7 @@ def test_job_that_ends_without_kcd():
         node.wait_step(job, 3)
         node.kill_kcd()
         node.wait(job, "finished")
-        until("its keeper is gone", lambda: not processes_with(job))
+        until("its keeper is gone", lambda: not processes_with(node.path(job)))
         assert node.read(job, "result.json")["state"] == "finished"
         node.start_kcd()
         assert {"id": job, "state": "finished"} in node.request("list")["jobs"]
@@ -474,10 +486,10 @@ def test_kill_keeper():
         whole(node, job, 100)
         record = node.read(job, "state.json")
         assert record["incarnation"] == 2 and record["restarts"] == 1
-        failure = record["first_failure"]
+        failure = record["last_fault"]
         assert failure["reason"] == "keeper-gone" and failure["rank"] is None and failure["followers"] == 0, failure
         assert failure["text"].startswith(f"the keeper (pid {keeper}) was lost at step "), failure
-        assert node.read(job, "result.json")["first_failure"] == failure
+        assert node.read(job, "result.json")["first_failure"] is None
 
 
 def test_kill_keeper_of_ranks_that_ignore_it():

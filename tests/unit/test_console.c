@@ -105,7 +105,13 @@ START_TEST(a_wrong_word_is_told_with_the_nearest)
         {{"strat", "x"}, "Did you mean `kc start`"},
         {{"ps", "--jsno"}, "Did you mean --json?"},
         {{"snap", "verfy", "x"}, "Did you mean `kc snap verify`"},
-        {{"snap"}, "snap"},
+        {{"snap"}, "snap wants a second word. There are `kc snap ls`, `kc snap verify`"},
+        {{"snap", "foo"}, "There are `kc snap ls`, `kc snap verify`"},
+        {{"snap", "lss", "x"}, "Did you mean `kc snap ls`"},
+        {{"boundary", "chek"}, "Did you mean `kc boundary check`"},
+        {{"stpo", "x"}, "Did you mean `kc stop`"},
+        {{"sna", "ls"}, "Did you mean `kc snap ls`"},
+        {{"snp"}, "`kc help` lists them"}, /* nearest to stop, but it begins as snap does */
         {{"frobnicate"}, "`kc help` lists them"},
         {{"ps", "--wait"}, "has no option --wait"},
         {{"ps", "--wai"}, "Did you mean --wait?"}, /* no abbreviations */
@@ -173,6 +179,7 @@ START_TEST(bad_conditions_say_what_is_wrong)
         {"stp>=1", "Did you mean step"}, {"step", "not a comparison"},
         {"step>=", "not a number"},      {"step>=1 or loss<2", "left over"},
         {"state>running", "no order"},   {"state=runing", "Did you mean running"},
+        {"state=foo", "There are: queued, starting, running"},
         {"", "unknown figure"},          {"step=>1", "not a comparison"},
         {"loss<nan", "not a number"},    {"step>=1x", "not a number"},
     };

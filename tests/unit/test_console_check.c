@@ -109,9 +109,32 @@ START_TEST(bad_input_is_exit_9_before_anything_starts)
             CONSOLE_RUN(&a, verbs[verb], path_of("spec.json"));
             ck_assert_msg(a.code == KC_EXIT_INVALID, "%s: %d: %s", cases[i].to, a.code, a.err);
             ck_assert_msg(strstr(a.err, cases[i].told), "%s: %s", cases[i].to, a.err);
+            ck_assert_msg(strstr(a.err, path_of("spec.json")), "names no spec: %s", a.err);
             ck_assert_msg(strchr(a.err, '\n') == a.err + strlen(a.err) - 1, "one line, not: %s", a.err);
             console_answer_free(&a);
         }
+}
+END_TEST
+
+START_TEST(what_is_no_spec_is_told_with_what_would_do)
+{
+    static const struct {
+        const char *path;
+        int code;
+    } cases[] = {{"/nowhere.json", KC_EXIT_NO_OBJECT}, {"/tmp", KC_EXIT_INVALID}, {"/dev/null", KC_EXIT_INVALID}};
+    struct console_answer a;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        CONSOLE_RUN(&a, "check", cases[i].path);
+        ck_assert_msg(a.code == cases[i].code, "%d %s", a.code, a.err);
+        ck_assert_msg(strstr(a.err, "jobs/examples/quickstart.json is one"), "%s", a.err);
+        console_answer_free(&a);
+    }
+    CONSOLE_RUN(&a, "data", "info", "/nowhere.bin");
+    ck_assert_msg(strstr(a.err, "kc data prepare"), "%s", a.err);
+    console_answer_free(&a);
+    CONSOLE_RUN(&a, "boundary", "doc", "--root", "/nowhere");
+    ck_assert_msg(strstr(a.err, "--root DIR"), "%s", a.err);
+    console_answer_free(&a);
 }
 END_TEST
 
@@ -153,6 +176,7 @@ int main(void)
     tcase_set_timeout(t, 30);
     tcase_add_test(t, a_good_spec_is_planned_and_starts_nothing);
     tcase_add_test(t, bad_input_is_exit_9_before_anything_starts);
+    tcase_add_test(t, what_is_no_spec_is_told_with_what_would_do);
     tcase_add_test(t, a_good_spec_without_kcd_is_exit_3);
     tcase_add_test(t, data_info_tells_what_was_prepared);
     suite_add_tcase(s, t);

@@ -167,6 +167,55 @@ START_TEST(what_kcd_answers_is_passed_on)
 }
 END_TEST
 
+/* A step is told where it is the one of now; a job that is queued is told as queued. */
+START_TEST(what_is_queued_is_not_said_to_run)
+{
+    struct fake f = {.hello = HELLO, .reply = "{\"ok\":true,\"step\":0,\"state\":\"queued\",\"note\":"
+                                              "\"job 'demo-1' is queued; it will hold before its first step\"}\n"};
+    struct console_answer a;
+    fake_start(&f);
+    console_home_job(&home, "demo-1", "queued", 3, 300);
+    CONSOLE_RUN(&a, "pause", "demo-1");
+    ck_assert_str_eq(a.out, "demo-1 is queued; it will hold before its first step\n");
+    ck_assert_str_eq(a.err, "");
+    console_answer_free(&a);
+    f.reply = "{\"ok\":true,\"step\":64,\"state\":\"queued\",\"note\":\"job 'demo-1' is queued; it starts when "
+              "its devices are free\"}\n";
+    console_home_job(&home, "demo-1", "stopped", 64, 300);
+    CONSOLE_RUN(&a, "resume", "demo-1");
+    ck_assert_str_eq(a.out, "demo-1 is queued again; it has no snapshot and begins anew\n");
+    console_answer_free(&a);
+    f.reply = "{\"ok\":true,\"step\":0,\"state\":\"starting\",\"note\":\"job 'demo-1' is starting already\"}\n";
+    console_home_job(&home, "demo-1", "starting", 64, 300);
+    CONSOLE_RUN(&a, "resume", "demo-1");
+    ck_assert_str_eq(a.out, "demo-1 goes on\n");
+    console_answer_free(&a);
+    f.reply = "{\"ok\":true,\"step\":12}\n";
+    console_home_job(&home, "demo-1", "paused", 12, 300);
+    EXPECT(KC_EXIT_OK, "demo-1 goes on at step 12", "resume", "demo-1");
+    fake_stop(&f, false);
+}
+END_TEST
+
+/* An ended job's data are looked at before kcd is asked. */
+START_TEST(a_resume_without_its_data_is_exit_9)
+{
+    struct fake f = {.hello = HELLO, .reply = "{\"ok\":true,\"step\":3,\"state\":\"queued\"}\n"};
+    fake_start(&f);
+    console_home_job(&home, "demo-1", "stopped", 3, 300);
+    console_home_write(&home, "jobs/demo-1/spec.json",
+                       "{\"name\":\"tiny\",\"ranks\":1,\"steps\":3,\"seed\":1,"
+                       "\"model\":{\"family\":\"gpt2\",\"layers\":1,\"hidden\":16,\"heads\":2,"
+                       "\"context\":16,\"vocab\":256,"
+                       "\"init\":{\"from\":null}},"
+                       "\"data\":{\"train\":\"/nowhere/train.bin\",\"validation\":\"data/val.bin\"},"
+                       "\"batch\":{\"sequences\":4,\"micro\":2},\"optimizer\":{\"lr\":0.001}}");
+    EXPECT(KC_EXIT_INVALID, "data.train: /nowhere/train.bin", "resume", "demo-1");
+    ck_assert_str_eq(f.asked, "");
+    fake_stop(&f, false);
+}
+END_TEST
+
 /* A stop that ends in a failure is no success: the failure is told, exit 1. One that was survived before is no matter. */
 START_TEST(a_stop_that_fails_is_exit_1)
 {
@@ -210,6 +259,8 @@ int main(void)
     tcase_add_test(t, a_stale_socket_is_exit_3);
     tcase_add_test(t, another_version_is_exit_8);
     tcase_add_test(t, what_kcd_answers_is_passed_on);
+    tcase_add_test(t, what_is_queued_is_not_said_to_run);
+    tcase_add_test(t, a_resume_without_its_data_is_exit_9);
     tcase_add_test(t, a_stop_that_fails_is_exit_1);
     tcase_add_test(t, a_long_reply_is_read_whole);
     suite_add_tcase(s, t);

@@ -178,6 +178,21 @@ START_TEST(snapshots_are_found_without_a_board)
         console_answer_free(&a);
     }
     snprintf(path, sizeof path, "%s/v00000001", folder);
+    /* A folder without its manifest: what is not known is not zero, in tables and in JSON. */
+    console_home_write(&home, "jobs/demo-1/snapshots/v00000004/nothing", "");
+    for (size_t i = 0; i < 2; i++) {
+        console_run(&a, (const char *const[]){tables[i][0], tables[i][1], tables[i][2], NULL});
+        ck_assert_msg(a.code == (i ? KC_EXIT_INVALID : 0), "%d: %s%s", a.code, a.out, a.err);
+        ck_assert_msg(strstr(a.out, "      4         -          -  broken   "), "%s", a.out);
+        ck_assert_msg(strstr(a.out, "snapshots/v00000004: "), "%s", a.out);
+        console_answer_free(&a);
+    }
+    json_t *verify = JSON(KC_EXIT_INVALID, "snap", "verify", "demo-1");
+    const json_t *four = json_array_get(json_object_get(verify, "snapshots"), 1);
+    ck_assert_int_eq(kc_json_integer(four, "version", 0), 4);
+    ck_assert(json_is_null(json_object_get(four, "step")) && json_is_null(json_object_get(four, "bytes")));
+    ck_assert(json_is_false(json_object_get(four, "whole")));
+    json_decref(verify);
     json_t *ls = JSON(0, "snap", "ls", "demo-1");
     ck_assert_str_eq(kc_json_text(json_array_get(json_object_get(ls, "snapshots"), 0), "path", ""), path);
     json_decref(ls);
@@ -605,6 +620,60 @@ START_TEST(wait_ends_with_the_outcome)
 }
 END_TEST
 
+/* F35: an end whose last snapshot failed is told as one, whichever file could still be written. */
+START_TEST(f35_an_end_without_its_snapshot_is_exit_1)
+{
+    struct console_answer a;
+    static const char events[] = "{\"event\":\"snapshot-failed\",\"text\":\"no space left for v1\"}\n"
+                                 "{\"event\":\"snapshot-failed\",\"text\":\"no space left for v2\"}\n"
+                                 "{\"event\":\"state\",\"state\":\"finished\"}\n";
+    console_home_job(&home, "demo-1", "finished", 3, 3);
+    console_home_write(&home, "jobs/demo-1/result.json",
+                       "{\"schema\":1,\"id\":\"demo-1\",\"state\":\"finished\",\"exit_code\":1,\"step\":3}");
+    console_home_write(&home, "jobs/demo-1/events.jsonl", events);
+    for (int i = 0; i < 2; i++) {
+        CONSOLE_RUN(&a, i ? "show" : "wait", "demo-1");
+        ck_assert_int_eq(a.code, i ? 0 : 1);
+        ck_assert_msg(strstr(i ? a.out : a.err, "The last snapshot failed: no space left for v2"), "%s%s", a.out,
+                      a.err);
+        console_answer_free(&a);
+    }
+    console_home_job(&home, "demo-1", "stopped", 3, 300);
+    console_home_write(&home, "jobs/demo-1/state.json",
+                       "{\"schema\":1,\"id\":\"demo-1\",\"state\":\"stopped\",\"exit_code\":1,\"incarnation\":1,"
+                       "\"ranks\":2,\"processes\":[]}");
+    console_home_write(&home, "jobs/demo-1/result.json", "");
+    CONSOLE_RUN(&a, "wait", "demo-1");
+    ck_assert_int_eq(a.code, 1);
+    console_answer_free(&a);
+    json_t *ps = JSON(0, "ps"), *job = json_array_get(json_object_get(ps, "jobs"), 0);
+    const json_t *ranks = json_object_get(job, "ranks"), *one = json_array_get(ranks, 1);
+    ck_assert_uint_eq(json_array_size(ranks), 2);
+    ck_assert_str_eq(kc_json_text(one, "state", ""), "exited");
+    ck_assert(json_is_null(json_object_get(one, "pid")) && json_is_null(json_object_get(one, "step")));
+    json_decref(ps);
+}
+END_TEST
+
+START_TEST(a_failed_job_is_shown_with_the_next_step)
+{
+    struct console_answer a;
+    console_home_job(&home, "demo-1", "failed", 3, 300);
+    console_home_write(&home, "jobs/demo-1/result.json",
+                       "{\"schema\":1,\"id\":\"demo-1\",\"state\":\"failed\",\"exit_code\":1,\"step\":3,"
+                       "\"first_failure\":{\"rank\":1,\"step\":3,\"phase\":\"backward\",\"reason\":\"killed\","
+                       "\"text\":\"rank 1 was killed\",\"followers\":1}}");
+    CONSOLE_RUN(&a, "show", "demo-1");
+    ck_assert_msg(strstr(a.out, "kc resume demo-1 tries again"), "%s", a.out);
+    ck_assert_msg(strstr(a.out, "kc log demo-1/1 "), "%s", a.out);
+    console_answer_free(&a);
+    console_home_job(&home, "demo-1", "queued", 0, 300); /* its step is not known: none is told */
+    CONSOLE_RUN(&a, "wait", "demo-1", "--timeout", "0");
+    ck_assert_msg(a.code == KC_EXIT_TIMEOUT && strstr(a.err, "demo-1 is queued; the time is over"), "%s", a.err);
+    console_answer_free(&a);
+}
+END_TEST
+
 static void *interrupt_later(void *arg)
 {
     (void)arg;
@@ -710,6 +779,8 @@ int main(void)
     tcase_add_test(t, metrics_follow_the_format);
     tcase_add_test(t, wait_returns_soon_after_the_fact);
     tcase_add_test(t, wait_ends_with_the_outcome);
+    tcase_add_test(t, a_failed_job_is_shown_with_the_next_step);
+    tcase_add_test(t, f35_an_end_without_its_snapshot_is_exit_1);
     tcase_add_test(t, ctrl_c_leaves_the_job_and_says_so);
     tcase_add_test(t, f54_no_control_codes_in_a_pipe);
     tcase_add_test(t, a_log_in_json_is_valid_whatever_it_holds);

@@ -173,7 +173,7 @@ START_TEST(overlays_are_as_they_were)
 {
     press("a");
     compare("menu-80x24", 24, 80, false);
-    press("jjj\r");
+    press("jjjj\r");
     compare("question-80x24", 24, 80, false);
     press("yes\r");
     view.output_running = false;
@@ -203,7 +203,9 @@ START_TEST(f51_every_size_is_drawn_without_overlap)
     static const enum view_mode modes[] = {MODE_NORMAL, MODE_LINE, MODE_MENU, MODE_CONFIRM, MODE_OUTPUT};
     snprintf(view.target, sizeof view.target, "%s", "quickstart-2");
     snprintf(view.line, sizeof view.line, "%s", "wait quickstart-2 --for 'step>=200'");
-    view.asked = ACTION_REMOVE;
+    snprintf(view.asked.statement, sizeof view.asked.statement, "rm quickstart-2");
+    view.asked.shown = action_rows[ACTION_REMOVE].shown;
+    view.asked.tier = TIER_NAME;
     for (int at = 0; at < VIEWS; at++)
         for (size_t mode = 0; mode < sizeof modes / sizeof modes[0]; mode++)
             for (int rows = 1; rows <= 100; rows += rows < 30 ? 1 : 7)
@@ -293,12 +295,12 @@ START_TEST(f49_no_single_key_changes_a_job)
     view.at = VIEW_JOBS;
     view.mode = MODE_NORMAL;
     view.selected[0] = 0;
-    press("ajjj\r");
+    press("ajjjj\r");
     ck_assert_int_eq(view.mode, MODE_CONFIRM);
     press("y\r");
     ck_assert_int_eq(view.mode, MODE_NORMAL); /* "y" is not "yes" */
     ck_assert_ptr_nonnull(strstr(view.notice, "nothing was done to quickstart-2"));
-    press("ajjj\ryes");
+    press("ajjjj\ryes");
     ck_assert_int_eq(view_key(&view, '\r', true), REQUEST_RUN);
     ck_assert_str_eq(view.line, "stop quickstart-2");
 }
@@ -309,9 +311,9 @@ START_TEST(f49_rm_wants_the_jobs_name)
 {
     press("jja"); /* quickstart-1, which has ended */
     ck_assert_str_eq(view.target, "quickstart-1");
-    press("jjjj\ryes\r");
+    press("jjjjj\ryes\r");
     ck_assert_int_eq(view.mode, MODE_NORMAL);
-    press("ajjjj\rquickstart");
+    press("ajjjjj\rquickstart");
     ck_assert_int_eq(view_key(&view, '\r', true), REQUEST_RUN);
     ck_assert_str_eq(view.line, "rm quickstart-1");
 }
@@ -331,12 +333,88 @@ START_TEST(f50_the_cursor_stays_on_the_job)
     model.job = moved;
     free(shot(24, 80, false));
     ck_assert_str_eq(view.selected, "quickstart-2");
-    press("\r");
+    press("j\r");
     ck_assert_str_eq(view.line, "pause quickstart-2");
     model.count = 3; /* its job has gone: nothing happens to another in its row */
     view.mode = MODE_MENU;
+    view.menu_at = 0;
     ck_assert_int_ne(view_key(&view, '\r', true), REQUEST_RUN);
     ck_assert_ptr_nonnull(strstr(view.notice, "the job is gone"));
+}
+END_TEST
+
+/* F49: a statement that was typed asks what the menu asks; one that would do nothing is run. */
+START_TEST(f49_typed_statements_ask_too)
+{
+    static const struct {
+        const char *typed, *answer;
+    } asks[] = {{"stop quickstart-2", "yes"},      {"kc stop --json quickstart-2", "yes"},
+                {"rm quickstart-1", "quickstart"}, {"rm other-one-3", "other-one"},
+                {"shutdown", "yes"},               {"shutdown --detach", "yes"}};
+    static const char *const runs[] = {"pause quickstart-2", "stop --help", "help stop", "stop", "rm a b", "\"open"};
+    for (size_t i = 0; i < sizeof asks / sizeof asks[0]; i++)
+        for (int right = 0; right < 2; right++) {
+            view.mode = MODE_NORMAL;
+            press(":");
+            press(asks[i].typed);
+            ck_assert_int_eq(view_key(&view, '\r', true), REQUEST_NONE);
+            ck_assert_int_eq(view.mode, MODE_CONFIRM);
+            free(shot(24, 80, false));
+            press(right ? asks[i].answer : "no");
+            ck_assert_int_eq(view_key(&view, '\r', true), right ? REQUEST_RUN : REQUEST_NONE);
+            ck_assert_int_eq(view.mode, right ? MODE_OUTPUT : MODE_NORMAL);
+            if (right)
+                ck_assert_str_eq(view.line, asks[i].typed);
+        }
+    for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
+        view.mode = MODE_NORMAL;
+        press(":");
+        press(runs[i]);
+        ck_assert_int_eq(view_key(&view, '\r', true), REQUEST_RUN);
+    }
+}
+END_TEST
+
+/* F49: what is typed over the output of a statement does nothing to a job; `:` begins the next statement. */
+START_TEST(f49_keys_over_an_output_do_nothing_else)
+{
+    view.mode = MODE_OUTPUT;
+    press("wait x\r"); /* typed too early, without the `:` */
+    ck_assert_int_ne(view.mode, MODE_OUTPUT);
+    ck_assert_int_ne(view.mode, MODE_MENU);
+    view.mode = MODE_OUTPUT;
+    press(":wait x-1");
+    ck_assert_int_eq(view.mode, MODE_LINE);
+    ck_assert_str_eq(view.line, "wait x-1");
+    view.mode = MODE_OUTPUT;
+    view.at = VIEW_JOBS;
+    press("?");
+    ck_assert_int_eq(view.at, VIEW_HELP);
+    view.at = VIEW_JOBS;
+    press("a");
+    for (int i = 0; i < 3; i++) { /* nothing is marked: Enter chooses nothing */
+        ck_assert_int_eq(view_key(&view, '\r', true), REQUEST_NONE);
+        ck_assert_int_eq(view.mode, MODE_MENU);
+    }
+}
+END_TEST
+
+/* What is left of a run is told whole, however long, at 80 columns. */
+START_TEST(the_time_left_is_not_cut)
+{
+    job[0].step = 1;
+    job[0].steps = 101;
+    job[0].step_seconds = 22.73; /* of 100: 37 min 53 s */
+    job[0].grad_norm = 1234.5;
+    char *text = shot(24, 80, false);
+    ck_assert_ptr_nonnull(strstr(text, "37 min 53 s"));
+    free(text);
+    view.at = VIEW_JOB;
+    for (int cols = 40; cols <= 80; cols += 40) {
+        text = shot(24, cols, false);
+        ck_assert_msg(strstr(text, "left 37 min 53 s"), "%s", text);
+        free(text);
+    }
 }
 END_TEST
 
@@ -499,6 +577,9 @@ int main(void)
     tcase_add_test(t, f49_no_single_key_changes_a_job);
     tcase_add_test(t, f49_rm_wants_the_jobs_name);
     tcase_add_test(t, f50_the_cursor_stays_on_the_job);
+    tcase_add_test(t, the_time_left_is_not_cut);
+    tcase_add_test(t, f49_keys_over_an_output_do_nothing_else);
+    tcase_add_test(t, f49_typed_statements_ask_too);
     tcase_add_test(t, keys_go_down_and_up);
     tcase_add_test(t, the_line_takes_text_and_remembers);
     tcase_add_test(t, a_long_run_fits_and_keeps_its_extremes);

@@ -211,6 +211,10 @@ START_TEST(an_unknown_terminal_is_told)
     int status = finish(&t);
     ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 2);
     ck_assert_ptr_nonnull(memmem(t.out, t.bytes, "TERM=vt100", 10));
+    start(&t, "dumb", "C"); /* no cursor to place: one line instead of a jumble */
+    status = finish(&t);
+    ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 2);
+    ck_assert_ptr_nonnull(memmem(t.out, t.bytes, "kc batch FILE", 13));
 }
 END_TEST
 

@@ -77,15 +77,15 @@ START_TEST(test_every_cell)
     static const char letters[] = "BnaRLrmchHgsjSqEfDCVQxI";
     static const struct {
         enum kc_job_state state;
-        const char *actions; /* leased ready held pause resume checkpoint stop remove rank-lost all-left group-gone
-                                keeper-lost rebooted */
+        const char *actions; /* leased ready held pause resume checkpoint stop remove rank-lost rank-fatal all-left
+                                group-gone keeper-lost rebooted */
     } rows[] = {
-        {KC_JOB_QUEUED, "LBBmcRqRBBBVI"},   {KC_JOB_STARTING, "BrHhgsSRECBVI"},
-        {KC_JOB_RUNNING, "BnHhgsSRECBVI"},  {KC_JOB_PAUSED, "BnnagsSRECBVI"},
-        {KC_JOB_STOPPING, "BnnRRsjRECCVI"}, {KC_JOB_RESTARTING, "BnnhgsjRfBDVI"},
-        {KC_JOB_FINISHED, "BBBRRRaxBBBnn"}, {KC_JOB_STOPPED, "BBBRQRaxBBBnn"},
-        {KC_JOB_FAILED, "BBBRQRaxBBBnn"},   {KC_JOB_INTERRUPTED, "BBBRQRaxBBBnn"},
-        {KC_JOB_UNKNOWN, "BBBBBBBBBBBBB"},
+        {KC_JOB_QUEUED, "LBBmcRqRBBBBVI"},   {KC_JOB_STARTING, "BrHhgsSREECBVI"},
+        {KC_JOB_RUNNING, "BnHhgsSREECBVI"},  {KC_JOB_PAUSED, "BnnagsSREECBVI"},
+        {KC_JOB_STOPPING, "BnnRRsjREECCVI"}, {KC_JOB_RESTARTING, "BnnhgsjRffBDVI"},
+        {KC_JOB_FINISHED, "BBBRRRaxBBBBnn"}, {KC_JOB_STOPPED, "BBBRQRaxBBBBnn"},
+        {KC_JOB_FAILED, "BBBRQRaxBBBBnn"},   {KC_JOB_INTERRUPTED, "BBBRQRaxBBBBnn"},
+        {KC_JOB_UNKNOWN, "BBBBBBBBBBBBBB"},
     };
     ck_assert_uint_eq(sizeof rows / sizeof *rows, KC_JOB_STATES);
     ck_assert_uint_eq(strlen(letters), KC_LIFE_ACTIONS);
