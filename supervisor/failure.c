@@ -2,6 +2,7 @@
 #include "failure.h"
 
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -135,6 +136,15 @@ struct kc_verdict kc_failure_other(enum kc_reason reason, enum kc_phase phase, u
     snprintf(v.detail, sizeof v.detail, "%s", text);
     snprintf(v.text, sizeof v.text, "%s", *text ? text : kc_reason_row[reason].help);
     return v;
+}
+
+void kc_failure_add(struct kc_verdict *verdict, const char *format, ...)
+{
+    size_t n = strlen(verdict->text);
+    va_list list;
+    va_start(list, format);
+    vsnprintf(verdict->text + n, sizeof verdict->text - n, format, list);
+    va_end(list);
 }
 
 enum kc_fault kc_failure_fault(const struct kc_verdict *verdict, bool trained)

@@ -13,9 +13,17 @@
 
 void kc_journal(const char *job_directory, const char *event, json_t *details)
 {
+    kc_journal_at(job_directory, kc_now(), event, details);
+}
+
+void kc_journal_at(const char *job_directory, uint64_t when, const char *event, json_t *details)
+{
     char path[PATH_MAX + 16], time[32];
-    kc_wall_text(kc_wall(), time);
-    json_t *line = json_pack("{s:s, s:I, s:s}", "time", time, "monotonic_ns", (json_int_t)kc_now(), "event", event);
+    uint64_t now = kc_now();
+    if (when > now)
+        when = now; /* a rank says so */
+    kc_wall_text(kc_wall() - (now - when), time);
+    json_t *line = json_pack("{s:s, s:I, s:s}", "time", time, "monotonic_ns", (json_int_t)when, "event", event);
     if (line && details)
         json_object_update_missing(line, details);
     json_decref(details);

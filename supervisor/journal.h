@@ -6,7 +6,11 @@
 
 #include "base/json.h"
 
+#include <stdint.h>
+
 /* `details` (an object, or NULL; the reference is taken) is merged behind the three fields. */
 void kc_journal(const char *job_directory, const char *event, json_t *details);
+/* For what happened before it came to be written: `when` by kc_now(). */
+void kc_journal_at(const char *job_directory, uint64_t when, const char *event, json_t *details);
 
 #endif

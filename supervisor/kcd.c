@@ -93,8 +93,8 @@ static void tick(void *owner)
         kc_kcd_schedule(d);
     else
         kc_kcd_wake(d, d->next_schedule);
-    if (d->detached || (d->draining && !d->jobs))
-        d->loop.stop = true;
+    if (d->detached || (d->draining && !kc_kcd_waits(d)))
+        d->loop.stop = true; /* an end that can't be recorded is left to the next kcd */
     /* also at once when the timer rang, which it does when a job has gone: its devices are free now */
     if (rang || !d->loop.due)
         kc_kcd_publish(d);
@@ -223,6 +223,9 @@ static int prepare(struct kc_kcd *d, struct kc_error *e)
 
 static void finish(struct kc_kcd *d)
 {
+    for (struct kc_kcd_job *j = d->jobs; j; j = j->next)
+        if (j->over)
+            kc_kcd_log("left so: %s", j->unsaved);
     kc_kcd_jobs_leave(d);
     if (d->listener.fd >= 0)
         kc_kcd_unlisten(d);

@@ -35,6 +35,7 @@ enum kc_kcd_hold {
     KC_HOLD_LINKED, /* its keeper lives and is connected */
     KC_HOLD_FIND,   /* its keeper lives, but does not answer yet */
     KC_HOLD_RANKS,  /* its keeper is lost: waits for its ranks to go */
+    KC_HOLD_RECORD, /* it has ended, without a keeper: waits for its record to be written */
 };
 
 struct kc_kcd_job {
@@ -49,6 +50,9 @@ struct kc_kcd_job {
     uint64_t retry, kill_at;   /* kc_now(); in the queue: not before */
     struct kc_kcd_waiter *waiters;
     int slot;                  /* in the board's directory; -1 */
+    char unsaved[KC_UNSAVED_ROOM]; /* why its record can't be written, by us or by its keeper; "" it is */
+    bool over;                 /* if so: nothing is left of it but that */
+    uint64_t rewrite;          /* if so, and we write it: kc_now() of the next try */
 };
 
 struct kc_kcd {
@@ -82,7 +86,9 @@ struct kc_kcd_job *kc_kcd_find(struct kc_kcd *d, const char *id);
 struct kc_kcd_job *kc_kcd_enqueue(struct kc_kcd *d, const struct kc_record *record); /* NULL: no memory */
 void kc_kcd_schedule(struct kc_kcd *d);                      /* start whoever has devices, first come first */
 void kc_kcd_jobs_tick(struct kc_kcd *d);
-void kc_kcd_end(struct kc_kcd_job *job, enum kc_job_state state, const char *why); /* a job without a keeper ends */
+/* A job without a keeper ends. It is gone then, unless its record can't be written: then it stays until it is. */
+void kc_kcd_end(struct kc_kcd_job *job, enum kc_job_state state, const char *why);
+bool kc_kcd_waits(const struct kc_kcd *d);                   /* is there a job that is not over? */
 void kc_kcd_forward(struct kc_kcd_job *job, struct kc_kcd_waiter *w);
 int kc_kcd_record(struct kc_kcd_job *job);                   /* write state.json, show it on the directory */
 void kc_kcd_reread(struct kc_kcd_job *job);                  /* what its keeper wrote */
@@ -94,6 +100,7 @@ void kc_kcd_unlisten(struct kc_kcd *d);
 void kc_kcd_reply(struct kc_kcd_client *client, json_t *reply); /* takes reply; client may be NULL */
 void kc_kcd_stop_all(struct kc_kcd *d);
 /* Everybody who waited for a job that has ended and is forgotten; takes the waiters. */
+void kc_kcd_answer_over(struct kc_kcd_job *job);             /* everybody who waits: it has ended, unrecorded */
 void kc_kcd_answer_ended(struct kc_kcd *d, const struct kc_record *record, struct kc_kcd_waiter *waiters);
 
 #endif

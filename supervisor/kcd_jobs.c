@@ -28,6 +28,7 @@
 
 #define RETRY (50 * KC_MILLISECOND)      /* a keeper that does not answer yet, ranks that are not gone yet */
 #define QUEUE_RETRY (KC_SECOND)          /* devices that another instance may have given back, which tells us nothing */
+#define REWRITE (KC_SECOND)              /* a record that could not be written */
 #define KEEPER_PAUSE (KC_SECOND)         /* after a keeper that was lost before it did anything */
 #define SWEEP_LIMIT (5 * KC_SECOND)      /* a process that is stuck in the kernel may outlive this */
 #define ORPHAN_GRACE (10 * KC_SECOND)    /* where a spec can't be read */
@@ -71,14 +72,35 @@ static void show(struct kc_kcd_job *job)
     kc_directory_job(d->directory, (uint32_t)job->slot, &shown);
 }
 
+/* What came of writing its record. Said in the log when it changes: the text has figures that always do. */
+static void note_unsaved(struct kc_kcd_job *job, const char *why)
+{
+    if (*why && !job->unsaved[0])
+        kc_kcd_log("job '%s': %s; it is tried again each second", job->record.id, why);
+    else if (!*why && job->unsaved[0])
+        kc_kcd_log("job '%s': its record can be written again", job->record.id);
+    snprintf(job->unsaved, sizeof job->unsaved, "%s", why);
+    if (*why) {
+        job->rewrite = kc_now() + REWRITE;
+        kc_kcd_wake(job->kcd, job->rewrite);
+    }
+}
+
 int kc_kcd_record(struct kc_kcd_job *job)
 {
     struct kc_error e;
     int r = kc_record_write(&job->record, &e);
-    if (r < 0)
-        kc_kcd_log("%s", e.text);
+    note_unsaved(job, r < 0 ? e.text : "");
     show(job);
     return r;
+}
+
+bool kc_kcd_waits(const struct kc_kcd *d)
+{
+    for (const struct kc_kcd_job *j = d->jobs; j; j = j->next)
+        if (!j->over)
+            return true;
+    return false;
 }
 
 static void unlock_job(struct kc_kcd_job *job)
@@ -162,9 +184,31 @@ void kc_kcd_jobs_leave(struct kc_kcd *d)
         forget(d->jobs);
 }
 
-void kc_kcd_end(struct kc_kcd_job *job, enum kc_job_state state, const char *why)
+/* result.json, then state.json; then it is gone. Else it stays and is tried again, unless its directory is gone. */
+static void write_end(struct kc_kcd_job *job)
 {
     struct kc_error e;
+    struct kc_record *r = &job->record;
+    int code = kc_outcome_write(r, &kc_outcome_unknown, &e);
+    if (code == 0)
+        code = kc_record_write(r, &e);
+    show(job);
+    if (code == 0 || code == -ENOENT) {
+        note_unsaved(job, "");
+        bury(job);
+        return;
+    }
+    char text[KC_UNSAVED_ROOM];
+    snprintf(text, sizeof text, "job '%s' has ended (%s) at step %llu; its record can't be written yet: %s; make room, and it "
+             "will be", r->id, kc_job_state_name[r->state], (unsigned long long)r->step, e.text);
+    note_unsaved(job, text);
+    job->over = true;
+    job->hold = KC_HOLD_RECORD;
+    kc_kcd_answer_over(job);
+}
+
+void kc_kcd_end(struct kc_kcd_job *job, enum kc_job_state state, const char *why)
+{
     struct kc_record *r = &job->record;
     r->state = state;
     r->since = kc_wall();
@@ -174,12 +218,9 @@ void kc_kcd_end(struct kc_kcd_job *job, enum kc_job_state state, const char *why
     r->hold = r->stop = false;
     if (why && state == KC_JOB_FAILED)
         r->failure = kc_failure_other(KC_REASON_ERROR, KC_PHASE_STARTING, r->step, why);
-    if (kc_outcome_write(r, &kc_outcome_unknown, &e) < 0)
-        kc_kcd_log("%s", e.text);
     kc_journal(r->directory, "state", json_pack("{s:s, s:s*}", "state", kc_job_state_name[state], "text", why));
-    kc_kcd_record(job);
     kc_segment_remove(job->kcd->home->instance, r->id, NULL);
-    bury(job);
+    write_end(job);
 }
 
 /* ---- the keeper's connection ---- */
@@ -201,7 +242,8 @@ static struct kc_kcd_job *job_of(struct kc_link *link)
 void kc_kcd_reread(struct kc_kcd_job *job)
 {
     struct kc_record fresh;
-    if (job->hold != KC_HOLD_QUEUE && kc_record_read(job->record.directory, &fresh, NULL) == 0)
+    bool keeper_writes = job->hold == KC_HOLD_LINKED || job->hold == KC_HOLD_FIND;
+    if (keeper_writes && !job->unsaved[0] && kc_record_read(job->record.directory, &fresh, NULL) == 0)
         take_record(job, &fresh);
 }
 
@@ -219,6 +261,9 @@ static void keeper_line(struct kc_link *link, json_t *object)
         int state = kc_name_find(kc_job_state_name, KC_JOB_STATES, kc_json_text(object, "state", ""));
         if (state >= 0)
             job->record.state = (enum kc_job_state)state;
+        job->record.step = (uint64_t)kc_json_integer(object, "step", (long long)job->record.step);
+        note_unsaved(job, kc_json_text(object, "unsaved", ""));
+        job->over = json_is_true(json_object_get(object, "over"));
         kc_kcd_reread(job);
         show(job);
         return;
@@ -228,7 +273,7 @@ static void keeper_line(struct kc_link *link, json_t *object)
         struct kc_kcd_waiter *w = *at;
         if (w->tag != tag)
             continue;
-        if (w->verb == KC_LIFE_STOP)
+        if (w->verb == KC_LIFE_STOP && json_is_true(json_object_get(object, "ok")))
             return; /* answered when the keeper itself is gone: then nothing is left */
         *at = w->next;
         json_object_del(object, "tag");
@@ -323,6 +368,8 @@ static void keeper_lost(struct kc_kcd_job *job)
 static void keeper_gone(struct kc_kcd_job *job)
 {
     drop_keeper(job);
+    job->unsaved[0] = 0; /* what is in the file is all there is now, and the board */
+    job->over = false;
     kc_kcd_reread(job);
     if (!kc_record_ended(&job->record)) {
         keeper_lost(job);
@@ -371,7 +418,7 @@ static int kill_orphans(const struct kc_kcd_job *lost)
 }
 
 /* A keeper that was lost before it had started its ranks counted nothing itself: we do, or a keeper that can't live
- * would be started for ever. True: once more, after a pause; false: the job has ended, and is gone. */
+ * would be started for ever. True: once more, after a pause; false: the job has ended, and may be gone. */
 static bool try_again(struct kc_kcd_job *job)
 {
     struct kc_record *r = &job->record;
@@ -379,12 +426,18 @@ static bool try_again(struct kc_kcd_job *job)
     const struct kc_job_spec *spec;
     struct kc_policy_history history = {.restarts = r->fruitless};
     enum kc_action action = KC_ACTION_FAIL;
-    char text[200];
-    if (kc_record_spec(r->directory, &arena, &spec, NULL) == 0)
+    char text[280];
+    uint32_t max = 0;
+    if (kc_record_spec(r->directory, &arena, &spec, NULL) == 0) {
         action = kc_policy_decide(KC_FAULT_KEEPER, spec, &history);
+        max = spec->on_crash == KC_CRASH_RESTART ? spec->max_restarts : 0;
+    }
     kc_arena_free(&arena);
     snprintf(text, sizeof text, "the keeper (pid %d) was lost before it had started its ranks, after %u restart%s; "
              "kcd.log may say why", (int)r->lost, r->fruitless, r->fruitless == 1 ? "" : "s");
+    if (action != KC_ACTION_RESTART && max && r->fruitless >= max)
+        snprintf(text + strlen(text), sizeof text - strlen(text),
+                 "; restarts are used up (%u of %u without progress)", r->fruitless, max);
     kc_journal(r->directory, "fault", json_pack("{s:s, s:s, s:n, s:I, s:s}", "fault", kc_fault_name[KC_FAULT_KEEPER],
                                                 "action", kc_action_name[action], "rank", "step", (json_int_t)r->step,
                                                 "text", text));
@@ -488,10 +541,15 @@ static int launch(struct kc_kcd_job *job, const struct kc_job_leases *leases, st
     if (r >= 0 && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
         r = -errno;
     if (r >= 0) {
-        if (job->record.state == KC_JOB_QUEUED)
+        const enum kc_job_state before = job->record.state;
+        if (before == KC_JOB_QUEUED)
             job->record.state = kc_life_cell(KC_JOB_QUEUED, KC_LIFE_LEASED)->next;
         job->record.unbegun = true;
         r = kc_kcd_record(job);
+        if (r < 0) { /* nothing has begun */
+            job->record.state = before;
+            job->record.unbegun = false;
+        }
         pid_t pid = r < 0 ? -1 : fork();
         if (pid == 0)
             become_keeper(job, leases, text, pair[1], lock);
@@ -514,7 +572,7 @@ static int launch(struct kc_kcd_job *job, const struct kc_job_leases *leases, st
                   : kc_fail(e, r, "the keeper of job '%s' could not be started: %s", job->record.id, strerror(-r));
 }
 
-/* 0 started; -EBUSY not now; else it never can be. */
+/* 0 started; -EBUSY not now; else it never can be, unless its record could not be written. */
 static int try_start(struct kc_kcd_job *job, struct kc_error *e)
 {
     struct kc_arena arena = {0};
@@ -532,18 +590,22 @@ static int try_start(struct kc_kcd_job *job, struct kc_error *e)
 
 void kc_kcd_schedule(struct kc_kcd *d)
 {
-    bool waiting = false;
+    bool waiting = false, again = false;
     for (struct kc_kcd_job *job = d->jobs, *next; job && !waiting && !d->detached; job = next) {
         struct kc_error e = {""};
         next = job->next;
         if (job->hold != KC_HOLD_QUEUE)
             continue;
         int r = kc_now() < job->retry ? -EBUSY : try_start(job, &e);
+        if (r < 0 && job->unsaved[0]) { /* nobody is started whom nobody could find; it holds up no other */
+            again = true;
+            continue;
+        }
         waiting = r == -EBUSY || r == -EWOULDBLOCK; /* those behind it wait too: first come, first served */
         if (r < 0 && !waiting)
             kc_kcd_end(job, KC_JOB_FAILED, e.text);
     }
-    d->next_schedule = waiting ? kc_now() + QUEUE_RETRY : 0;
+    d->next_schedule = waiting || again ? kc_now() + QUEUE_RETRY : 0;
     kc_kcd_wake(d, d->next_schedule);
     kc_kcd_publish(d);
 }
@@ -620,6 +682,15 @@ void kc_kcd_jobs_tick(struct kc_kcd *d)
     uint64_t now = kc_now();
     for (struct kc_kcd_job *job = d->jobs, *next; job; job = next) {
         next = job->next;
+        bool ours = job->hold == KC_HOLD_QUEUE || job->hold == KC_HOLD_RANKS || job->hold == KC_HOLD_RECORD;
+        if (ours && job->unsaved[0] && now < job->rewrite) {
+            kc_kcd_wake(d, job->rewrite);
+        } else if (job->hold == KC_HOLD_RECORD) {
+            write_end(job);
+            continue;
+        } else if (ours && job->unsaved[0]) {
+            kc_kcd_record(job);
+        }
         if ((job->hold != KC_HOLD_FIND && job->hold != KC_HOLD_RANKS))
             continue;
         if (now < job->retry)

@@ -39,6 +39,16 @@ static json_t *no(int code, const char *text)
     return json_pack("{s:b, s:s, s:i}", "ok", 0, "error", text, "code", code);
 }
 
+/* A job whose record can't be written is served all the same, and that is said. */
+static json_t *with_trouble(const struct kc_kcd_job *job, json_t *reply)
+{
+    const char *note = kc_json_text(reply, "note", "");
+    if (job->unsaved[0])
+        json_object_set_new(reply, "note", json_sprintf("%s%sits record can't be written: %s", note, *note ? "; " : "",
+                                                        job->unsaved));
+    return reply;
+}
+
 static json_t *about(const struct kc_record *r, bool ok, const char *note)
 {
     char text[200];
@@ -148,7 +158,7 @@ static json_t *start(struct kc_kcd *d, const json_t *request)
     kc_kcd_log("job '%s' is queued", record.id);
     d->next_schedule = kc_now(); /* after the reply */
     kc_kcd_wake(d, d->next_schedule);
-    return json_pack("{s:b, s:s}", "ok", 1, "job", record.id);
+    return with_trouble(job, json_pack("{s:b, s:s}", "ok", 1, "job", record.id));
 }
 
 /* ---- jobs ---- */
@@ -200,12 +210,10 @@ static json_t *requeue(struct kc_kcd *d, struct kc_record *r)
         return no(KC_EXIT_SYSTEM, "no memory in kcd");
     kc_outcome_clear(r->directory);
     kc_journal(r->directory, "resumed", NULL);
-    if (kc_kcd_record(job) < 0) {
-        kc_kcd_log("job '%s' is queued, but its record could not be written", r->id);
-    }
+    kc_kcd_record(job);
     d->next_schedule = kc_now(); /* not now: who calls us may be walking over the jobs */
     kc_kcd_wake(d, d->next_schedule);
-    return about(&job->record, true, "is queued; it starts when its devices are free");
+    return with_trouble(job, about(&job->record, true, "is queued; it starts when its devices are free"));
 }
 
 /* A job that has ended, or is not ours. */
@@ -262,7 +270,7 @@ static void ask_unkept(struct kc_kcd_job *job, struct kc_kcd_client *client, enu
     case KC_DO_CLEAR_HOLD:
         r->hold = cell->action == KC_DO_MARK_HOLD;
         kc_kcd_record(job);
-        kc_kcd_reply(client, about(r, true, cell->note));
+        kc_kcd_reply(client, with_trouble(job, about(r, true, cell->note)));
         return;
     case KC_DO_END_QUEUED:
         wait_for(job, client, event);
@@ -278,8 +286,14 @@ static void ask_unkept(struct kc_kcd_job *job, struct kc_kcd_client *client, enu
     default: /* the next keeper does it */
         break;
     }
-    if (job->hold != KC_HOLD_FIND) /* else the record is its keeper's */
-        kc_kcd_record(job);
+    /* else the record is its keeper's */
+    if (job->hold != KC_HOLD_FIND && kc_kcd_record(job) < 0) { /* what is wanted stays wanted, but may take long */
+        char text[KC_UNSAVED_ROOM + 100];
+        snprintf(text, sizeof text, "job '%s' has no keeper, and gets none before its record can be written: %s", r->id,
+                 job->unsaved);
+        kc_kcd_reply(client, no(KC_EXIT_SYSTEM, text));
+        return;
+    }
     wait_for(job, client, event);
 }
 
@@ -291,6 +305,10 @@ static void ask_job(struct kc_kcd *d, struct kc_kcd_client *client, const char *
         return;
     }
     kc_kcd_reread(job);
+    if (job->over) {
+        kc_kcd_reply(client, no(KC_EXIT_SYSTEM, job->unsaved));
+        return;
+    }
     const struct kc_life_cell *cell = kc_life_cell(job->record.state, event);
     if (kc_record_ended(&job->record))
         wait_for(job, client, event); /* for its keeper to be gone; then it is a job that has ended */
@@ -317,6 +335,16 @@ static json_t *stopped(const struct kc_record *r)
     return no(KC_EXIT_SYSTEM, text);
 }
 
+void kc_kcd_answer_over(struct kc_kcd_job *job)
+{
+    for (struct kc_kcd_waiter *w = job->waiters, *next; w; w = next) {
+        next = w->next;
+        kc_kcd_reply(w->client, no(KC_EXIT_SYSTEM, job->unsaved));
+        free(w);
+    }
+    job->waiters = NULL;
+}
+
 void kc_kcd_answer_ended(struct kc_kcd *d, const struct kc_record *record, struct kc_kcd_waiter *waiters)
 {
     for (struct kc_kcd_waiter *w = waiters, *next; w; w = next) {
@@ -334,6 +362,8 @@ void kc_kcd_stop_all(struct kc_kcd *d)
     d->draining = true;
     for (struct kc_kcd_job *job = d->jobs, *next; job; job = next) {
         next = job->next;
+        if (job->over)
+            continue;
         if (job->hold == KC_HOLD_LINKED)
             wait_for(job, NULL, KC_LIFE_STOP);
         else

@@ -3,6 +3,7 @@
 
 #include "journal.h"
 #include "protocol.h"
+#include "reserve.h"
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -21,7 +22,9 @@
 
 #define TICK (10 * KC_MILLISECOND)   /* while something can happen: a step's line is in its file within 20 ms */
 #define IDLE_TICK (500 * KC_MILLISECOND) /* while held with nobody waiting: a held job uses no CPU */
-#define SLOW (KC_SECOND)             /* logs are looked at this often */
+#define SLOW (KC_SECOND)             /* logs are looked at this often, and a record that can't be written is tried again */
+#define WRITE_TICK (500 * KC_MILLISECOND) /* the end is tried again */
+#define ALONE (60 * KC_SECOND)       /* then an end that can't be written is left to the next keeper, on the board */
 
 static void publish(struct kc_keeper *k)
 {
@@ -49,8 +52,10 @@ static void publish(struct kc_keeper *k)
 int kc_keeper_save(struct kc_keeper *k)
 {
     struct kc_error e;
+    bool again = k->unsaved[0];
     int r = kc_record_write(&k->record, &e);
-    if (r < 0)
+    snprintf(k->unsaved, sizeof k->unsaved, "%s", r < 0 ? e.text : "");
+    if (r < 0 && !again)
         kc_journal(k->record.directory, "record-failed", json_pack("{s:s}", "text", e.text));
     return r;
 }
@@ -60,14 +65,19 @@ void kc_keeper_hurry(struct kc_keeper *k)
     kc_loop_wake_at(&k->loop, kc_now() + TICK);
 }
 
+static void note_state(const struct kc_record *r)
+{
+    kc_journal(r->directory, "state",
+               json_pack("{s:s, s:I}", "state", kc_job_state_name[r->state], "step", (json_int_t)r->step));
+}
+
 int kc_keeper_state(struct kc_keeper *k, enum kc_job_state state)
 {
     bool changed = k->record.state != state;
     k->record.state = state;
     if (changed) {
         k->record.since = kc_wall();
-        kc_journal(k->record.directory, "state", json_pack("{s:s, s:I}", "state", kc_job_state_name[state], "step",
-                                                           (json_int_t)k->record.step));
+        note_state(&k->record);
     }
     int r = kc_keeper_save(k);
     publish(k);
@@ -109,31 +119,81 @@ static void answer_everybody(struct kc_keeper *k)
     kc_keeper_answer(k, KC_LIFE_CHECKPOINT, 0, no);
 }
 
-/* Files first, whole; then whoever watches may see it; then nothing of the job is left. */
-static void conclude(struct kc_keeper *k, enum kc_job_state state)
+/* A job whose last snapshot failed has not ended well, however far it trained (F35). Rank 0 says so in the words
+ * with which it ends well; any other words are about something else. */
+static bool is_saved(const struct kc_keeper *k)
 {
-    struct kc_outcome outcome;
+    return !kc_rank_ended_well(&k->rank[0].end) || k->rank[0].end.words.code == 0;
+}
+
+/* The end can't be recorded for now: who waits is told, the devices are given back, and tick tries again. The board
+ * stays: should we go before it is written, the next keeper reads the same from there. */
+static void put_off(struct kc_keeper *k, const struct kc_error *e)
+{
+    bool again = k->ended;
+    snprintf(k->unsaved, sizeof k->unsaved, "job '%s' has ended (%s) at step %llu%s; its record can't be written yet: "
+             "%s; make room, and it will be", k->record.id, kc_job_state_name[k->end],
+             (unsigned long long)k->record.step, is_saved(k) ? "" : ", but its last snapshot failed", e->text);
+    k->ended = true;
+    if (!again) {
+        kc_job_leases_free(k->leases);
+        k->leases = NULL;
+        kc_keeper_tell(k);
+    }
+    kc_keeper_answer_unwritten(k);
+    uint64_t now = kc_now();
+    if (k->peers || !k->alone)
+        k->alone = now;
+    if (now - k->alone >= ALONE)
+        k->loop.stop = true;
+    kc_loop_wake_at(&k->loop, now + WRITE_TICK);
+}
+
+/* Files first, whole; then whoever watches may see it; then nothing of the job is left. */
+static void write_end(struct kc_keeper *k)
+{
+    struct kc_outcome outcome = kc_outcome_unknown;
     struct kc_error e;
-    kc_keeper_sweep(k);
-    if (k->reader)
+    if (k->reader) {
+        kc_keeper_drain_steps(k);
         kc_keeper_outcome(k, &outcome);
-    else
-        outcome = kc_outcome_unknown;
-    k->record.hold = k->record.stop = false;
-    /* A job whose last snapshot failed has not ended well, however far it trained (F35). Rank 0 says so in the words
-     * with which it ends well; any other words are about something else. */
-    bool saved = !kc_rank_ended_well(&k->rank[0].end) || k->rank[0].end.words.code == 0;
-    k->record.exit_code = state == KC_JOB_FAILED || !saved ? KC_EXIT_FALSE : KC_EXIT_OK;
-    enum kc_job_state before = k->record.state;
-    k->record.state = state;
-    if (kc_outcome_write(&k->record, &outcome, &e) < 0)
-        kc_journal(k->record.directory, "record-failed", json_pack("{s:s}", "text", e.text));
-    k->record.state = before;
-    k->record.keeper = (struct kc_process){0};
-    memset(k->record.rank, 0, sizeof k->record.rank);
-    kc_keeper_state(k, state);
+    }
+    struct kc_record record = k->record;
+    record.state = k->end;
+    record.since = kc_wall();
+    record.hold = record.stop = false;
+    record.exit_code = k->end == KC_JOB_FAILED || !is_saved(k) ? KC_EXIT_FALSE : KC_EXIT_OK;
+    record.keeper = (struct kc_process){0};
+    memset(record.rank, 0, sizeof record.rank);
+    int r = kc_outcome_write(&record, &outcome, &e);
+    if (r == 0 || !kc_reserve_may_pass(r)) {
+        if (r < 0)
+            kc_journal(record.directory, "record-failed", json_pack("{s:s}", "text", e.text));
+        if (!k->noted)
+            note_state(&record);
+        k->noted = true;
+        r = kc_record_write(&record, &e);
+    }
+    if (r < 0 && kc_reserve_may_pass(r)) {
+        put_off(k, &e);
+        return;
+    }
+    k->ended = false;
+    k->record = record;
+    snprintf(k->unsaved, sizeof k->unsaved, "%s", r < 0 ? e.text : "");
+    if (r < 0)
+        kc_journal(record.directory, "record-failed", json_pack("{s:s}", "text", e.text));
+    publish(k);
+    kc_keeper_tell(k);
     answer_everybody(k);
     k->loop.stop = true;
+}
+
+static void conclude(struct kc_keeper *k, enum kc_job_state state)
+{
+    kc_keeper_sweep(k);
+    k->end = state;
+    write_end(k);
 }
 
 /* Everybody ended well, or was told to. */
@@ -198,19 +258,42 @@ static bool repeats(const struct kc_verdict *a, const struct kc_verdict *b)
     return kc_verdict_failed(a) && a->step == b->step && a->reason == b->reason;
 }
 
+/* What policy says to `v`. */
+static enum kc_action choose(struct kc_keeper *k, const struct kc_verdict *v, enum kc_fault fault, uint32_t *same)
+{
+    const struct kc_record *r = &k->record;
+    /* Killed from outside says nothing about what the rank did: only faults of its own are deterministic. */
+    *same = v->outside ? 0 : repeats(&r->failure, v) ? r->same + 1 : 1;
+    struct kc_policy_history history = {.restarts = r->fruitless, .same_step_faults = *same};
+    return kc_policy_decide(fault, k->spec, &history);
+}
+
+/* Why a fault that is restarted otherwise is not this time. */
+static void explain(struct kc_keeper *k, struct kc_verdict *v, enum kc_fault fault)
+{
+    const struct kc_policy_history none = {0};
+    if (kc_policy_decide(fault, k->spec, &none) != KC_ACTION_RESTART)
+        return;
+    if (k->record.fruitless >= k->spec->max_restarts)
+        kc_failure_add(v, "; restarts are used up (%u of %u without progress)", k->record.fruitless,
+                       k->spec->max_restarts);
+    if (k->record.same >= 2)
+        kc_failure_add(v, "; the same fault at the same step again");
+}
+
 /* Nothing of the incarnation is left. */
-static void decide(struct kc_keeper *k, const struct kc_verdict *v, enum kc_fault fault)
+static void decide(struct kc_keeper *k, const struct kc_verdict *verdict, enum kc_fault fault)
 {
     struct kc_record *r = &k->record;
-    /* Killed from outside says nothing about what the rank did: only faults of its own are deterministic. */
-    r->same = v->outside ? 0 : repeats(&r->failure, v) ? r->same + 1 : 1;
-    r->failure = *v;
+    enum kc_action action = choose(k, verdict, fault, &r->same);
+    struct kc_verdict *v = &r->failure;
+    *v = *verdict;
     if (r->stop) {
         conclude(k, KC_JOB_STOPPED);
         return;
     }
-    struct kc_policy_history history = {.restarts = r->fruitless, .same_step_faults = r->same};
-    enum kc_action action = kc_policy_decide(fault, k->spec, &history);
+    if (action != KC_ACTION_RESTART)
+        explain(k, v, fault);
     kc_journal(r->directory, "fault",
                json_pack("{s:s, s:s, s:o, s:I, s:s}", "fault", kc_fault_name[fault], "action", kc_action_name[action],
                          "rank", v->rank < 0 ? json_null() : json_integer(v->rank), "step", (json_int_t)v->step, "text",
@@ -250,7 +333,7 @@ void kc_keeper_event(struct kc_keeper *k, enum kc_life_event event)
 {
     enum kc_job_state before = k->record.state;
     const struct kc_life_cell *cell = kc_life_cell(before, event);
-    if (k->loop.stop)
+    if (k->loop.stop || k->ended)
         return;
     switch (cell->action) {
     case KC_DO_NOTHING:
@@ -263,21 +346,35 @@ void kc_keeper_event(struct kc_keeper *k, enum kc_life_event event)
         kc_keeper_answer(k, KC_LIFE_PAUSE, 0, json_pack("{s:b, s:I}", "ok", 1, "step", (json_int_t)k->record.step));
         return;
     case KC_DO_END_GROUP:
-        end_group(k);
+        if (!k->fatal)
+            end_group(k);
         break;
     case KC_DO_DECIDE:
         decide_from_group(k);
         return;
     case KC_DO_CONCLUDE:
-        conclude_well(k);
+        if (k->fatal) /* all is known only now */
+            decide_from_group(k);
+        else
+            conclude_well(k);
         return;
     default:
         kc_journal(k->record.directory, "bug", json_pack("{s:s, s:s}", "state", kc_job_state_name[before], "event",
                                                          kc_life_event_name[event]));
         return;
     }
+    if (event == KC_LIFE_RANK_FATAL && before != KC_JOB_STOPPING)
+        k->fatal = true;
     if (cell->next != before && cell->next != KC_JOB_STATES)
         kc_keeper_state(k, cell->next);
+}
+
+void kc_keeper_lost(struct kc_keeper *k)
+{
+    struct kc_verdict v = verdict_of(k);
+    uint32_t same;
+    enum kc_action action = choose(k, &v, kc_failure_fault(&v, k->trained), &same);
+    kc_keeper_event(k, action == KC_ACTION_RESTART ? KC_LIFE_RANK_LOST : KC_LIFE_RANK_FATAL);
 }
 
 /* ---- the loop ---- */
@@ -288,7 +385,7 @@ static void after_exits(struct kc_keeper *k)
     for (uint32_t i = 0; i < k->record.ranks; i++)
         lost |= k->rank[i].end.gone && !kc_rank_ended_well(&k->rank[i].end);
     if (lost)
-        kc_keeper_event(k, KC_LIFE_RANK_LOST);
+        kc_keeper_lost(k);
     if (kc_keeper_alive(k) > 0 || k->loop.stop)
         return;
     for (uint32_t i = 0; i < k->record.ranks; i++)
@@ -309,6 +406,14 @@ static void tick(void *owner)
     struct kc_keeper *k = owner;
     uint64_t now = kc_now(), passed = now - k->last_tick;
     bool soon = false;
+    if (k->ended) {
+        write_end(k);
+        return;
+    }
+    if (k->shut && !k->unsaved[0]) {
+        k->shut = false;
+        kc_board_gate_open(k->board);
+    }
     k->last_tick = now;
     count_time(k, passed);
     kc_keeper_drain(k);
@@ -316,6 +421,8 @@ static void tick(void *owner)
     kc_keeper_end_tick(k, passed);
     if (now - k->last_slow >= SLOW || k->rank[0].log.old >= 0) {
         k->last_slow = now;
+        if (k->unsaved[0] && kc_keeper_save(k) == 0)
+            kc_keeper_tell(k);
         for (uint32_t i = 0; i < k->record.ranks; i++)
             soon |= kc_rank_log_turn(&k->rank[i].log, (uint64_t)k->spec->log_max_mib << 20, k->spec->log_keep);
         if (soon)
@@ -331,9 +438,11 @@ static void signals_ready(struct kc_source *source, uint32_t events)
     struct signalfd_siginfo info;
     (void)events;
     while (read(source->fd, &info, sizeof info) == (ssize_t)sizeof info) {
-        if (info.ssi_signo == SIGCHLD && kc_keeper_reap(k))
+        if (info.ssi_signo == SIGCHLD && kc_keeper_reap(k) && !k->ended)
             after_exits(k);
-        if (info.ssi_signo == SIGTERM) { /* the machine goes down: as if somebody had asked to stop */
+        if (info.ssi_signo == SIGTERM && k->ended) {
+            k->loop.stop = true;
+        } else if (info.ssi_signo == SIGTERM) { /* the machine goes down: as if somebody had asked to stop */
             const struct kc_life_cell *cell = kc_life_cell(k->record.state, KC_LIFE_STOP);
             kc_keeper_do_request(k, cell->action, cell->note, NULL, 0, KC_LIFE_STOP);
             if (cell->next != k->record.state && cell->next != KC_JOB_STATES)
@@ -479,12 +588,12 @@ int kc_keeper_main(const struct kc_keeper_arguments *arguments)
     }
     if (r < 0 && k->record.directory[0] && k->loop.epoll > 0)
         fail(k, e.text);
-    if (r == 0)
+    if (r == 0 || k->ended)
         kc_loop_run(&k->loop);
     kc_keeper_unlisten(k);
     kc_metrics_close(&k->metrics);
     if (k->board)
-        kc_board_free(k->board, 1); /* its reader goes with it */
+        kc_board_free(k->board, !k->ended); /* its reader goes with it */
     else
         kc_reader_free(k->reader);
     kc_job_leases_free(k->leases);

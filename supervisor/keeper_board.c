@@ -49,19 +49,58 @@ static bool drain_some(struct kc_keeper *k)
             k->evaluations_cursor -= no_room(code) ? (uint64_t)(m - j + 1) : 0;
         }
     }
+    struct kc_step_record newest;
     k->record.step = k->metrics.step;
+    if (no_room(code) && kc_reader_last_step(k->reader, &newest) == 0 && newest.incarnation == k->record.incarnation)
+        k->record.step = newest.step; /* done, though its line is still to be written */
     return !no_room(code) && (n == BATCH || m == BATCH);
+}
+
+void kc_keeper_drain_steps(struct kc_keeper *k)
+{
+    while (drain_some(k))
+        ;
+}
+
+/* What the numbers of an event are called; NULL: it has none, or its text has them. */
+static const struct {
+    const char *a, *b;
+} figure[KC_EVENTS] = {
+    [KC_EVENT_STARTED] = {"step", NULL},
+    [KC_EVENT_RESTORED] = {"step", "version"},
+    [KC_EVENT_SNAPSHOT] = {"step", "version"},
+    [KC_EVENT_SNAPSHOT_FAILED] = {"step", "errno"},
+    [KC_EVENT_SNAPSHOT_BROKEN] = {"version", NULL},
+    [KC_EVENT_PAUSED] = {"step", NULL},
+    [KC_EVENT_RESUMED] = {"step", NULL},
+    [KC_EVENT_STOP_AGREED] = {"step", NULL},
+    [KC_EVENT_NONFINITE] = {"step", "ranks"},
+    [KC_EVENT_STEP_SKIPPED] = {"step", NULL},
+    [KC_EVENT_SIGNATURE] = {"step", NULL},
+    [KC_EVENT_DIGEST] = {"step", NULL},
+    [KC_EVENT_DATA_LOST] = {"step", NULL},
+    [KC_EVENT_DEVICE] = {"device", NULL},
+    [KC_EVENT_BITS] = {"step", "version"},
+};
+
+/* Without "step" among its figures it has the step that its rank was in. */
+static json_t *details_of(uint32_t rank, const struct kc_event_seen *ev)
+{
+    json_t *o = json_pack("{s:i, s:I}", "rank", (int)rank, "step", (json_int_t)ev->step);
+    if (figure[ev->what].a)
+        json_object_set_new(o, figure[ev->what].a, json_integer((json_int_t)ev->a));
+    if (figure[ev->what].b && (ev->what != KC_EVENT_NONFINITE || ev->b)) /* who stops of one knows of itself only */
+        json_object_set_new(o, figure[ev->what].b, json_integer((json_int_t)ev->b));
+    if (ev->text[0])
+        json_object_set_new(o, "text", json_string(ev->text)); /* not UTF-8: left out */
+    return o;
 }
 
 static void take_event(struct kc_keeper *k, uint32_t rank, const struct kc_event_seen *ev)
 {
     if (ev->what >= KC_EVENTS || ev->incarnation != k->record.incarnation)
         return;
-    json_t *details = json_pack("{s:i, s:I, s:I, s:I}", "rank", (int)rank, "step", (json_int_t)ev->step, "a",
-                                (json_int_t)ev->a, "b", (json_int_t)ev->b);
-    if (ev->text[0])
-        json_object_set_new(details, "text", json_string(ev->text)); /* not UTF-8: left out */
-    kc_journal(k->record.directory, kc_event_name[ev->what], details);
+    kc_journal_at(k->record.directory, ev->time, kc_event_name[ev->what], details_of(rank, ev));
     if (rank != 0)
         return;
     if (ev->what == KC_EVENT_STARTED && !k->began) {
@@ -88,8 +127,7 @@ void kc_keeper_drain(struct kc_keeper *k)
         for (int j = 0; j < n; j++)
             take_event(k, i, &events[j]);
     }
-    while (drain_some(k))
-        ;
+    kc_keeper_drain_steps(k);
 }
 
 void kc_keeper_read_rank(const struct kc_reader *reader, uint32_t rank, struct kc_rank_end *end)
@@ -125,7 +163,7 @@ static void watch_abort(struct kc_keeper *k)
     }
     kc_journal(k->record.directory, "aborted",
                json_pack("{s:i, s:s}", "rank", (int)rank, "reason", kc_reason_name[end->words.reason]));
-    kc_keeper_event(k, KC_LIFE_RANK_LOST);
+    kc_keeper_lost(k);
 }
 
 static bool all_trains(struct kc_keeper *k)

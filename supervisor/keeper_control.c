@@ -17,11 +17,23 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+/* What is answered to all from when the job has ended until its record is written. */
+static json_t *unwritten(const struct kc_keeper *k)
+{
+    return json_pack("{s:b, s:s, s:i}", "ok", 0, "error", k->unsaved, "code", KC_EXIT_SYSTEM);
+}
+
 static void send_reply(struct kc_keeper_peer *peer, json_int_t tag, json_t *reply)
 {
     if (!peer) {
         json_decref(reply);
         return;
+    }
+    const struct kc_keeper *k = peer->link.owner;
+    if (k->unsaved[0] && !k->ended && json_is_true(json_object_get(reply, "ok"))) {
+        const char *note = kc_json_text(reply, "note", "");
+        json_object_set_new(reply, "note", json_sprintf("%s%sthe job's record can't be written: %s", note,
+                                                        *note ? "; " : "", k->unsaved));
     }
     json_object_set_new(reply, "tag", json_integer(tag));
     kc_link_send(&peer->link, reply);
@@ -60,6 +72,16 @@ void kc_keeper_set_control(struct kc_keeper *k, uint64_t word)
 {
     k->control = word;
     kc_board_control(k->board, word);
+}
+
+void kc_keeper_answer_unwritten(struct kc_keeper *k)
+{
+    for (struct kc_keeper_waiter *w = k->waiters, *next; w; w = next) {
+        next = w->next;
+        send_reply(w->peer, w->tag, unwritten(k));
+        free(w);
+    }
+    k->waiters = NULL;
 }
 
 static json_t *ok_note(struct kc_keeper *k, const char *note)
@@ -165,6 +187,10 @@ static void peer_line(struct kc_link *link, json_t *object)
     for (unsigned e = KC_LIFE_PAUSE; e <= KC_LIFE_STOP; e++) {
         if (strcmp(verb, kc_life_event_name[e]) != 0)
             continue;
+        if (k->ended) {
+            send_reply(peer, tag, unwritten(k));
+            return;
+        }
         const struct kc_life_cell *cell = kc_life_cell(k->record.state, e);
         kc_journal(k->record.directory, "request", json_pack("{s:s, s:s}", "verb", verb, "action",
                                                              kc_life_action_name[cell->action]));
@@ -195,6 +221,14 @@ static void peer_close(struct kc_link *link)
     free(peer);
 }
 
+/* unsaved: why state.json does not say so. over: it has ended, and only its record is to be written. */
+static void tell(struct kc_keeper *k, struct kc_keeper_peer *peer)
+{
+    kc_link_send(&peer->link,
+                 json_pack("{s:s, s:s, s:I, s:s, s:b}", "event", "state", "state", kc_job_state_name[k->record.state],
+                           "step", (json_int_t)k->record.step, "unsaved", k->unsaved, "over", k->ended));
+}
+
 static void add_peer(struct kc_keeper *k, int fd)
 {
     struct kc_keeper_peer *peer = calloc(1, sizeof *peer);
@@ -211,8 +245,7 @@ static void add_peer(struct kc_keeper *k, int fd)
     }
     peer->next = k->peers;
     k->peers = peer;
-    kc_link_send(&peer->link, json_pack("{s:s, s:s, s:I}", "event", "state", "state",
-                                        kc_job_state_name[k->record.state], "step", (json_int_t)k->record.step));
+    tell(k, peer);
 }
 
 static void listener_ready(struct kc_source *source, uint32_t events)
@@ -267,6 +300,5 @@ void kc_keeper_unlisten(struct kc_keeper *k)
 void kc_keeper_tell(struct kc_keeper *k)
 {
     for (struct kc_keeper_peer *p = k->peers; p; p = p->next)
-        kc_link_send(&p->link, json_pack("{s:s, s:s, s:I}", "event", "state", "state",
-                                         kc_job_state_name[k->record.state], "step", (json_int_t)k->record.step));
+        tell(k, p);
 }

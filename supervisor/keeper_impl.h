@@ -77,6 +77,13 @@ struct kc_keeper {
     struct kc_grace grace;
     uint64_t last_tick, last_slow; /* kc_now() */
     bool stop_before_end;          /* a stop was asked for after the group had begun to end */
+    bool fatal;                    /* the group ends after a failure that policy, as far as is known, does not restart */
+    bool shut;                     /* the gate: requests that are here already come first, and the record */
+    char unsaved[KC_UNSAVED_ROOM];   /* why state.json does not say what we know, "" it does */
+    bool ended;                    /* nothing of the job is left but its record, which has yet to be written */
+    bool noted;                    /* the journal has its end */
+    enum kc_job_state end;         /* if so: how */
+    uint64_t alone;                /* if so: kc_now() since when no kcd is there */
     bool oom_known;
     uint64_t oom_kills;            /* when the incarnation began */
 };
@@ -86,6 +93,7 @@ void kc_keeper_event(struct kc_keeper *k, enum kc_life_event event);
 /* Both return what came of writing state.json: 0 or -errno, which the journal has by then. */
 int kc_keeper_state(struct kc_keeper *k, enum kc_job_state state);  /* everywhere: file, board, kcd */
 int kc_keeper_save(struct kc_keeper *k);                            /* state.json as it stands */
+void kc_keeper_lost(struct kc_keeper *k);                           /* a rank is lost: what that means */
 void kc_keeper_hurry(struct kc_keeper *k);                          /* tick soon */
 
 /* keeper_ranks.c */
@@ -98,6 +106,7 @@ void kc_keeper_sweep(struct kc_keeper *k);                     /* nothing with o
 
 /* keeper_board.c */
 void kc_keeper_drain(struct kc_keeper *k);                     /* steps, evaluations and events to files */
+void kc_keeper_drain_steps(struct kc_keeper *k);               /* the first two only */
 void kc_keeper_watch(struct kc_keeper *k); /* ready, held, checkpoints, aborts become events and answers */
 void kc_keeper_read_rank(const struct kc_reader *reader, uint32_t rank, struct kc_rank_end *end);
 int kc_keeper_inherit_board(struct kc_keeper *k); /* what a lost keeper's board still holds; -ENOENT: nothing */
@@ -107,6 +116,7 @@ void kc_keeper_outcome(struct kc_keeper *k, struct kc_outcome *out);
 int kc_keeper_listen(struct kc_keeper *k, int link, struct kc_error *e);
 void kc_keeper_unlisten(struct kc_keeper *k);
 void kc_keeper_tell(struct kc_keeper *k);                      /* kcd, of the state */
+void kc_keeper_answer_unwritten(struct kc_keeper *k);          /* everybody who waits: why the end isn't recorded */
 void kc_keeper_set_control(struct kc_keeper *k, uint64_t word);
 void kc_keeper_answer(struct kc_keeper *k, enum kc_life_event verb, uint32_t upto, json_t *reply); /* takes reply */
 void kc_keeper_do_request(struct kc_keeper *k, enum kc_life_action action, const char *note,

@@ -5,6 +5,7 @@
 
 #include "environment.h"
 #include "journal.h"
+#include "reserve.h"
 
 #include "base/clock.h"
 
@@ -158,7 +159,7 @@ static void reset(struct kc_keeper *k)
         }
     }
     k->ending = KC_ENDING_NOT;
-    k->began = k->trained = k->releasing = k->stop_before_end = false;
+    k->began = k->trained = k->releasing = k->stop_before_end = k->fatal = false;
     k->control = (saves ? 1 : 0) | (k->record.hold ? KC_CONTROL_PAUSE : 0) | (k->record.stop ? KC_CONTROL_STOP : 0);
     k->oom_known = kc_oom_kills(&k->oom_kills);
     memset(k->record.rank, 0, sizeof k->record.rank);
@@ -181,13 +182,16 @@ int kc_keeper_launch(struct kc_keeper *k, struct kc_error *e)
     /* Recorded durably first: whatever happens to us from here on, somebody can find these processes. If they can't
      * be recorded, the gate stays shut. */
     k->record.unbegun = false;
-    if ((r = kc_keeper_state(k, KC_JOB_STARTING)) < 0)
+    if ((r = kc_keeper_state(k, KC_JOB_STARTING)) < 0 && !kc_reserve_may_pass(r))
         return kc_fail(e, r, "the ranks of job '%s' could not be recorded (%s/state.json: %s), so they were not let "
                        "in; make it writable, then kc resume %s", k->record.id, k->record.directory, strerror(-r),
                        k->record.id);
-    kc_board_gate_open(k->board);
     kc_journal(k->record.directory, "launched",
                json_pack("{s:i, s:i}", "incarnation", (int)k->record.incarnation, "ranks", (int)k->record.ranks));
+    /* The next tick opens it, once the record is written: a pause that is on its way already is read before, so that
+     * the ranks' first agreement sees it. */
+    k->shut = true;
+    kc_loop_wake_at(&k->loop, kc_now());
     return 0;
 }
 
@@ -219,8 +223,8 @@ static void note_exit(struct kc_keeper *k, uint32_t rank, const siginfo_t *info)
     kc_board_process(k->board, rank, &kept->shown);
     kc_journal(
         k->record.directory, "rank-exit",
-        json_pack("{s:i, s:i, s:i, s:i, s:s}", "rank", (int)rank, "pid", (int)kept->shown.pid, "exit_code",
-                  end->exit_code, "signal", end->signal, "reason",
+        json_pack("{s:i, s:i, s:i, s:s}", "rank", (int)rank, "pid", (int)kept->shown.pid,
+                  end->signal ? "signal" : "exit_code", end->signal ? end->signal : end->exit_code, "reason",
                   end->words.time ? kc_reason_name[end->words.reason < KC_REASONS ? end->words.reason : 0] : ""));
 }
 
@@ -301,7 +305,7 @@ void kc_keeper_end_tick(struct kc_keeper *k, uint64_t passed)
     if (k->ending != KC_ENDING_ASKED || kc_keeper_alive(k) == 0)
         return;
     /* Time in which a snapshot is written does not count, except after a failure: then nobody needs that snapshot. */
-    if (!kc_grace_over(&k->grace, passed, k->record.state == KC_JOB_STOPPING && saving(k)))
+    if (!kc_grace_over(&k->grace, passed, k->record.state == KC_JOB_STOPPING && !k->fatal && saving(k)))
         return;
     k->ending = KC_ENDING_KILLED;
     for (uint32_t i = 0; i < k->record.ranks; i++)

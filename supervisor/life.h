@@ -21,6 +21,7 @@
     X(STOP, "stop", "asked to save and end; a rank that agrees a stop of its own counts too")                          \
     X(REMOVE, "remove", "asked to forget the job and its files")                                                       \
     X(RANK_LOST, "rank-lost", "a rank died, left with an error, or aborted the group")                                 \
+    X(RANK_FATAL, "rank-fatal", "the same, and policy will not start the job again")                                   \
     X(ALL_LEFT, "all-left", "every rank ended well")                                                                   \
     X(GROUP_GONE, "group-gone", "after a loss: nothing of this incarnation is left")                                   \
     X(KEEPER_LOST, "keeper-lost", "the keeper ended before its job did, and its ranks are gone")                       \

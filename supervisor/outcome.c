@@ -27,7 +27,7 @@ int kc_outcome_write(const struct kc_record *record, const struct kc_outcome *ou
     json_object_set_new(o, "validation_loss", kc_json_number(outcome->validation_loss));
     json_object_set_new(o, "state_root", outcome->state_root[0] ? json_string(outcome->state_root) : json_null());
     json_object_set_new(o, "seconds", kc_json_number(record->seconds));
-    json_object_set_new(o, "first_failure", kc_record_failure(&record->failure));
+    json_object_set_new(o, "first_failure", kc_record_first_failure(record));
     char *text = o ? json_dumps(o, KC_JSON_PRETTY) : NULL;
     json_decref(o);
     if (!text)
@@ -35,9 +35,7 @@ int kc_outcome_write(const struct kc_record *record, const struct kc_outcome *ou
     snprintf(path, sizeof path, "%s/result.json", record->directory);
     int r = kc_reserve_replace(record->directory, path, text, strlen(text));
     free(text);
-    if (r < 0)
-        kc_fail(e, r, "%s can't be written: %s", path, strerror(-r));
-    return r;
+    return r < 0 ? kc_reserve_fail(e, r, path) : 0;
 }
 
 void kc_outcome_clear(const char *job_directory)

@@ -15,7 +15,8 @@ struct kc_outcome {
 
 extern const struct kc_outcome kc_outcome_unknown;
 
-/* {state, exit_code, step, loss, validation_loss, state_root, seconds, first_failure}. -errno with one line. */
+/* {state, exit_code, step, loss, validation_loss, state_root, seconds, first_failure}, the last null unless the job
+ * failed. -errno with one line. */
 int kc_outcome_write(const struct kc_record *record, const struct kc_outcome *outcome, struct kc_error *e);
 /* Remove that of an earlier end: the job goes on. */
 void kc_outcome_clear(const char *job_directory);

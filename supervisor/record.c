@@ -24,6 +24,11 @@ json_t *kc_record_failure(const struct kc_verdict *v)
                      (int)v->followers);
 }
 
+json_t *kc_record_first_failure(const struct kc_record *r)
+{
+    return r->state == KC_JOB_FAILED ? kc_record_failure(&r->failure) : json_null();
+}
+
 bool kc_record_ended(const struct kc_record *record)
 {
     return kc_job_state_row[record->state].ended;
@@ -66,7 +71,8 @@ int kc_record_write(const struct kc_record *r, struct kc_error *e)
     json_object_set_new(o, "hold", json_boolean(r->hold));
     json_object_set_new(o, "stop", json_boolean(r->stop));
     json_object_set_new(o, "exit_code", kc_record_ended(r) ? json_integer(r->exit_code) : json_null());
-    json_object_set_new(o, "first_failure", kc_record_failure(&r->failure));
+    json_object_set_new(o, "first_failure", kc_record_first_failure(r));
+    json_object_set_new(o, "last_fault", kc_record_failure(&r->failure));
     char *text = json_dumps(o, KC_JSON_PRETTY);
     json_decref(o);
     if (!text)
@@ -74,9 +80,7 @@ int kc_record_write(const struct kc_record *r, struct kc_error *e)
     snprintf(path, sizeof path, "%s/state.json", r->directory);
     int code = kc_reserve_replace(r->directory, path, text, strlen(text));
     free(text);
-    if (code < 0)
-        kc_fail(e, code, "%s can't be written: %s", path, strerror(-code));
-    return code;
+    return code < 0 ? kc_reserve_fail(e, code, path) : 0;
 }
 
 static void read_failure(const json_t *o, struct kc_verdict *v)
@@ -135,7 +139,7 @@ static int record_of(const json_t *o, struct kc_record *r)
     r->hold = json_is_true(json_object_get(o, "hold"));
     r->stop = json_is_true(json_object_get(o, "stop"));
     r->exit_code = (int)kc_json_integer(o, "exit_code", 0);
-    read_failure(json_object_get(o, "first_failure"), &r->failure);
+    read_failure(json_object_get(o, "last_fault"), &r->failure);
     return 0;
 }
 

@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #define KC_ID_ROOM (KC_ID_MAX + 1)
+#define KC_UNSAVED_ROOM (KC_ERROR_TEXT + 400) /* why a record can't be written, with what it would say */
 
 struct kc_record {
     char id[KC_ID_ROOM], name[KC_NAME_MAX + 1];
@@ -39,7 +40,7 @@ struct kc_record {
     double seconds;              /* trained, pauses left out */
     bool hold, stop;             /* wanted: pause before the next step; end */
     int exit_code;               /* once ended */
-    struct kc_verdict failure;   /* the newest first failure; rank -1: none */
+    struct kc_verdict failure;   /* the newest fault: first failure of its incarnation */
 };
 
 /* Read <directory>/state.json. -ENOENT none, -EINVAL not a record, with one line. */
@@ -52,6 +53,8 @@ int kc_record_write(const struct kc_record *record, struct kc_error *e);
 int kc_record_spec(const char *directory, struct kc_arena *arena, const struct kc_job_spec **out, struct kc_error *e);
 /* {rank, step, phase, reason, text, followers}, rank null if no rank is to blame; or null (new reference). */
 json_t *kc_record_failure(const struct kc_verdict *verdict);
+/* Of the incarnation that ended the job, if it failed: faults that it survived are not what it ended of. */
+json_t *kc_record_first_failure(const struct kc_record *record);
 /* Has the job ended (its state's row says so)? */
 bool kc_record_ended(const struct kc_record *record);
 

@@ -200,6 +200,54 @@ def inside_F34_F35_disk_full_during_a_snapshot():
     os.rmdir(home)
 
 
+def test_F35_the_end_is_recorded_when_there_is_room():
+    inside("F35_the_end_is_recorded_when_there_is_room")
+
+
+def inside_F35_the_end_is_recorded_when_there_is_room():
+    """Not a byte, and no reserve: the job has ended all the same, kcd and its keeper know it, and nothing is lost."""
+    for lost in ("nobody", "kcd", "keeper", "both"):
+        home = tempfile.mkdtemp(prefix="kc-disk-")
+        mount(home, "24m")
+        ballast = [os.path.join(home, f"ballast-{i}") for i in range(2)]
+        with Kc(home=home) as node:
+            job = node.begin("brimful", 2, **dict(QUICK, snapshot={"every": 40, "keep": 1}))
+            at_step(node, job, 50)
+            fill(ballast[0])
+            begin = node.steps(job)[-1]
+            until("it trains on", lambda: node.json("show", job)["job"]["step"] >= begin + 100)
+            if os.path.exists(node.path(job, ".reserve")):
+                os.unlink(node.path(job, ".reserve"))
+            fill(ballast[1])
+            said = one_line(node.kc("stop", job, ok=(SYSTEM,)), SYSTEM, job, "has ended (stopped) at step ", "its last snapshot failed",
+                            "can't be written: No space left on device", f"bytes are free on {home}")
+            step = int(said.split(" at step ")[1].split(",")[0])
+            assert step > begin + 100 and not os.path.exists(node.path(job, "result.json"))
+            keeper = node.keeper(job)
+            if lost in ("kcd", "both"):
+                node.kill_kcd()
+            if lost in ("keeper", "both"):
+                kill(keeper)
+            if lost in ("kcd", "both"):
+                node.start_kcd()
+            for verb in ("stop", "pause", "rm", "resume"):
+                if lost == "nobody" or verb == "stop":
+                    one_line(node.kc(verb, job, ok=(SYSTEM,)), SYSTEM, job, "can't be written", "bytes are free on")
+            for path in ballast:
+                os.unlink(path)
+            record = until("it is recorded", lambda: (r := node.read(job, "state.json"))["state"] == "stopped" and r)
+            result = node.result(job)
+            assert result["state"] == "stopped" and result["step"] == record["step"] == step and result["exit_code"] == 1, result
+            every_step_once(node, job, step)
+            until("its keeper is gone", lambda: not alive(keeper) and node.keeper(job) == 0)
+            node.kc("resume", job)
+            at_step(node, job, step + 10)
+            node.kc("stop", job)
+            node.kc("rm", job)
+        subprocess.run(["umount", home], check=True)
+        os.rmdir(home)
+
+
 def test_home_not_writable():
     """Before kcd starts, and under a kcd that runs."""
     with Kc(start=False) as node:
