@@ -1,6 +1,7 @@
 /* test_console.c - statements of kc: words, options, conditions, foreign text, exit codes, and JSON of every verb. */
 #include "console_home.h"
 
+#include "base/version.h"
 #include "base/json.h"
 #include "console/command.h"
 #include "console/condition.h"
@@ -433,7 +434,7 @@ START_TEST(a_batch_stops_at_the_first_failure_and_names_it)
     ck_assert_int_eq(a.code, KC_EXIT_NO_OBJECT);
     ck_assert_ptr_nonnull(strstr(a.err, "statements:5:"));
     int versions = 0;
-    for (const char *at = a.out; (at = strstr(at, "0.")); at++)
+    for (const char *at = a.out; (at = strstr(at, KC_VERSION)); at++)
         versions++;
     ck_assert_int_eq(versions, 2); /* the third was not run */
     console_answer_free(&a);
