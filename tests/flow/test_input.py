@@ -222,7 +222,7 @@ def test_what_is_no_spec():
         missing = os.path.join(node.folder, "no-such-file.json")
         node.line("check", missing, code=NO_OBJECT, words=[missing, "No such file"])
         node.line("start", missing, code=NO_OBJECT, words=[missing, "No such file"])
-        node.line("check", node.folder, words=[node.folder, "directory"])
+        node.line("check", node.folder, words=[node.folder, "folder"])
         if os.getuid():
             path = node.write(whole_spec(), "secret.json")
             os.chmod(path, 0)
