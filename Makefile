@@ -15,11 +15,12 @@ B := build/$(CONFIG)
 Q := $(if $(V),,@)
 
 # ---- what is there -------------------------------------------------------------------------------------------------
-have_header = $(shell printf '\#include <$(1)>\n' | $(CC) -E -xc - >/dev/null 2>&1 && echo yes)
+hash := \#
+have_header = $(shell printf '$(hash)include <$(1)>\n' | $(CC) -E -xc - >/dev/null 2>&1 && echo yes)
 HAVE_DNNL   := $(call have_header,dnnl.h)
 HAVE_HWLOC  := $(call have_header,hwloc.h)
 HAVE_CHECK  := $(call have_header,check.h)
-ARCH := $(shell $(CC) -dumpmachine | cut -d- -f1)
+ARCH := $(shell $(CC) -dumpmachine 2>/dev/null | cut -d- -f1)
 
 DEFINES := -D_GNU_SOURCE $(if $(HAVE_DNNL),-DKC_HAVE_DNNL)
 WARN := -Wall -Wextra -Wshadow -Wpointer-arith -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wformat=2 -Wno-format-nonliteral
