@@ -238,6 +238,7 @@ static int act(struct loop *l)
         int code = 0;
         l->trained = false;
         if (o.leave && l->wish.stop) {
+            show_hold(l, false);
             kc_probe_event(l->c->probe, KC_EVENT_STOP_AGREED, step_now(l), 0, NULL);
             acknowledge(l, false, true); /* from here on a slow save is no hang */
         }
