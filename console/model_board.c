@@ -174,7 +174,9 @@ void job_read_board(struct job *j, const struct kc_home *home)
     const char *instance = *j->instance ? j->instance : home->instance;
     int rc = kc_reader_attach(instance, j->id, &r, &e);
     if (rc) {
-        if (rc != -ENOENT) { /* none: not started yet, or ended this moment */
+        /* none: not started yet, or ended this moment; not whole: its keeper is making it just now */
+        bool made_now = rc == -EBADMSG && (j->state == KC_JOB_QUEUED || j->state == KC_JOB_STARTING);
+        if (rc != -ENOENT && !made_now) {
             j->board_error = rc;
             snprintf(j->board_text, sizeof j->board_text, "%.200s%s", e.text,
                      rc == -EPROTO ? "; use the kc it was started with" : "");
