@@ -66,8 +66,6 @@ bool kc_executor_await(struct kc_executor *x, int lane, uint32_t instruction, ui
 int kc_compute_lane(struct kc_executor *x, struct kc_error *e);
 /* communicate.c: the comm lane's thread. */
 void *kc_comm_lane(void *executor);
-/* The first value of `count` that is not finite; -1 all are. Reads at memory speed. */
-int64_t kc_find_nonfinite(const float *data, uint64_t count);
 /* AGREE_NONFINITE of one rank: how many ranks in the low 7 bits, so that the sum counts them; where, in the bits
  * above, readable when one rank alone saw something. A sum of KC_RANKS_MAX stays exact in a double. */
 double kc_nonfinite_encode(uint32_t rank, int64_t where);

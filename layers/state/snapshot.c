@@ -3,10 +3,10 @@
 #include "state_impl.h"
 
 #include "base/clock.h"
+#include "base/finite.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,32 +82,16 @@ void kc_verb_snapshot_begin(struct kc_state *s)
 
 /* ---- write ---- */
 
-static bool all_finite(const float *v, uint64_t n)
-{
-    /* exponent all ones: infinity or not a number; as integers, so that the loop is a vector loop */
-    uint32_t bad = 0, bits[256];
-    for (uint64_t i = 0; i < n; i += 256) {
-        size_t k = n - i < 256 ? (size_t)(n - i) : 256;
-        memcpy(bits, v + i, k * sizeof *bits);
-        for (size_t j = 0; j < k; j++)
-            bad |= (uint32_t)((bits[j] & 0x7f800000u) == 0x7f800000u);
-    }
-    return !bad;
-}
-
 static int source(void *arg, const struct kc_extent *x, const float **values, struct kc_error *e)
 {
     const struct kc_state *s = arg;
     const float *v = kc_state_tensor(s, (enum kc_kind)x->kind, x->tensor) + x->lo;
-    if (!all_finite(v, x->hi - x->lo)) {
-        uint64_t i = 0;
-        while (isfinite(v[i]))
-            i++;
+    int64_t bad = kc_find_nonfinite(v, x->hi - x->lo);
+    if (bad >= 0)
         return kc_fail(e, -EDOM,
                        "%s of %s is not finite at element %" PRIu64 " after step %" PRIu64
                        "; such a state never replaces a snapshot",
-                       kc_kind_name[x->kind], s->map.tensor[x->tensor].name, x->lo + i, s->progress.step);
-    }
+                       kc_kind_name[x->kind], s->map.tensor[x->tensor].name, x->lo + (uint64_t)bad, s->progress.step);
     *values = v;
     return 0;
 }

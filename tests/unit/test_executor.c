@@ -1,5 +1,6 @@
 /* test_executor.c - the executor of schedule, ranks as threads, with kernels of the toy model, a communication made
  * of one barrier a call, and a state that is plain memory. What is compared: layouts, thread counts, formulas. */
+#include "base/finite.h"
 #include "schedule/schedule.h"
 
 #include "base/clock.h"
