@@ -37,7 +37,8 @@ int kc_builder_new(struct kc_builder *b, const struct kc_shard_plan *shard, cons
     *b = (struct kc_builder){.shard = shard, .comm = comm, .memory = memory, .rank = rank};
     b->sequences = calloc((size_t)KC_PROGRAMS * (comm->groups.count + 1u), sizeof *b->sequences);
     b->touched = calloc(slots(b), sizeof *b->touched);
-    if (b->sequences && b->touched)
+    b->written = calloc(shard->tensors.count + 1u, sizeof *b->written);
+    if (b->sequences && b->touched && b->written)
         return 0;
     kc_builder_free(b);
     return -ENOMEM;
@@ -51,6 +52,7 @@ void kc_builder_free(struct kc_builder *b)
     free(b->waits.data);
     free(b->sequences);
     free(b->touched);
+    free(b->written);
     *b = (struct kc_builder){0};
 }
 
@@ -59,6 +61,7 @@ void kc_builder_begin(struct kc_builder *b, enum kc_program_id program)
     b->program = program;
     b->programs[program].first = (uint32_t)b->instructions.count;
     memset(b->touched, 0, slots(b) * sizeof *b->touched);
+    memset(b->written, 0, b->shard->tensors.count);
     memset(b->known, 0, sizeof b->known);
 }
 
@@ -185,6 +188,22 @@ void kc_builder_emit(struct kc_builder *b, const struct kc_emit *e)
     *to = ins;
 }
 
+/* The first op of a step that writes a gradient overwrites it, so nobody has to clear it; all later ones add. Of an op with
+ * several gradients all are new or none is (contracts/model_graph.h); the checker looks. */
+static uint8_t accumulates(struct kc_builder *b, const struct kc_plan_op *o)
+{
+    const struct kc_plan_tensor *tensors = KC_AT(b->shard, struct kc_plan_tensor, b->shard->tensors);
+    uint8_t add = o->accumulates;
+    for (uint32_t i = 0; i < o->out.count; i++) {
+        int32_t t = KC_AT(b->shard, int32_t, o->out)[i];
+        if (t < 0 || tensors[t].role != KC_GRADIENT)
+            continue;
+        add &= b->written[t];
+        b->written[t] = 1;
+    }
+    return add;
+}
+
 void kc_builder_op(struct kc_builder *b, uint32_t op, uint32_t micro)
 {
     static const uint8_t part[KC_CLASSES] = {[KC_LOAD] = KC_PART_DATA,
@@ -196,7 +215,7 @@ void kc_builder_op(struct kc_builder *b, uint32_t op, uint32_t micro)
     struct kc_emit e = {.base = {.kind = KC_I_COMPUTE,
                                  .lane = KC_LANE_COMPUTE,
                                  .part = part[o->klass],
-                                 .accumulate = o->accumulates,
+                                 .accumulate = accumulates(b, o),
                                  .opcode = o->opcode,
                                  .micro = (uint16_t)micro,
                                  .layer = o->layer,

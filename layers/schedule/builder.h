@@ -34,6 +34,7 @@ struct kc_builder {
     struct kc_exec_program programs[KC_PROGRAMS];
     uint32_t *sequences;      /* programs × groups */
     struct kc_touch *touched; /* spaces × (buckets + 1), of the program being built */
+    uint8_t *written;         /* by tensor: a gradient holds a sum already, in the program being built */
     uint32_t known[KC_LANES]; /* instructions of the other lane (1 + index) that a lane has waited for */
     uint32_t program;
 };

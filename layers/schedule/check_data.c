@@ -2,8 +2,8 @@
  *
  * Work memory is a list of values, each (tensor, micro-batch) at a range of bytes. Writing a value drops every other
  * that it touches; reading one that is not there whole is the error. So no read before write, and no two live buffers
- * that overlap. State is kept per bucket: open tickets, gradients cleared, added to, reduced, counted in the norm,
- * and updated. */
+ * that overlap. State is kept per bucket: open tickets, gradients added to, reduced, counted in the norm, and updated.
+ * A gradient is overwritten by the first op of the step that writes it and added to by all others. */
 #include "check.h"
 
 #include "memory.h"
@@ -23,7 +23,7 @@ struct bucket_book {
     uint32_t adds, adds_expected;    /* ops that added to its gradient, over all micro-batches */
     uint64_t norm_next, update_next; /* elements up to which norm and update have come, in order */
     uint64_t updated;                /* elements */
-    uint8_t cleared, has_reduction, reduced, gathered;
+    uint8_t has_reduction, reduced, gathered;
 };
 
 struct book {
@@ -35,6 +35,7 @@ struct book {
     struct value *values; /* live, ascending, no two overlap */
     uint32_t count, room;
     struct bucket_book *buckets;
+    uint8_t *written; /* by tensor: a gradient that holds something of this step */
     uint8_t *done; /* ops × micro-batches */
     int norm_summed; /* the vector with the norm was reduced */
     int agreed;      /* and read */
@@ -128,13 +129,15 @@ static int output_write(struct book *b, const struct kc_exec_instruction *i, uin
     const struct kc_plan_tensor *t = tensor_at(b, tensor);
     if (t->role == KC_GRADIENT) {
         struct bucket_book *g = &b->buckets[t->bucket];
-        if (!g->cleared || g->reduced)
-            return wrong(b, e,
-                         g->reduced ? "adds to a gradient that was reduced already"
-                                    : "adds to a gradient that was not cleared");
+        if (g->reduced)
+            return wrong(b, e, "adds to a gradient that was reduced already");
+        if (i->accumulate != b->written[tensor])
+            return wrong(b, e, i->accumulate ? "adds to a gradient that holds nothing of this step"
+                                             : "overwrites a gradient that holds a sum already");
         if (!(g->open >> KC_SPACE_GRADIENT & 1))
             return wrong(b, e, "writes gradients without a ticket");
         g->adds++;
+        b->written[tensor] = 1;
         return 0;
     }
     if (t->role == KC_PARAMETER)
@@ -156,7 +159,7 @@ static int op_check(struct book *b, const struct kc_exec_instruction *i, struct 
         return wrong(b, e, "is no op or micro-batch of the shard plan");
     const struct kc_plan_op *op = KC_AT(b->shard, struct kc_plan_op, b->shard->ops) + i->op;
     const int32_t *in = KC_AT(b->shard, int32_t, op->in), *out = KC_AT(b->shard, int32_t, op->out);
-    if (i->opcode != op->opcode || i->accumulate != op->accumulates || i->inputs != op->in.count ||
+    if (i->opcode != op->opcode || i->accumulate > op->accumulates || i->inputs != op->in.count ||
         i->outputs != op->out.count || i->scratch != op->scratch || i->attr_count != op->attr.count ||
         memcmp(KC_AT(b->p, double, b->p->attrs) + i->attrs, KC_AT(b->shard, double, op->attr),
                op->attr.count * sizeof(double)) != 0)
@@ -305,18 +308,7 @@ static int ticket_check(struct book *b, const struct kc_exec_instruction *i, str
 static int clear_check(struct book *b, const struct kc_exec_instruction *i, struct kc_error *e)
 {
     const struct kc_exec_ref *r = kc_refs_of(b->p, i) + i->inputs;
-    if (r->space == KC_SPACE_RESULT)
-        return 0;
-    if (r->space != KC_SPACE_GRADIENT)
-        return wrong(b, e, "clears something that is neither gradient nor result");
-    struct bucket_book *g = &b->buckets[r->bucket];
-    if (g->adds || r->offset ||
-        kc_ref_elements(r) != KC_AT(b->shard, struct kc_plan_bucket, b->shard->buckets)[r->bucket].count)
-        return wrong(b, e, "clears gradients too late, or not all of them");
-    if (!(g->open >> KC_SPACE_GRADIENT & 1))
-        return wrong(b, e, "clears gradients without a ticket");
-    g->cleared = 1;
-    return 0;
+    return r->space == KC_SPACE_RESULT ? 0 : wrong(b, e, "clears something that is not the result");
 }
 
 static int instruction_check(struct book *b, const struct kc_exec_instruction *i, struct kc_error *e)
@@ -447,16 +439,19 @@ int kc_check_data(const struct kc_exec_plan *p, const struct kc_shard_plan *shar
     b.values = calloc(b.room, sizeof *b.values);
     b.buckets = calloc(shard->buckets.count + 1u, sizeof *b.buckets);
     b.done = calloc(runs + 1, 1);
-    int r = b.values && b.buckets && b.done ? 0 : kc_fail(e, -ENOMEM, "no memory to check the programs");
+    b.written = calloc(shard->tensors.count + 1u, 1);
+    int r = b.values && b.buckets && b.done && b.written ? 0 : kc_fail(e, -ENOMEM, "no memory to check the programs");
     for (int k = 0; k < KC_PROGRAMS && r == 0; k++) {
         b.program = (enum kc_program_id)k;
         b.count = 0, b.agreed = 0;
         memset(b.buckets, 0, shard->buckets.count * sizeof *b.buckets);
         memset(b.done, 0, runs);
+        memset(b.written, 0, shard->tensors.count);
         r = program_check(&b, e);
     }
     free(b.values);
     free(b.buckets);
     free(b.done);
+    free(b.written);
     return r;
 }

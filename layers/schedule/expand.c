@@ -146,8 +146,6 @@ static void train(struct kc_builder *b)
     kc_builder_begin(b, KC_PROGRAM_TRAIN);
     for (uint32_t k = 0; k < buckets; k++)
         ticket(b, KC_I_OPEN, KC_SPACE_GRADIENT, k);
-    for (uint32_t k = 0; k < buckets; k++)
-        emit_simple(b, KC_I_CLEAR, KC_PART_BACKWARD, 0, kc_ref_none(), whole_bucket(b, KC_SPACE_GRADIENT, k));
     emit_simple(b, KC_I_CLEAR, KC_PART_BACKWARD, 0, kc_ref_none(),
                 kc_ref_vector(KC_SPACE_RESULT, KC_F64, KC_RESULT_OWN, KC_AGREE_NONFINITE + 1));
     train_backward_and_forward(b);

@@ -262,6 +262,9 @@ static void rank_state(struct rank *r, const struct kc_shard_plan *s)
     for (uint32_t k = 0; k < s->buckets.count; k++) {
         for (int c = 0; c < KC_STATES; c++)
             r->data[c][k] = calloc(c >= KC_STATE_MOMENT1 && s->zero ? b[k].shard : b[k].count, 4);
+        for (uint32_t i = 0; i < b[k].segments_count; i++) /* gradients of an earlier step: nothing may add to them */
+            for (uint64_t n = 0; n < g[b[k].segments_first + i].count; n++)
+                r->data[KC_STATE_GRADIENT][k][g[b[k].segments_first + i].offset + n] = 100;
         for (uint32_t i = 0; i < b[k].segments_count; i++)
             for (uint64_t n = 0; n < g[b[k].segments_first + i].count; n++)
                 r->data[KC_STATE_PARAMETER][k][g[b[k].segments_first + i].offset + n] =

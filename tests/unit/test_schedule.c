@@ -362,7 +362,7 @@ static void op_twice(struct house *h, struct kc_exec_plan *p)
 static void op_missing(struct house *h, struct kc_exec_plan *p)
 {
     struct kc_exec_instruction *ins = train_at(p);
-    uint32_t at = find_op(p, TOY_LOSS_F, 1), clear = find(p, KC_I_CLEAR, 4);
+    uint32_t at = find_op(p, TOY_LOSS_F, 1), clear = find(p, KC_I_CLEAR, 0);
     (void)h;
     ins[at] = ins[clear]; /* something harmless stands there instead */
 }
@@ -407,7 +407,20 @@ static void no_ticket(struct house *h, struct kc_exec_plan *p)
 {
     struct kc_exec_instruction *ins = train_at(p);
     (void)h;
-    ins[find(p, KC_I_OPEN, 0)] = ins[find(p, KC_I_CLEAR, 4)];
+    ins[find(p, KC_I_OPEN, 0)] = ins[find(p, KC_I_CLEAR, 0)];
+}
+
+static void first_adds(struct house *h, struct kc_exec_plan *p)
+{
+    (void)h;
+    train_at(p)[find_op(p, TOY_HEAD_W, 0)].accumulate = 1;
+}
+
+/* The embedding is tied to the head, whose gradient comes first. */
+static void second_overwrites(struct house *h, struct kc_exec_plan *p)
+{
+    (void)h;
+    train_at(p)[find_op(p, TOY_EMBED_W, 0)].accumulate = 0;
 }
 
 static void early_update(struct house *h, struct kc_exec_plan *p)
@@ -435,7 +448,7 @@ static void norm_too_late(struct house *h, struct kc_exec_plan *p)
 {
     struct kc_exec_instruction *ins = train_at(p);
     (void)h;
-    ins[find_op(p, TOY_NORM, 3)] = ins[find(p, KC_I_CLEAR, 4)]; /* something harmless stands there instead */
+    ins[find_op(p, TOY_NORM, 3)] = ins[find(p, KC_I_CLEAR, 0)]; /* something harmless stands there instead */
 }
 
 static void wrong_decay(struct house *h, struct kc_exec_plan *p)
@@ -498,10 +511,16 @@ START_TEST(buffers_are_written_before_they_are_read_and_live_ones_are_kept)
     expect(out_of_bounds, -EINVAL, "of work, which has");
 }
 END_TEST
+START_TEST(the_first_op_of_a_step_overwrites_a_gradient_and_the_others_add)
+{
+    expect(first_adds, -EINVAL, "adds to a gradient that holds nothing of this step");
+    expect(second_overwrites, -EINVAL, "overwrites a gradient that holds a sum already");
+}
+END_TEST
 START_TEST(state_is_written_under_tickets_and_updated_once_after_agreement)
 {
     expect(ticket_twice, -EINVAL, "opens a ticket twice");
-    expect(no_ticket, -EINVAL, "clears gradients without a ticket");
+    expect(no_ticket, -EINVAL, "writes gradients without a ticket");
     expect(early_update, -EINVAL, "updates before the ranks have agreed");
     expect(update_short, -EINVAL, "gathers parameters before all of them are updated");
     expect(wrong_decay, -EINVAL, "another weight decay");
@@ -697,6 +716,7 @@ int main(void)
     tcase_add_test(t, a_missing_wait_is_refused);
     tcase_add_test(t, every_op_runs_exactly_once);
     tcase_add_test(t, buffers_are_written_before_they_are_read_and_live_ones_are_kept);
+    tcase_add_test(t, the_first_op_of_a_step_overwrites_a_gradient_and_the_others_add);
     tcase_add_test(t, state_is_written_under_tickets_and_updated_once_after_agreement);
     tcase_add_test(t, F44_the_norm_counts_every_element_once);
     suite_add_tcase(s, t);

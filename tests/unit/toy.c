@@ -222,7 +222,7 @@ void toy_free(struct toy *t)
 struct job {
     struct toy_context *context;
     uint16_t opcode;
-    uint32_t micro, inputs;
+    uint32_t micro, inputs, accumulate;
     struct kc_view in[3], out[3];
     const struct kc_step_values *step;
     double attr[4];
@@ -252,6 +252,8 @@ static void embed_tile(const struct job *j, uint32_t h)
     bool forward = j->opcode == TOY_EMBED_F;
     uint64_t H = forward ? j->out[0].size[2] : j->in[1].size[2], n = rows_of(&j->in[0]);
     const int32_t *tokens = j->in[0].data;
+    for (uint64_t v = 0; !forward && !j->accumulate && v < j->out[0].size[0]; v++)
+        ((float *)j->out[0].data)[v * H + h] = 0;
     for (uint64_t i = 0; i < n; i++)
         if (forward)
             ((float *)j->out[0].data)[i * H + h] = ((const float *)j->in[1].data)[(uint64_t)tokens[i] * H + h];
@@ -273,8 +275,10 @@ static void affine_tile(const struct job *j, uint32_t h)
             sum_w += a[i * H + h] * b[i * H + h], sum_b += a[i * H + h];
     }
     if (j->opcode == TOY_AFFINE_W) {
-        out[h] += j->context->poison_at == (int)j->step->step && h == 1 ? NAN : sum_w;
-        ((float *)j->out[1].data)[h] += sum_b;
+        float *bias = j->out[1].data;
+        sum_w = j->context->poison_at == (int)j->step->step && h == 1 ? NAN : sum_w;
+        out[h] = j->accumulate ? out[h] + sum_w : sum_w;
+        bias[h] = j->accumulate ? bias[h] + sum_b : sum_b;
     }
 }
 
@@ -286,6 +290,8 @@ static void head_tile(const struct job *j, uint32_t row)
                  : j->opcode == TOY_HEAD_I ? j->out[0].size[2]
                                            : j->in[1].size[2];
     if (j->opcode == TOY_HEAD_W) { /* row: of the vocabulary */
+        for (uint64_t h = 0; h < H && row < V && !j->accumulate; h++)
+            ((float *)j->out[0].data)[row * H + h] = 0;
         for (uint64_t i = 0; i < n && row < V; i++)
             for (uint64_t h = 0; h < H; h++)
                 ((float *)j->out[0].data)[row * H + h] +=
@@ -386,7 +392,8 @@ static int enqueue(void *self, const struct kc_op_call *call, struct kc_lane *la
     if (fails)
         return kc_fail(e, -EIO, "train.bin shrank");
     struct job j = {
-        .context = c, .opcode = call->opcode, .micro = call->micro, .inputs = call->inputs, .step = call->step};
+        .context = c, .opcode = call->opcode, .micro = call->micro, .inputs = call->inputs, .step = call->step,
+        .accumulate = call->accumulate};
     memcpy(j.in, call->in, call->inputs * sizeof *j.in);
     memcpy(j.out, call->out, call->outputs * sizeof *j.out);
     memcpy(j.attr, call->attr, call->attrs * sizeof *j.attr);
