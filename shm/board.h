@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define KC_BOARD_VERSION 2
+#define KC_BOARD_VERSION 3
 #define KC_BOARD_MAGIC UINT64_C(0x314452414f42434b) /* "KCBOARD1" */
 
 /* ---- every segment begins with this; written by its creator, magic last, never changed afterwards ---- */
@@ -70,6 +70,10 @@ struct kc_rank_slot {
     _Atomic uint64_t events_head; /* events begun */
     KC_RECORD(struct kc_event_seen) events[KC_RANK_EVENTS];
     KC_RECORD(struct kc_op_seen) ops[KC_OPS];
+    /* Histories, one writer each: the thread of that lane. Heads are raised when an entry is whole. */
+    _Atomic uint64_t trace_head[KC_TRACE_LANES];
+    KC_RECORD(struct kc_trace_seen) trace_compute[KC_TRACE_COMPUTE];
+    KC_RECORD(struct kc_trace_seen) trace_comm[KC_TRACE_COMM];
 };
 
 /* Writer: the rank of index 0, the leader. */
@@ -129,9 +133,10 @@ struct kc_directory_segment {
 /* The layout, as numbers. A change here is a new KC_BOARD_VERSION. */
 #define KC_LAYOUT(type, bytes) _Static_assert(sizeof(type) == (bytes), #type " changed: bump KC_BOARD_VERSION")
 KC_LAYOUT(struct kc_segment_head, 464);
-KC_LAYOUT(struct kc_identity, 56);
+KC_LAYOUT(struct kc_identity, 72);
 KC_LAYOUT(struct kc_waiting, 24);
 KC_LAYOUT(struct kc_op_seen, 96);
+KC_LAYOUT(struct kc_trace_seen, 24);
 KC_LAYOUT(struct kc_last_words, 568);
 KC_LAYOUT(struct kc_event_seen, 368);
 KC_LAYOUT(struct kc_step_record, 64);
@@ -148,7 +153,7 @@ KC_LAYOUT(struct kc_directory_facts, 848);
 KC_LAYOUT(struct kc_directory_job, 240);
 KC_LAYOUT(struct kc_directory_device, 288);
 KC_LAYOUT(struct kc_metric_block, 1040);
-KC_LAYOUT(struct kc_rank_slot, 40496);
+KC_LAYOUT(struct kc_rank_slot, 114256);
 KC_LAYOUT(struct kc_leader_area, 731688);
 KC_LAYOUT(struct kc_keeper_area, 9920);
 KC_LAYOUT(struct kc_job_segment, 746216);

@@ -60,6 +60,8 @@ static void take_slot(struct kc_probe *p)
         .first_op = atomic_load_explicit(&s->ops_head, memory_order_relaxed),
         .first_event = atomic_load_explicit(&s->events_head, memory_order_relaxed),
     };
+    for (int lane = 0; lane < KC_TRACE_LANES; lane++)
+        id.first_trace[lane] = atomic_load_explicit(&s->trace_head[lane], memory_order_relaxed);
     p->first_op = id.first_op;
     p->first_event = id.first_event;
     if (kc_process_start(id.pid, &id.start_time) < 0)
@@ -328,6 +330,21 @@ void kc_probe_op_done(struct kc_probe *p, uint64_t handle, int result)
     __atomic_store_n(&op->result, result, __ATOMIC_RELEASE);
     __atomic_store_n(&op->done, kc_now(), __ATOMIC_RELEASE);
     op_give(p, handle);
+}
+
+/* ---- trace ---- */
+
+void kc_probe_trace(struct kc_probe *p, uint32_t lane, const struct kc_trace_seen *t)
+{
+    if (!p)
+        return;
+    struct kc_rank_slot *s = p->slot;
+    uint64_t n = atomic_load_explicit(&s->trace_head[lane], memory_order_relaxed);
+    if (lane == 0)
+        KC_ENTRY_WRITE(s->trace_compute[n % KC_TRACE_COMPUTE], n, t);
+    else
+        KC_ENTRY_WRITE(s->trace_comm[n % KC_TRACE_COMM], n, t);
+    atomic_store_explicit(&s->trace_head[lane], n + 1, memory_order_release);
 }
 
 /* ---- events ---- */

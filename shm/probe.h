@@ -5,7 +5,7 @@
  * Every function takes NULL for a probe that records nothing. Nothing here allocates, blocks or makes a system
  * call, except making and freeing a probe, ringing a sleeping rank, and the sleeps. One event costs tens of
  * nanoseconds. All functions may be called from any thread of the rank, except those under "leader", which one
- * thread calls. */
+ * thread calls, and the trace, which has one thread a lane. */
 #ifndef KC_SHM_PROBE_H
 #define KC_SHM_PROBE_H
 
@@ -59,6 +59,11 @@ uint64_t kc_probe_op_begin(struct kc_probe *p, const struct kc_op_seen *op);
 void kc_probe_op_started(struct kc_probe *p, uint64_t handle);
 /* It ended; result 0 or -errno. A handle that the ring has left behind is ignored. */
 void kc_probe_op_done(struct kc_probe *p, uint64_t handle, int result);
+
+/* ---- trace ---- */
+/* An instruction has ended, on the lane whose thread calls. Nothing is read but the ring's own head: some ten
+ * nanoseconds, so it is always on. `lane` is below KC_TRACE_LANES. */
+void kc_probe_trace(struct kc_probe *p, uint32_t lane, const struct kc_trace_seen *t);
 
 /* ---- events and last words ---- */
 /* text NULL or one line; cut to the field. */

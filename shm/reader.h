@@ -100,6 +100,11 @@ int kc_reader_evaluations(const struct kc_reader *r, uint64_t *cursor, struct kc
                           uint64_t *lost);
 int kc_reader_events(const struct kc_reader *r, uint32_t rank, uint64_t *cursor, struct kc_event_seen *out,
                      uint32_t max, uint64_t *lost);
+/* The trace of a lane of a rank, of its present incarnation. *cursor KC_TRACE_NEW: nothing is given, and it becomes
+ * the number of what comes next. -EINVAL rank or lane. */
+#define KC_TRACE_NEW UINT64_MAX
+int kc_reader_trace(const struct kc_reader *r, uint32_t rank, uint32_t lane, uint64_t *cursor,
+                    struct kc_trace_seen *out, uint32_t max, uint64_t *lost);
 /* The newest step record. */
 int kc_reader_last_step(const struct kc_reader *r, struct kc_step_record *out);
 int kc_reader_last_evaluation(const struct kc_reader *r, struct kc_evaluation *out);

@@ -189,3 +189,39 @@ int kc_reader_events(const struct kc_reader *r, uint32_t rank, uint64_t *cursor,
     }
     return (int)given;
 }
+
+static int trace_entry(const struct kc_rank_slot *s, uint32_t lane, uint64_t n, struct kc_trace_seen *out)
+{
+    return lane == 0 ? KC_ENTRY_READ(s->trace_compute[n % KC_TRACE_COMPUTE], n, out)
+                     : KC_ENTRY_READ(s->trace_comm[n % KC_TRACE_COMM], n, out);
+}
+
+int kc_reader_trace(const struct kc_reader *r, uint32_t rank, uint32_t lane, uint64_t *cursor,
+                    struct kc_trace_seen *out, uint32_t max, uint64_t *lost)
+{
+    const struct kc_job_segment *b = reader_job(r);
+    if (!b || rank >= b->head.ranks || lane >= KC_TRACE_LANES)
+        return -EINVAL;
+    const struct kc_rank_slot *s = &b->rank[rank];
+    struct kc_identity id = {0};
+    KC_READ(s->identity, &id);
+    uint64_t head = atomic_load_explicit(&s->trace_head[lane], memory_order_acquire);
+    uint64_t size = lane == 0 ? KC_TRACE_COMPUTE : KC_TRACE_COMM;
+    uint32_t given = 0;
+    if (*cursor == KC_TRACE_NEW)
+        *cursor = head;
+    if (*cursor < id.first_trace[lane] && id.first_trace[lane] <= head)
+        *cursor = id.first_trace[lane]; /* what lies before it is another incarnation's: nothing that was lost */
+    if (*cursor < head && head - *cursor > size) {
+        if (lost)
+            *lost += head - size - *cursor;
+        *cursor = head - size;
+    }
+    for (; given < max && *cursor < head; ++*cursor) {
+        if (trace_entry(s, lane, *cursor, &out[given]) == 0)
+            given++;
+        else if (lost)
+            ++*lost;
+    }
+    return (int)given;
+}

@@ -13,6 +13,9 @@
 
 #define KC_OPS 256             /* flight recorder, a rank */
 #define KC_RANK_EVENTS 32      /* a rank */
+#define KC_TRACE_LANES 2       /* compute, communication: enum kc_lane_id of contracts/exec_plan.h */
+#define KC_TRACE_COMPUTE 2048  /* trace of a rank's compute lane: some steps of a small model */
+#define KC_TRACE_COMM 256      /* trace of its communication lane, which has a tenth of the instructions */
 #define KC_WAIT_SLOTS 4        /* threads of a rank that may wait at once and be seen */
 #define KC_STACK_MAX 32        /* addresses of last words */
 #define KC_EVENT_STACK 8       /* addresses of an event */
@@ -32,7 +35,8 @@ struct kc_identity {
     uint64_t start_time; /* clock ticks since boot */
     uint64_t attached;   /* kc_now() */
     uint64_t image;      /* load address of its program: stack addresses minus this are offsets in the file */
-    uint64_t first_op, first_event; /* numbers this incarnation begins with; earlier ones are its predecessors' */
+    /* numbers this incarnation begins with; earlier ones are its predecessors' */
+    uint64_t first_op, first_event, first_trace[KC_TRACE_LANES];
 };
 /* What one thread of a rank waits for. */
 struct kc_waiting {
@@ -59,6 +63,16 @@ struct kc_op_seen {
     int64_t result;      /* 0 or -errno, once done */
     uint64_t started;    /* the rank arrived and its peers may see its data; 0 not yet */
 };
+/* An instruction of exec_plan that has ended. What its lane waited before it is the gap to the one before: a lane reads
+ * the clock once for the end of an instruction and the begin of the next, and again only if it waited. */
+struct kc_trace_seen {
+    uint64_t begin, end; /* kc_now(); begin: after its waits */
+    uint32_t step;       /* the step it works for, from 1 */
+    uint32_t place;      /* program << 24 | index of the instruction in it */
+};
+#define KC_TRACE_PLACE(program, index) ((uint32_t)(program) << 24 | ((index) & 0xffffff))
+#define KC_TRACE_PROGRAM(place) ((place) >> 24)
+#define KC_TRACE_INDEX(place) ((place) & 0xffffff)
 /* The last thing a rank says. */
 struct kc_last_words {
     uint32_t reason;     /* enum kc_reason */

@@ -33,6 +33,7 @@ static const struct run leader_runs[] = {
 static const struct run rank_runs[] = {
     RUN(struct kc_rank_slot, identity), RUNS(struct kc_rank_slot, wait), RUN(struct kc_rank_slot, words),
     RUNS(struct kc_rank_slot, events),  RUNS(struct kc_rank_slot, ops),
+    RUNS(struct kc_rank_slot, trace_compute), RUNS(struct kc_rank_slot, trace_comm),
 };
 static const struct run directory_runs[] = {
     RUN(struct kc_directory_segment, facts),

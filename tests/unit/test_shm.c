@@ -117,6 +117,7 @@ START_TEST(null_probe_records_nothing)
     kc_probe_unset(NULL, KC_METRIC_LOSS);
     kc_probe_op_started(NULL, kc_probe_op_begin(NULL, &op));
     kc_probe_op_done(NULL, 0, 0);
+    kc_probe_trace(NULL, 0, &(struct kc_trace_seen){0});
     kc_probe_event(NULL, KC_EVENT_STARTED, 0, 0, "x");
     kc_probe_leave(NULL, KC_REASON_ERROR, 0, -1, "x");
     kc_probe_begin_at(NULL, 0);
@@ -294,6 +295,81 @@ START_TEST(flight_recorder_keeps_the_newest)
     ck_assert_uint_eq(ops[1].sequence, 299);
     kc_reader_free(r);
     kc_probe_free(p);
+}
+END_TEST
+
+static struct kc_trace_seen trace_of(uint64_t n)
+{
+    return (struct kc_trace_seen){.begin = n * 10 + 1, .end = n * 10 + 4, .step = (uint32_t)(n / 100 + 1),
+                                  .place = KC_TRACE_PLACE(1, (uint32_t)n % 100)};
+}
+
+static void record_trace(struct kc_probe *p, uint32_t lane, uint64_t from, uint64_t to)
+{
+    for (uint64_t n = from; n < to; n++) {
+        struct kc_trace_seen t = trace_of(n);
+        kc_probe_trace(p, lane, &t);
+    }
+}
+
+/* Read up to `max` at *cursor and compare them with what was recorded from `first` on. */
+static void expect_trace(struct kc_reader *r, uint32_t lane, uint64_t *cursor, uint64_t first, uint32_t count,
+                         uint64_t lost_then)
+{
+    static struct kc_trace_seen seen[KC_TRACE_COMPUTE + 1];
+    uint64_t lost = 0;
+    ck_assert_int_eq(kc_reader_trace(r, 0, lane, cursor, seen, KC_TRACE_COMPUTE + 1, &lost), (int)count);
+    ck_assert_uint_eq(lost, lost_then);
+    for (uint32_t i = 0; i < count; i++) {
+        struct kc_trace_seen t = trace_of(first + i);
+        ck_assert_mem_eq(&seen[i], &t, sizeof t);
+    }
+}
+
+START_TEST(a_trace_is_a_stream_for_each_lane)
+{
+    static const uint32_t size[KC_TRACE_LANES] = {KC_TRACE_COMPUTE, KC_TRACE_COMM};
+    struct kc_probe *p = NULL;
+    struct kc_reader *r = NULL;
+    ck_assert_int_eq(kc_probe_private(1, &p, &error), 0);
+    kc_reader_of_probe(p, &r, &error);
+    for (uint32_t lane = 0; lane < KC_TRACE_LANES; lane++) {
+        uint64_t cursor = 0, late = KC_TRACE_NEW;
+        expect_trace(r, lane, &cursor, 0, 0, 0);
+        record_trace(p, lane, 0, 10);
+        expect_trace(r, lane, &late, 0, 0, 0); /* from now on */
+        expect_trace(r, lane, &cursor, 0, 10, 0);
+        record_trace(p, lane, 10, 10 + size[lane]);
+        expect_trace(r, lane, &cursor, 10, size[lane], 0); /* a whole round is kept */
+        record_trace(p, lane, 10 + size[lane], 15 + size[lane]);
+        expect_trace(r, lane, &late, 15, size[lane], 5); /* what was overwritten is counted */
+        expect_trace(r, lane, &cursor, 10 + size[lane], 5, 0);
+    }
+    uint64_t cursor = 0;
+    struct kc_trace_seen t;
+    ck_assert_int_eq(kc_reader_trace(r, 0, KC_TRACE_LANES, &cursor, &t, 1, NULL), -EINVAL);
+    ck_assert_int_eq(kc_reader_trace(r, 1, 0, &cursor, &t, 1, NULL), -EINVAL);
+    ck_assert_uint_eq(KC_TRACE_PROGRAM(trace_of(42).place), 1);
+    ck_assert_uint_eq(KC_TRACE_INDEX(trace_of(142).place), 42);
+    kc_reader_free(r);
+    kc_probe_free(p);
+}
+END_TEST
+
+START_TEST(a_trace_begins_anew_with_an_incarnation)
+{
+    struct kc_board *b = new_board(1);
+    struct kc_probe *p = attach(b, 0, 1);
+    uint64_t cursor = 0;
+    record_trace(p, 0, 0, 3000);
+    kc_probe_free(p);
+    kc_board_incarnation(b, 2);
+    p = attach(b, 0, 2);
+    expect_trace(kc_board_reader(b), 0, &cursor, 0, 0, 0); /* not lost: another run's */
+    record_trace(p, 0, 7, 9);
+    expect_trace(kc_board_reader(b), 0, &cursor, 7, 2, 0);
+    kc_probe_free(p);
+    kc_board_free(b, 1);
 }
 END_TEST
 
@@ -688,11 +764,14 @@ START_TEST(recording_is_cheap)
     for (int i = 1; i <= N; i++)
         kc_probe_step_record(p, &(struct kc_step_record){.step = (uint64_t)i});
     uint64_t t5 = kc_now();
-    printf("record an event, nanoseconds: operation %.0f, phase %.0f, wait %.0f, metric %.0f, step %.0f\n",
+    for (uint32_t i = 0; i < N; i++)
+        kc_probe_trace(p, 0, &(struct kc_trace_seen){.place = i});
+    uint64_t t6 = kc_now();
+    printf("record an event, nanoseconds: operation %.0f, phase %.0f, wait %.0f, metric %.0f, step %.0f, trace %.0f\n",
            (double)(t1 - t0) / N, (double)(t2 - t1) / N, (double)(t3 - t2) / N, (double)(t4 - t3) / N,
-           (double)(t5 - t4) / N);
+           (double)(t5 - t4) / N, (double)(t6 - t5) / N);
 #if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
-    ck_assert_uint_lt(t5 - t0, 5u * N * 2000); /* some twenty times the expected, for a loaded machine */
+    ck_assert_uint_lt(t6 - t0, 6u * N * 2000); /* some twenty times the expected, for a loaded machine */
 #endif
     kc_probe_free(p);
 }
@@ -710,6 +789,8 @@ int main(void)
     tcase_add_test(c, rank_is_read_as_it_was_written);
     tcase_add_test(c, last_words_from_a_signal_handler);
     tcase_add_test(c, flight_recorder_keeps_the_newest);
+    tcase_add_test(c, a_trace_is_a_stream_for_each_lane);
+    tcase_add_test(c, a_trace_begins_anew_with_an_incarnation);
     tcase_add_test(c, histories_are_streams);
     tcase_add_test(c, curve_holds_the_whole_run);
     tcase_add_test(c, snapshots_groups_plan_and_ack);

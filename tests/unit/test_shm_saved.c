@@ -48,6 +48,8 @@ static struct kc_board *busy_board(struct kc_probe *p[2])
         kc_probe_set(p[i], KC_METRIC_LOSS, 2.5);
         for (uint64_t n = 0; n < 300; n++)
             kc_probe_op_started(p[i], kc_probe_op_begin(p[i], &(struct kc_op_seen){.group = 3, .sequence = n}));
+        for (uint32_t n = 0; n < 3000; n++)
+            kc_probe_trace(p[i], n % 2, &(struct kc_trace_seen){.begin = n, .end = n + 1, .step = 1, .place = n});
         kc_probe_event(p[i], KC_EVENT_STARTED, 1, 2, "begun");
         kc_probe_wait_begin(p[i], KC_WAIT_ALL_REDUCE, 3, 299);
     }
@@ -66,6 +68,7 @@ static uint64_t read_all(struct kc_reader *r)
 {
     static struct kc_op_seen ops[KC_OPS];
     static struct kc_event_seen ev[KC_RANK_EVENTS];
+    static struct kc_trace_seen trace[KC_TRACE_COMPUTE];
     static struct kc_step_record steps[KC_STEPS];
     static struct kc_evaluation evaluations[KC_EVALUATIONS];
     static struct kc_curve_point curve[KC_CURVE + 1];
@@ -110,6 +113,13 @@ static uint64_t read_all(struct kc_reader *r)
         ck_assert(n >= 0 && n <= KC_RANK_EVENTS);
         for (int k = 0; k < n; k++)
             use += strlen(ev[k].text) + strlen(kc_event_name[ev[k].what]) + ev[k].stack_count;
+        for (uint32_t lane = 0; lane < KC_TRACE_LANES; lane++) {
+            cursor = lost = 0;
+            n = kc_reader_trace(r, i, lane, &cursor, trace, KC_TRACE_COMPUTE, &lost);
+            ck_assert(n >= 0 && n <= KC_TRACE_COMPUTE);
+            for (int k = 0; k < n; k++)
+                use += trace[k].end - trace[k].begin;
+        }
     }
     uint64_t cursor = 0, lost = 0;
     use += (uint64_t)kc_reader_steps(r, &cursor, steps, KC_STEPS, &lost);
@@ -266,7 +276,7 @@ START_TEST(files_that_are_no_boards_are_refused)
     data[8]++; /* version */
     ck_assert_int_eq(kc_file_replace(path, data, bytes), 0);
     ck_assert_int_eq(kc_reader_open(path, &r, &error), -EPROTO);
-    ck_assert_ptr_nonnull(strstr(error.text, "version 2"));
+    ck_assert_ptr_nonnull(strstr(error.text, "version 3"));
     free(data);
     ck_assert_int_eq(kc_reader_save(live, "/nonexistent/board", &error), -ENOENT);
     kc_reader_free(live);

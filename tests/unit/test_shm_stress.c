@@ -433,6 +433,46 @@ START_TEST(a_record_under_constant_writing)
 }
 END_TEST
 
+/* A ring that is written without a pause, many rounds: what the reader is given is true and in order, and the rest is
+ * counted. */
+static void *hammer_trace(void *arg)
+{
+    for (uint64_t n = 0; !atomic_load(&stop); n++)
+        kc_probe_trace(arg, 1, &(struct kc_trace_seen){.begin = n, .end = n * 3, .step = (uint32_t)n, .place = (uint32_t)n * 7});
+    return NULL;
+}
+
+START_TEST(a_trace_under_constant_writing)
+{
+    pthread_t t;
+    struct kc_reader *r = NULL;
+    static struct kc_trace_seen seen[KC_TRACE_COMM];
+    uint64_t whole = 0, lost = 0, cursor = 0, end = kc_now() + KC_SECOND / 2;
+    atomic_store(&stop, 0);
+    ck_assert_int_eq(kc_probe_private(1, rank_probe, &error), 0);
+    ck_assert_int_eq(kc_reader_of_probe(rank_probe[0], &r, &error), 0);
+    pthread_create(&t, NULL, hammer_trace, rank_probe[0]);
+    uint64_t next = 0;
+    while (kc_now() < end) {
+        int n = kc_reader_trace(r, 0, 1, &cursor, seen, KC_TRACE_COMM, &lost);
+        for (int i = 0; i < n; i++) {
+            uint64_t b = seen[i].begin;
+            ck_assert(b >= next && seen[i].end == b * 3 && seen[i].step == (uint32_t)b && seen[i].place == (uint32_t)b * 7);
+            next = b + 1;
+        }
+        whole += (uint64_t)n;
+        ck_assert_uint_eq(whole + lost, cursor);
+    }
+    atomic_store(&stop, 1);
+    pthread_join(t, NULL);
+    printf("a trace under constant writing: %llu whole, %llu overwritten first\n", (unsigned long long)whole,
+           (unsigned long long)lost);
+    ck_assert_uint_gt(whole, 0);
+    kc_reader_free(r);
+    kc_probe_free(rank_probe[0]);
+}
+END_TEST
+
 static void tear_down(void)
 {
     if (instance[0])
@@ -449,6 +489,7 @@ int main(void)
     tcase_add_test(c, a_record_whose_writer_died_in_it_is_torn_until_it_is_taken_over);
     tcase_add_test(c, threads_of_a_rank_share_a_probe);
     tcase_add_test(c, a_record_under_constant_writing);
+    tcase_add_test(c, a_trace_under_constant_writing);
     tcase_add_test(c, a_place_of_a_ring_has_one_writer);
     suite_add_tcase(s, c);
     SRunner *sr = srunner_create(s);
