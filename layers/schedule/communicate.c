@@ -111,11 +111,14 @@ static int walk(struct kc_executor *x)
             atomic_store(&x->in_flight, 0);
             return -ECANCELED;
         }
+        uint64_t begin = kc_now();
         int r = collective_run(x, i);
         if (r < 0)
             return r;
+        uint64_t end = kc_now();
         atomic_store(&x->in_flight, 0);
         kc_progress_set(&x->done[KC_LANE_COMM], n + 1);
+        kc_executor_trace(x, KC_LANE_COMM, n, begin, end);
     }
     return 0;
 }

@@ -1,6 +1,6 @@
 /* compute.c - the compute lane: walks a program on the calling thread, hands ops to the team, opens and closes
- * tickets, runs storage verbs, reads what was agreed. Allocates nothing; reads the clock when the part of the step
- * changes. */
+ * tickets, runs storage verbs, reads what was agreed. Allocates nothing; reads the clock at the end of an instruction,
+ * which is the begin of the next, and after a wait. */
 #include "executor_impl.h"
 
 #include "base/clock.h"
@@ -19,7 +19,8 @@
 struct meter {
     struct kc_executor *x;
     uint8_t part;
-    uint64_t since;
+    uint64_t since; /* of the part */
+    uint64_t now;   /* the clock as it was last read */
 };
 
 /* What a person sees the rank do. Tickets are too short to show. */
@@ -36,9 +37,8 @@ static void show_phase(struct kc_executor *x, uint8_t part)
 
 static void meter_read(struct meter *m)
 {
-    uint64_t now = kc_now();
-    m->x->run->seconds[m->part] += (double)(now - m->since) / (double)KC_SECOND;
-    m->since = now;
+    m->x->run->seconds[m->part] += (double)(m->now - m->since) / (double)KC_SECOND;
+    m->since = m->now;
 }
 
 static void meter_to(struct meter *m, uint8_t part)
@@ -56,9 +56,12 @@ static int await_all(struct meter *m, const struct kc_exec_instruction *i)
     struct kc_executor *x = m->x;
     const uint32_t *waits = KC_AT(x->c.plan, uint32_t, x->c.plan->waits) + i->waits;
     for (uint32_t w = 0; w < i->wait_count; w++) {
-        if (!kc_progress_reached(&x->done[KC_LANE_COMM], waits[w] + 1))
-            meter_to(m, KC_PART_COMM);
-        if (!kc_executor_await(x, KC_LANE_COMPUTE, waits[w], x->spins))
+        if (kc_progress_reached(&x->done[KC_LANE_COMM], waits[w] + 1))
+            continue; /* also when that lane failed: seen below */
+        meter_to(m, KC_PART_COMM);
+        bool complete = kc_executor_await(x, KC_LANE_COMPUTE, waits[w], x->spins);
+        m->now = kc_now();
+        if (!complete)
             return -ECANCELED;
     }
     return kc_progress_failed(&x->done[KC_LANE_COMPUTE]) ? -ECANCELED : 0;
@@ -266,8 +269,9 @@ static int instruction_run(struct kc_executor *x, const struct kc_exec_instructi
 
 int kc_compute_lane(struct kc_executor *x, struct kc_error *e)
 {
-    struct meter m = {.x = x, .part = KC_PART_STATE, .since = kc_now()};
+    struct meter m = {.x = x, .part = KC_PART_STATE, .now = kc_now()};
     int r = 0;
+    m.since = m.now;
     for (uint32_t n = 0; n < x->count && r == 0; n++) {
         const struct kc_exec_instruction *i = &x->instructions[n];
         if (i->lane != KC_LANE_COMPUTE)
@@ -276,9 +280,13 @@ int kc_compute_lane(struct kc_executor *x, struct kc_error *e)
         if (r < 0)
             break;
         meter_to(&m, i->part);
+        uint64_t begin = m.now;
         r = instruction_run(x, i, e);
-        if (r == 0)
+        m.now = kc_now();
+        if (r == 0) {
             kc_progress_set(&x->done[KC_LANE_COMPUTE], n + 1);
+            kc_executor_trace(x, KC_LANE_COMPUTE, n, begin, m.now);
+        }
     }
     meter_read(&m);
     return r;

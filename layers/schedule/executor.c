@@ -7,6 +7,7 @@
 #include "check.h"
 #include "shm/probe.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -74,6 +75,16 @@ bool kc_executor_await(struct kc_executor *x, int lane, uint32_t instruction, ui
         kc_probe_wait_end(x->c.probe, token);
     }
     return !kc_progress_failed(other);
+}
+
+void kc_executor_trace(const struct kc_executor *x, enum kc_lane_id lane, uint32_t n, uint64_t begin, uint64_t end)
+{
+    static_assert(KC_LANES == KC_TRACE_LANES, "the board has a trace for every lane");
+    kc_probe_trace(x->c.probe, lane,
+                   &(struct kc_trace_seen){.begin = begin,
+                                           .end = end,
+                                           .step = x->step,
+                                           .place = KC_TRACE_PLACE(x->program, n)});
 }
 
 /* ---- construction ---- */
@@ -237,6 +248,7 @@ static void prepare(struct kc_executor *x, enum kc_program_id program, struct kc
     x->run = run;
     x->instructions = kc_program_at(x->c.plan, program);
     x->count = x->c.plan->programs[program].count;
+    x->step = (uint32_t)run->values.step + 1;
     x->skip = false;
     x->nonfinite = -1;
     x->comm_ns = 0;

@@ -36,6 +36,7 @@ struct kc_executor {
     const struct kc_exec_instruction *instructions;
     uint32_t count;
     uint64_t *base; /* by group: sequence at the start of the program */
+    uint32_t step;  /* of the trace, from 1 */
     bool skip;      /* compute lane: leave updates out */
 
     /* How far a lane is: 1 + the index of its last complete instruction. The failed bit of both is set when either
@@ -61,6 +62,9 @@ void *kc_executor_at(struct kc_executor *x, const struct kc_exec_ref *r, bool wr
 void kc_executor_fail(struct kc_executor *x);
 /* Wait until an instruction of the other lane is complete; false if a lane failed. */
 bool kc_executor_await(struct kc_executor *x, int lane, uint32_t instruction, uint32_t spins);
+
+/* Either lane, from its own thread: instruction n of the program of this run has ended. To the trace of the board. */
+void kc_executor_trace(const struct kc_executor *x, enum kc_lane_id lane, uint32_t n, uint64_t begin, uint64_t end);
 
 /* compute.c: walk the program on the calling thread. 0, or the error in e (-ECANCELED: the other lane failed). */
 int kc_compute_lane(struct kc_executor *x, struct kc_error *e);

@@ -5,6 +5,8 @@
 
 #include "base/clock.h"
 #include "schedule/executor_impl.h"
+#include "shm/probe.h"
+#include "shm/reader.h"
 #include "toy.h"
 
 #include <check.h>
@@ -229,6 +231,8 @@ static uint64_t *state_store(void *self, size_t *count)
 
 /* ---- a job ---- */
 
+static struct kc_probe *probes[RANKS]; /* NULL: the ranks record nothing */
+
 struct job {
     struct toy toy;
     struct world world;
@@ -307,6 +311,7 @@ static void job_make(struct job *j, struct toy_shape s, uint32_t threads, double
                                        .comm = &r->comm,
                                        .state = &r->state,
                                        .threads = threads,
+                                       .probe = probes[i],
                                        .clip = clip,
                                        .skip_nonfinite = skip,
                                        .oversubscribe = i % 2};
@@ -851,6 +856,59 @@ START_TEST(the_time_of_a_step_is_told_in_parts_that_sum_up)
 }
 END_TEST
 
+/* The trace of a lane: every instruction of it once a step, as they stand in the program, one after the other. Adds up
+ * the time of each part in the last step, with the gaps as communication. */
+static void check_trace(const struct rank *r, const struct kc_reader *reader, uint32_t lane, uint32_t steps,
+                        uint64_t part[KC_PARTS])
+{
+    static struct kc_trace_seen t[KC_TRACE_COMPUTE];
+    const struct kc_exec_program *p = &r->plan->programs[KC_PROGRAM_TRAIN];
+    const struct kc_exec_instruction *ins = KC_AT(r->plan, struct kc_exec_instruction, r->plan->instructions) + p->first;
+    uint64_t cursor = 0, lost = 0, before = 0;
+    int count = kc_reader_trace(reader, r->number, lane, &cursor, t, KC_TRACE_COMPUTE, &lost), at = 0;
+    for (uint32_t s = 1; s <= steps; s++)
+        for (uint32_t n = 0; n < p->count; n++) {
+            if (ins[n].lane != lane)
+                continue;
+            ck_assert_int_lt(at, count);
+            ck_assert_uint_eq(t[at].place, KC_TRACE_PLACE(KC_PROGRAM_TRAIN, n));
+            ck_assert_uint_eq(t[at].step, s);
+            ck_assert(before <= t[at].begin && t[at].begin <= t[at].end);
+            if (s == steps) {
+                part[ins[n].part] += t[at].end - t[at].begin;
+                part[KC_PART_COMM] += n == 0 ? 0 : t[at].begin - before;
+            }
+            before = t[at++].end;
+        }
+    ck_assert_int_eq(at, count);
+    ck_assert_uint_eq(lost, 0);
+}
+
+START_TEST(every_instruction_leaves_a_record_and_they_sum_up_to_the_parts)
+{
+    struct job *j = malloc(sizeof *j);
+    struct kc_reader *reader = NULL;
+    double losses[2];
+    ck_assert_int_eq(kc_probe_private(2, probes, NULL), 0);
+    ck_assert_int_eq(kc_reader_of_probe(probes[0], &reader, NULL), 0);
+    job_make(j, shape, 1, 1, false);
+    job_train(j, 2, losses);
+    for (uint32_t i = 0; i < 2; i++) {
+        uint64_t part[KC_PARTS] = {0}, comm[KC_PARTS] = {0};
+        check_trace(&j->rank[i], reader, KC_LANE_COMPUTE, 2, part);
+        check_trace(&j->rank[i], reader, KC_LANE_COMM, 2, comm);
+        for (int p = 0; p < KC_PARTS; p++) /* one measurement: equal but for the rounding of a double */
+            ck_assert_double_eq_tol(j->rank[i].run.seconds[p], (double)part[p] / 1e9, 1e-9);
+        ck_assert_uint_gt(comm[KC_PART_COMM], 0);
+    }
+    job_free(j);
+    free(j);
+    kc_reader_free(reader);
+    kc_probe_free(probes[0]);
+    kc_probe_free(probes[1]);
+}
+END_TEST
+
 /* ---- small parts ---- */
 
 START_TEST(values_that_are_not_finite_are_found_at_every_place)
@@ -976,6 +1034,7 @@ int main(void)
     tcase_set_timeout(t, 60);
     tcase_add_test(t, a_step_allocates_nothing);
     tcase_add_test(t, the_time_of_a_step_is_told_in_parts_that_sum_up);
+    tcase_add_test(t, every_instruction_leaves_a_record_and_they_sum_up_to_the_parts);
     tcase_add_test(t, values_that_are_not_finite_are_found_at_every_place);
     tcase_add_test(t, the_nonfinite_word_counts_ranks_and_names_a_single_one);
     tcase_add_test(t, a_team_runs_every_tile_once);
