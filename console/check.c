@@ -123,15 +123,20 @@ static int plan(struct check *c, const struct kc_home *home, struct kc_error *e)
 {
     static const struct kc_strategy_opcodes opcodes = {.update = KC_OP_ADAMW, .norm = KC_OP_NORM};
     struct devices d = {.check = c};
-    struct kc_memory memory;
-    int rc = look_at_devices(c, home, &d, e);
+    int rc = build(&c->graph_arena, build_graph, c, e);
+    if (!rc)
+        rc = look_at_devices(c, home, &d, e);
     if (!rc)
         rc = kc_startup_plan(c->spec, c->graph, c->devices, d.costs, opcodes, &c->plans, e);
     for (uint32_t r = 0; r < KC_RANKS_MAX; r++)
         kc_lease_release(NULL, d.lease[r]);
     kc_pool_close(d.pool);
-    if (rc)
-        return rc;
+    return rc;
+}
+
+static int compare_memory(struct check *c, struct kc_error *e)
+{
+    struct kc_memory memory;
     kc_startup_memory(c->spec, &c->plans, &c->need);
     if (!kc_resource_memory(NULL, &memory))
         c->room = kc_memory_room(&memory);
@@ -172,9 +177,9 @@ int check_spec(const struct kc_home *home, const char *path, struct check *out, 
     if (!rc) {
         rc = check_data(c.spec, e);
         if (!rc)
-            rc = build(&c.graph_arena, build_graph, &c, e);
-        if (!rc)
             rc = plan(&c, home, e);
+        if (!rc)
+            rc = compare_memory(&c, e);
         if (!rc)
             rc = kc_weights_check(c.spec, c.plans.shard, e);
         code = rc == -ENOENT || rc == -EPROTO ? KC_EXIT_INVALID : session_code(rc); /* what it names is bad input */
@@ -189,6 +194,23 @@ int check_spec(const struct kc_home *home, const char *path, struct check *out, 
     }
     *out = c;
     return KC_EXIT_OK;
+}
+
+int check_plan(const struct kc_home *home, const char *path, struct check *out, struct kc_error *e)
+{
+    struct check c;
+    memset(&c, 0, sizeof c);
+    int rc = kc_arena_new(&c.spec_arena, 2 * KC_SPEC_BYTES_MAX);
+    if (!rc)
+        rc = kc_spec_load(path, &c.spec_arena, &c.spec, e);
+    if (!rc)
+        rc = plan(&c, home, e);
+    if (rc) {
+        check_free(&c);
+        return rc;
+    }
+    *out = c;
+    return 0;
 }
 
 void check_free(struct check *c)

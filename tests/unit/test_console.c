@@ -288,6 +288,7 @@ static const struct {
     {"stop", {"stop", "a-1"}, KC_EXIT_ABSENT},
     {"rm", {"rm", "a-1"}, KC_EXIT_ABSENT},
     {"wait", {"wait", "a-1"}, KC_EXIT_NO_OBJECT},
+    {"profile", {"profile", "a-1"}, KC_EXIT_NO_OBJECT},
     {"log", {"log", "a-1"}, KC_EXIT_NO_OBJECT},
     {"snap ls", {"snap", "ls", "a-1"}, KC_EXIT_NO_OBJECT},
     {"snap verify", {"snap", "verify", "a-1"}, KC_EXIT_NO_OBJECT},
