@@ -83,6 +83,7 @@ struct rank {
     struct kc_comm_call call;
     const struct kc_group *group;
     int fail_collective;     /* the n-th answers -EPROTO; -1 none */
+    const struct kc_reader *until_waits; /* AGREE completes only when the compute lane is seen to wait; NULL: at once */
     uint16_t hold_until_ran; /* the first collective completes only after this op ran; TOY_TABLE none */
     uint32_t collectives;
     struct kc_arena arena;
@@ -150,6 +151,9 @@ static int comm_wait(void *self, struct kc_comm_op **op, uint64_t deadline, stru
     (void)deadline;
     while (r->hold_until_ran < TOY_TABLE && !atomic_load(&r->toy.ran[r->hold_until_ran]) && !atomic_load(&w->aborted))
         sched_yield();
+    for (struct kc_rank_view v; r->until_waits && r->call.type == KC_F64 && !atomic_load(&w->aborted); sched_yield())
+        if (kc_reader_rank(r->until_waits, r->number, &v) == 0 && v.wait.what == KC_WAIT_LANE)
+            break;
     pthread_mutex_lock(&w->lock);
     uint32_t generation = g->generation;
     int code = r->call.sequence == g->next ? 0 : kc_fail(e, -EPROTO, "sequence");
@@ -909,6 +913,54 @@ START_TEST(every_instruction_leaves_a_record_and_they_sum_up_to_the_parts)
 }
 END_TEST
 
+/* The newest record of the one instruction of a kind on a lane. */
+static struct kc_trace_seen newest_of(const struct rank *r, const struct kc_reader *reader, uint32_t lane,
+                                      const struct kc_exec_instruction *i)
+{
+    static struct kc_trace_seen t[KC_TRACE_COMPUTE];
+    uint64_t cursor = 0;
+    uint32_t n = (uint32_t)(i - KC_AT(r->plan, struct kc_exec_instruction, r->plan->instructions)) -
+                 r->plan->programs[KC_PROGRAM_TRAIN].first;
+    int count = kc_reader_trace(reader, r->number, lane, &cursor, t, KC_TRACE_COMPUTE, NULL);
+    while (count-- > 0)
+        if (KC_TRACE_INDEX(t[count].place) == n)
+            return t[count];
+    ck_abort_msg("instruction %u has no record", n);
+    return t[0];
+}
+
+START_TEST(what_a_lane_waits_is_no_time_of_the_instruction_after_it)
+{
+    struct job *j = malloc(sizeof *j);
+    struct kc_reader *reader = NULL;
+    const struct kc_exec_instruction *sum = NULL, *agree = NULL;
+    double loss;
+    ck_assert_int_eq(kc_probe_private(2, probes, NULL), 0);
+    ck_assert_int_eq(kc_reader_of_probe(probes[0], &reader, NULL), 0);
+    job_make(j, shape, 1, 1, false);
+    j->rank[0].until_waits = j->rank[1].until_waits = reader;
+    job_train(j, 1, &loss);
+    for (uint32_t k = 0; k < 2; k++) {
+        const struct rank *r = &j->rank[k];
+        const struct kc_exec_program *p = &r->plan->programs[KC_PROGRAM_TRAIN];
+        const struct kc_exec_instruction *ins = KC_AT(r->plan, struct kc_exec_instruction, r->plan->instructions) + p->first;
+        for (uint32_t n = 0; n < p->count; n++) {
+            if (ins[n].kind == KC_I_COLLECTIVE && !agree) /* the last collective before the agreement is read */
+                sum = &ins[n];
+            agree = ins[n].kind == KC_I_AGREE ? &ins[n] : agree;
+        }
+        struct kc_trace_seen s = newest_of(r, reader, KC_LANE_COMM, sum), a = newest_of(r, reader, KC_LANE_COMPUTE, agree);
+        ck_assert_uint_ge(a.begin, s.end);
+        sum = agree = NULL;
+    }
+    job_free(j);
+    free(j);
+    kc_reader_free(reader);
+    kc_probe_free(probes[0]);
+    kc_probe_free(probes[1]);
+}
+END_TEST
+
 /* ---- small parts ---- */
 
 START_TEST(values_that_are_not_finite_are_found_at_every_place)
@@ -1035,6 +1087,7 @@ int main(void)
     tcase_add_test(t, a_step_allocates_nothing);
     tcase_add_test(t, the_time_of_a_step_is_told_in_parts_that_sum_up);
     tcase_add_test(t, every_instruction_leaves_a_record_and_they_sum_up_to_the_parts);
+    tcase_add_test(t, what_a_lane_waits_is_no_time_of_the_instruction_after_it);
     tcase_add_test(t, values_that_are_not_finite_are_found_at_every_place);
     tcase_add_test(t, the_nonfinite_word_counts_ranks_and_names_a_single_one);
     tcase_add_test(t, a_team_runs_every_tile_once);

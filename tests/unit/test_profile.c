@@ -89,10 +89,14 @@ START_TEST(a_step_counts_when_every_record_of_every_rank_came)
     make_ranks(2, 8);
     feed_step(0, 5, 1);
     ck_assert_uint_eq(common(2, 3, 0, 0), 0); /* rank 1 is not there yet */
-    feed_lane(1, 5, KC_LANE_COMM, 1500, 1);   /* its lanes are read in any order */
+    feed(1, 5, SUM, 1500, 1); /* its lanes are read in any order, and while it is in the step */
+    feed(1, 5, PRODUCT_0, 1500, 1);
+    ck_assert_uint_eq(common(2, 3, 0, 0), 0);
+    feed(1, 5, AGREE, 1500, 1);
     feed_lane(1, 6, KC_LANE_COMM, 1600, 1);
     ck_assert_uint_eq(common(2, 3, 0, 0), 0);
-    feed_lane(1, 5, KC_LANE_COMPUTE, 1500, 1);
+    feed(1, 5, PRODUCT_1, 1500, 1);
+    feed(1, 5, CLOSE, 1500, 1);
     ck_assert_uint_eq(common(2, 3, 5, 5), 1);
     feed_step(0, 6, 1);
     feed_lane(1, 6, KC_LANE_COMPUTE, 1600, 1);
