@@ -9,7 +9,7 @@
 enum { TIMES = 200000 };
 
 /* Counted in a step of 2 ranks with ZeRO-1 and 2 micro-batches: 6 + 5 collectives, a phase for each part, figures. */
-enum { OPERATIONS = 11, PHASES = 24, METRICS = 20, WAITS = 30 };
+enum { OPERATIONS = 11, PHASES = 24, METRICS = 20, WAITS = 30, INSTRUCTIONS = 295 };
 
 static struct kc_probe *probe;
 
@@ -33,6 +33,11 @@ static void metric(void)
 static void waiting(void)
 {
     kc_probe_wait_end(probe, kc_probe_wait_begin(probe, KC_WAIT_ALL_REDUCE, 1, 7));
+}
+
+static void trace(void)
+{
+    kc_probe_trace(probe, 0, &(struct kc_trace_seen){.begin = 1, .end = 2, .step = 1, .place = 1});
 }
 
 static void step(void)
@@ -64,11 +69,13 @@ int main(int argc, char **argv)
     }
     kc_probe_begin_at(probe, 0);
     double op = nanoseconds(operation), ph = nanoseconds(phase), me = nanoseconds(metric), wa = nanoseconds(waiting),
-           st = nanoseconds(step);
-    double all = op * OPERATIONS + ph * PHASES + me * METRICS + wa * WAITS + st;
-    printf("operation %.0f ns, phase %.0f ns, metric %.0f ns, wait %.0f ns, step record %.0f ns\n", op, ph, me, wa, st);
-    printf("a step    %.1f us for %d operations, %d phases, %d metrics, %d waits and its record: %.4f %% of %.0f ms\n", all * 1e-3,
-           OPERATIONS, PHASES, METRICS, WAITS, all * 1e-4 / milliseconds, milliseconds);
+           tr = nanoseconds(trace), st = nanoseconds(step);
+    double all = op * OPERATIONS + ph * PHASES + me * METRICS + wa * WAITS + tr * INSTRUCTIONS + st;
+    printf("operation %.0f ns, phase %.0f ns, metric %.0f ns, wait %.0f ns, trace %.0f ns, step record %.0f ns\n", op, ph, me, wa, tr,
+           st);
+    printf("a step    %.1f us for %d operations, %d phases, %d metrics, %d waits, %d instructions and its record: "
+           "%.4f %% of %.0f ms\n", all * 1e-3, OPERATIONS, PHASES, METRICS, WAITS, INSTRUCTIONS, all * 1e-4 / milliseconds,
+           milliseconds);
     kc_probe_free(probe);
     return 0;
 }
