@@ -245,9 +245,9 @@ static double median(double *v, uint32_t count)
 static void lanes_median(struct profile *p)
 {
     double v[KC_RANKS_MAX];
-#define MEDIAN(field)                                                                                                  \
-    for (uint32_t r = 0; r < p->ranks; r++)                                                                            \
-        v[r] = p->rank[r].field;                                                                                       \
+#define MEDIAN(field)                                                                                                \
+    for (uint32_t r = 0; r < p->ranks; r++)                                                                          \
+        v[r] = p->rank[r].field;                                                                                     \
     p->all.field = median(v, p->ranks)
     MEDIAN(step);
     MEDIAN(idle);
@@ -305,8 +305,8 @@ static struct sum *sum_of(struct sum *sum, uint32_t *count, const struct profile
     return &sum[(*count)++];
 }
 
-static void add_rank(struct sum *sum, uint32_t *rows, const struct profile_rank *r, uint32_t at, const uint32_t *steps,
-                     uint32_t count, enum profile_by by)
+static void add_rank(struct sum *sum, uint32_t *rows, const struct profile_rank *r, uint32_t at,
+                     const uint32_t *steps, uint32_t count, enum profile_by by)
 {
     for (uint32_t n = 0; n < r->plan.count; n++) {
         const struct profile_op *op = &r->plan.op[n];

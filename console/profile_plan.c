@@ -19,8 +19,8 @@ static double flops_of_run(uint16_t opcode, double elements)
     const double r = elements, k = 1, n = 1, s = 1;
     (void)k, (void)s;
     switch (opcode) {
-#define OPCODE(id, name, klass, in, out, in_place, add, rules, flops, scratch)                                         \
-    case KC_OP_##id:                                                                                                   \
+#define OPCODE(id, name, klass, in, out, in_place, add, rules, flops, scratch)                                       \
+    case KC_OP_##id:                                                                                                 \
         return (double)(flops);
 #include "jobs/models/opcodes.def"
 #undef OPCODE

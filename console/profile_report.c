@@ -56,8 +56,9 @@ static void print_rows(const struct profile *p, enum kc_lane_id lane, FILE *out)
     for (uint32_t i = 0; i < p->rows; i++)
         if (p->row[i].lane == lane)
             print_row(p, &p->row[i], out);
-    fprintf(out, "  %-25s %6s %8s %6s\n", lane == KC_LANE_COMPUTE ? "waiting for communication" : "waiting for compute",
-            "", milliseconds(p->all.waiting[lane], ms), percent(p->all.waiting[lane] / p->all.step, share));
+    fprintf(out, "  %-25s %6s %8s %6s\n",
+            lane == KC_LANE_COMPUTE ? "waiting for communication" : "waiting for compute", "",
+            milliseconds(p->all.waiting[lane], ms), percent(p->all.waiting[lane] / p->all.step, share));
 }
 
 static void print_lane(const struct profile_lanes *l, enum kc_lane_id lane, FILE *out)
@@ -70,8 +71,8 @@ static void print_lane(const struct profile_lanes *l, enum kc_lane_id lane, FILE
 void profile_print(const struct profile *p, FILE *out)
 {
     char step[16], slow[16], total[16], overlapped[16], exposed[16], agree[16], idle[16];
-    fprintf(out, "%u step%s (%u to %u), %u rank%s: %s ms a step", p->steps, p->steps == 1 ? "" : "s", p->first, p->last,
-            p->ranks, p->ranks == 1 ? "" : "s", milliseconds(p->all.step, step));
+    fprintf(out, "%u step%s (%u to %u), %u rank%s: %s ms a step", p->steps, p->steps == 1 ? "" : "s", p->first,
+            p->last, p->ranks, p->ranks == 1 ? "" : "s", milliseconds(p->all.step, step));
     if (!isnan(p->all.idle))
         fprintf(out, " and %s ms to the next", milliseconds(p->all.idle, idle));
     if (p->ranks > 1)
@@ -182,8 +183,8 @@ static void put_event(struct trace *t, const char *name, const char *category, u
                       uint64_t begin, uint64_t end, json_t *args)
 {
     put(t, json_pack("{s:s,s:s,s:s,s:i,s:i,s:f,s:f,s:o}", "ph", "X", "name", name, "cat", category, "pid", (int)rank,
-                     "tid", (int)thread, "ts", (double)(begin - t->origin) * 1e-3, "dur", (double)(end - begin) * 1e-3,
-                     "args", args));
+                     "tid", (int)thread, "ts", (double)(begin - t->origin) * 1e-3, "dur",
+                     (double)(end - begin) * 1e-3, "args", args));
 }
 
 static json_t *op_args(const struct profile_op *op, uint32_t n, uint32_t step)

@@ -1,5 +1,5 @@
-/* verb_profile.c - follows the traces of a job's ranks until so many steps are whole, and shows where their time went.
- * The plans are made again from the job's spec, and their digests compared with what its ranks run. */
+/* verb_profile.c - follows the traces of a job's ranks until so many steps are whole, and shows where their time
+ * went. The plans are made again from the job's spec, and their digests compared with what its ranks run. */
 #include "check.h"
 #include "follow.h"
 #include "profile_report.h"
@@ -52,7 +52,8 @@ static int whole_number(const char *option, const char *text, long least, long m
     char *end = NULL;
     long n = strtol(text, &end, 10);
     if (!*text || *end || n < least || n > most)
-        return kc_fail(e, -EINVAL, "--%s wants a whole number from %ld to %ld, not \"%.40s\"", option, least, most, text);
+        return kc_fail(e, -EINVAL, "--%s wants a whole number from %ld to %ld, not \"%.40s\"", option, least, most,
+                       text);
     *out = n;
     return 0;
 }
@@ -91,10 +92,14 @@ static int look_at_job(struct session *s, const struct job *j, const struct wish
     if (j->board)
         return KC_EXIT_OK;
     if (job_ended(j))
-        return session_fail(s, KC_EXIT_REFUSED, "%s is %s: its trace went with its board; profile a job that runs", j->id,
-                            job_state_text(j));
-    return session_fail(s, KC_EXIT_REFUSED, "%s is %s and trains nothing yet; kc wait %s --for 'step>=1' tells when it does",
-                        j->id, job_state_text(j), j->id);
+        return session_fail(s, KC_EXIT_REFUSED, "%s is %s: its trace went with its board; profile a job that runs",
+                            j->id, job_state_text(j));
+    if (*j->host && strcmp(j->host, s->home.host) != 0)
+        return session_fail(s, KC_EXIT_REFUSED, "%s is %s on %s, and its board is there: run kc profile there", j->id,
+                            job_state_text(j), j->host);
+    return session_fail(s, KC_EXIT_REFUSED,
+                        "%s is %s and trains nothing yet; kc wait %s --for 'step>=1' tells when it does", j->id,
+                        job_state_text(j), j->id);
 }
 
 /* Do the ranks run what this program would make of their spec? -ENOENT: they have not planned yet. */
@@ -113,8 +118,9 @@ static int compare_plans(const struct chase *c, struct kc_error *e)
                 {"exec_plan", f.exec, p->exec[0]->head.digest}};
     for (size_t i = 0; i < sizeof plan / sizeof *plan; i++)
         if (plan[i].runs.low != plan[i].here.low || plan[i].runs.high != plan[i].here.high)
-            return kc_fail(e, -EPROTO, "%s runs another %s than this kc makes of its spec; use the kc it was started with",
-                           c->id, plan[i].name);
+            return kc_fail(e, -EPROTO,
+                           "%s runs another %s than this kc makes of its spec; use the kc it was started with", c->id,
+                           plan[i].name);
     return 0;
 }
 
@@ -129,7 +135,8 @@ static int open_chase(struct chase *c, const struct job *j, struct kc_error *e)
         return rc;
     uint32_t all = c->check.plans.shard->ranks, first = c->wish->rank < 0 ? 0 : (uint32_t)c->wish->rank;
     if (all != kc_reader_ranks(c->reader) || first >= all)
-        return kc_fail(e, -EPROTO, "the board of %s has %u ranks, its spec %u", c->id, kc_reader_ranks(c->reader), all);
+        return kc_fail(e, -EPROTO, "the board of %s has %u ranks, its spec %u", c->id, kc_reader_ranks(c->reader),
+                       all);
     for (uint32_t r = first; r < (c->wish->rank < 0 ? all : first + 1); r++) {
         struct profile_plan plan;
         rc = profile_plan_make(&c->check.plans, c->check.devices, r, &plan);
@@ -261,15 +268,16 @@ static int nothing_seen(struct chase *c, const struct job *j, int code)
     for (uint32_t r = 0; r < c->ranks; r++)
         strange += c->rank[r].strange;
     if (strange)
-        return session_fail(c->s, KC_EXIT_VERSION, "%s runs a program that this kc does not know; use the kc it was started "
-                            "with", c->id);
+        return session_fail(c->s, KC_EXIT_VERSION,
+                            "%s runs a program that this kc does not know; use the kc it was started with", c->id);
     if (code == KC_EXIT_INTERRUPTED)
         return interrupt_told(c->s, c->id);
     if (code == KC_EXIT_TIMEOUT)
         return session_fail(c->s, code, "%s is %s and has done no whole step yet; the time is over", c->id,
                             as_it_is(j));
-    return session_fail(c->s, KC_EXIT_REFUSED, "%s is %s, and no whole step of it is in the trace; profile a job that "
-                        "trains", c->id, as_it_is(j));
+    return session_fail(c->s, KC_EXIT_REFUSED,
+                        "%s is %s, and no whole step of it is in the trace; profile a job that trains", c->id,
+                        as_it_is(j));
 }
 
 /* What a reader has to know about the steps below. */

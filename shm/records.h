@@ -63,8 +63,8 @@ struct kc_op_seen {
     int64_t result;      /* 0 or -errno, once done */
     uint64_t started;    /* the rank arrived and its peers may see its data; 0 not yet */
 };
-/* An instruction of exec_plan that has ended. What its lane waited before it is the gap to the one before: a lane reads
- * the clock once for the end of an instruction and the begin of the next, and again only if it waited. */
+/* An instruction of exec_plan that has ended. What its lane waited before it is the gap to the one before: a lane
+ * reads the clock once for the end of an instruction and the begin of the next, and again only if it waited. */
 struct kc_trace_seen {
     uint64_t begin, end; /* kc_now(); begin: after its waits */
     uint32_t step;       /* the step it works for, from 1 */

@@ -1,6 +1,6 @@
 /* compute.c - the compute lane: walks a program on the calling thread, hands ops to the team, opens and closes
- * tickets, runs storage verbs, reads what was agreed. Allocates nothing; reads the clock at the end of an instruction,
- * which is the begin of the next, and after a wait. */
+ * tickets, runs storage verbs, reads what was agreed. Allocates nothing; reads the clock at the end of an
+ * instruction, which is the begin of the next, and after a wait. */
 #include "executor_impl.h"
 
 #include "base/clock.h"

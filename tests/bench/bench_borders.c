@@ -1,8 +1,8 @@
-/* bench_borders.c - what the borders between layers cost in a step: tickets with their ledger and page protection, views,
- * the comparison of replicas, and all that is recorded on the board, each as often as a step of the quickstart model
- * does it (2 ranks, ZeRO-1, 2 micro-batches; counted in the program that rank 0 would run). Beside it, in the same run,
- * the step itself without any layer. Contracts cost nothing in a step: they are sealed, hashed and compared before the
- * first, and read in place. */
+/* bench_borders.c - what the borders between layers cost in a step: tickets with their ledger and page protection,
+ * views, the comparison of replicas, and all that is recorded on the board, each as often as a step of the quickstart
+ * model does it (2 ranks, ZeRO-1, 2 micro-batches; counted in the program that rank 0 would run). Beside it, in the
+ * same run, the step itself without any layer. Contracts cost nothing in a step: they are sealed, hashed and compared
+ * before the first, and read in place. */
 #include "base/clock.h"
 #include "console/check.h"
 #include "shm/probe.h"
@@ -67,8 +67,8 @@ static struct kc_state *state_of(enum kc_guard guard, struct kc_state_if *io, st
     return kc_state_new(&c, &s, e) == 0 && kc_state_offer(s, "schedule", io) == 0 ? s : NULL;
 }
 
-/* The tickets of a step in their order, each page of moments written once while it is open: what protection costs shows
- * also in the first write after it was lifted. */
+/* The tickets of a step in their order, each page of moments written once while it is open: what protection costs
+ * shows also in the first write after it was lifted. */
 static double tickets(const struct kc_state_if *io)
 {
     uint64_t from = kc_now();
@@ -109,7 +109,8 @@ static double digest(const struct kc_state *s)
 
 static void record_operation(void)
 {
-    uint64_t h = kc_probe_op_begin(probe, &(struct kc_op_seen){.group = 1, .count = 4096, .bytes = 16384, .peer = -1});
+    uint64_t h =
+        kc_probe_op_begin(probe, &(struct kc_op_seen){.group = 1, .count = 4096, .bytes = 16384, .peer = -1});
     kc_probe_op_started(probe, h);
     kc_probe_op_done(probe, h, 0);
 }
@@ -241,8 +242,8 @@ int main(void)
         view[t] = views(&io[1]);
         compare[t] = digest(guarded);
     }
-    printf("step      %.1f ms: %u micro-batches and a rank's part of the optimizer, without layers (best)\n", whole * 1e-6,
-           check.plans.shard->micro_batches);
+    printf("step      %.1f ms: %u micro-batches and a rank's part of the optimizer, without layers (best)\n",
+           whole * 1e-6, check.plans.shard->micro_batches);
     snprintf(of, sizeof of, "%u opened and closed, counted in the ledger", instructions(KC_I_OPEN));
     line("tickets", median(ticket, TRIES), of);
     line("page protection", median(guard, TRIES), "parameters and moments writable and read-only again, mode phase");

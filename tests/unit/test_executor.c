@@ -83,7 +83,7 @@ struct rank {
     struct kc_comm_call call;
     const struct kc_group *group;
     int fail_collective;     /* the n-th answers -EPROTO; -1 none */
-    const struct kc_reader *until_waits; /* AGREE completes only when the compute lane is seen to wait; NULL: at once */
+    const struct kc_reader *until_waits; /* AGREE completes only when the compute lane waits; NULL: at once */
     uint16_t hold_until_ran; /* the first collective completes only after this op ran; TOY_TABLE none */
     uint32_t collectives;
     struct kc_arena arena;
@@ -860,14 +860,15 @@ START_TEST(the_time_of_a_step_is_told_in_parts_that_sum_up)
 }
 END_TEST
 
-/* The trace of a lane: every instruction of it once a step, as they stand in the program, one after the other. Adds up
- * the time of each part in the last step, with the gaps as communication. */
+/* The trace of a lane: every instruction of it once a step, as they stand in the program, one after the other. Adds
+ * up the time of each part in the last step, with the gaps as communication. */
 static void check_trace(const struct rank *r, const struct kc_reader *reader, uint32_t lane, uint32_t steps,
                         uint64_t part[KC_PARTS])
 {
     static struct kc_trace_seen t[KC_TRACE_COMPUTE];
     const struct kc_exec_program *p = &r->plan->programs[KC_PROGRAM_TRAIN];
-    const struct kc_exec_instruction *ins = KC_AT(r->plan, struct kc_exec_instruction, r->plan->instructions) + p->first;
+    const struct kc_exec_instruction *ins =
+        KC_AT(r->plan, struct kc_exec_instruction, r->plan->instructions) + p->first;
     uint64_t cursor = 0, lost = 0, before = 0;
     int count = kc_reader_trace(reader, r->number, lane, &cursor, t, KC_TRACE_COMPUTE, &lost), at = 0;
     for (uint32_t s = 1; s <= steps; s++)
@@ -943,13 +944,15 @@ START_TEST(what_a_lane_waits_is_no_time_of_the_instruction_after_it)
     for (uint32_t k = 0; k < 2; k++) {
         const struct rank *r = &j->rank[k];
         const struct kc_exec_program *p = &r->plan->programs[KC_PROGRAM_TRAIN];
-        const struct kc_exec_instruction *ins = KC_AT(r->plan, struct kc_exec_instruction, r->plan->instructions) + p->first;
+        const struct kc_exec_instruction *ins =
+            KC_AT(r->plan, struct kc_exec_instruction, r->plan->instructions) + p->first;
         for (uint32_t n = 0; n < p->count; n++) {
             if (ins[n].kind == KC_I_COLLECTIVE && !agree) /* the last collective before the agreement is read */
                 sum = &ins[n];
             agree = ins[n].kind == KC_I_AGREE ? &ins[n] : agree;
         }
-        struct kc_trace_seen s = newest_of(r, reader, KC_LANE_COMM, sum), a = newest_of(r, reader, KC_LANE_COMPUTE, agree);
+        struct kc_trace_seen s = newest_of(r, reader, KC_LANE_COMM, sum),
+                             a = newest_of(r, reader, KC_LANE_COMPUTE, agree);
         ck_assert_uint_ge(a.begin, s.end);
         sum = agree = NULL;
     }

@@ -14,14 +14,14 @@
 #define MS        1000000u
 enum { PRODUCT_0, SUM, PRODUCT_1, AGREE, CLOSE, INSTRUCTIONS };
 
-/* compute: a product in layer 0 and one in layer 1, then a ticket; communication: a sum behind the second product, and
- * the collective in which all meet. */
+/* compute: a product in layer 0 and one in layer 1, then a ticket; communication: a sum behind the second product,
+ * and the collective in which all meet. */
 static const struct profile_op program[INSTRUCTIONS] = {
     [PRODUCT_0] = {.name = "product", .tensor = "h.0.w", .group = "", .flops = 4e6, .bytes = 1e6, .bucket = -1},
-    [SUM] = {.name = "all-reduce gradient", .tensor = "", .group = "world", .lane = KC_LANE_COMM, .layer = 0, .bytes = 2e6},
-    [PRODUCT_1] = {.name = "product", .tensor = "h.1.w", .group = "", .layer = 1, .flops = 8e6, .bytes = 3e6, .bucket = -1},
-    [AGREE] = {.name = "all-reduce agree", .tensor = "", .group = "world", .sequence = 1, .lane = KC_LANE_COMM, .layer = -1,
-               .bucket = -1, .agree = true},
+    [SUM] = {.name = "all-reduce gradient", .tensor = "", .group = "world", .lane = KC_LANE_COMM, .bytes = 2e6},
+    [PRODUCT_1] = {.name = "product", .tensor = "h.1.w", .group = "", .layer = 1, .flops = 8e6, .bytes = 3e6},
+    [AGREE] = {.name = "all-reduce agree", .tensor = "", .group = "world", .sequence = 1, .lane = KC_LANE_COMM,
+               .layer = -1, .agree = true},
     [CLOSE] = {.name = "close parameter", .tensor = "", .group = "", .layer = -1, .bucket = 2},
 };
 
@@ -53,8 +53,10 @@ static void tear_down(void)
 static void feed(uint32_t r, uint32_t step, uint32_t n, uint64_t start, uint32_t times)
 {
     profile_feed(&rank[r], program[n].lane,
-                 &(struct kc_trace_seen){.begin = (start + at[n][0] * times) * MS, .end = (start + at[n][1] * times) * MS,
-                                         .step = step, .place = KC_TRACE_PLACE(KC_PROGRAM_TRAIN, n)});
+                 &(struct kc_trace_seen){.begin = (start + at[n][0] * times) * MS,
+                                         .end = (start + at[n][1] * times) * MS,
+                                         .step = step,
+                                         .place = KC_TRACE_PLACE(KC_PROGRAM_TRAIN, n)});
 }
 
 static void feed_lane(uint32_t r, uint32_t step, uint32_t lane, uint64_t start, uint32_t times)
@@ -169,7 +171,8 @@ START_TEST(records_that_are_none_of_the_plan_are_counted_and_change_nothing)
         profile_feed(&rank[0], KC_LANE_COMPUTE, &bad[i]);
     ck_assert_uint_eq(rank[0].strange, sizeof bad / sizeof *bad);
     ck_assert_uint_eq(rank[0].count, 0);
-    profile_feed(&rank[0], KC_LANE_COMPUTE, &(struct kc_trace_seen){1, 2, 1, KC_TRACE_PLACE(KC_PROGRAM_EVALUATE, 900)});
+    profile_feed(&rank[0], KC_LANE_COMPUTE,
+                 &(struct kc_trace_seen){1, 2, 1, KC_TRACE_PLACE(KC_PROGRAM_EVALUATE, 900)});
     ck_assert_uint_eq(rank[0].strange, sizeof bad / sizeof *bad); /* another program is none of ours */
     ck_assert_uint_eq(rank[0].count, 0);
 }
