@@ -423,6 +423,30 @@ START_TEST(the_manual_lists_every_verb_option_and_code)
 }
 END_TEST
 
+/* A job that leaves no board here is told for what it is. */
+START_TEST(a_profile_wants_a_board_and_says_why_there_is_none)
+{
+    static const struct {
+        const char *state, *host, *told;
+    } cases[] = {{"queued", NULL, "is queued and trains nothing yet"},
+                 {"finished", NULL, "is finished: its trace went with its board"},
+                 {"running", "elsewhere", "is running on elsewhere, and its board is there"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct console_answer a;
+        char text[256];
+        console_home_job(&home, "q-1", cases[i].state, 3, 300);
+        snprintf(text, sizeof text,
+                 "{\"schema\":1,\"id\":\"q-1\",\"state\":\"%s\",\"host\":\"%s\",\"ranks\":2,\"processes\":[]}",
+                 cases[i].state, cases[i].host ? cases[i].host : "");
+        if (cases[i].host)
+            console_home_write(&home, "jobs/q-1/state.json", text);
+        CONSOLE_RUN(&a, "profile", "q-1");
+        ck_assert_msg(a.code == KC_EXIT_REFUSED && strstr(a.err, cases[i].told), "%d: %s", a.code, a.err);
+        console_answer_free(&a);
+    }
+}
+END_TEST
+
 /* ---- batch files ----------------------------------------------------------------------------------------------- */
 
 START_TEST(a_batch_stops_at_the_first_failure_and_names_it)
@@ -467,6 +491,7 @@ int main(void)
     tcase_add_test(t, f53_f55_every_verb_answers_in_json);
     tcase_add_test(t, every_verb_has_help);
     tcase_add_test(t, the_manual_lists_every_verb_option_and_code);
+    tcase_add_test(t, a_profile_wants_a_board_and_says_why_there_is_none);
     tcase_add_test(t, a_batch_stops_at_the_first_failure_and_names_it);
     suite_add_tcase(s, t);
     SRunner *r = srunner_create(s);
