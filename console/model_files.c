@@ -44,10 +44,10 @@ static void read_spec(struct job *j, const json_t *spec)
     j->ranks = kc_json_integer(spec, "ranks", -1);
     j->zero = kc_json_integer(parallel, "zero", -1);
     if (json_is_object(model))
-        snprintf(j->model, sizeof j->model, "%.24s, %lld layers, %lld wide, %lld heads, context %lld",
+        snprintf(j->model, sizeof j->model, "%.24s, %lld layers, %lld wide, %lld heads, context %lld, %.8s",
                  kc_json_text(model, "family", "?"), kc_json_integer(model, "layers", 0),
                  kc_json_integer(model, "hidden", 0), kc_json_integer(model, "heads", 0),
-                 kc_json_integer(model, "context", 0));
+                 kc_json_integer(model, "context", 0), kc_json_text(spec, "precision", "?"));
 }
 
 static void read_failure(struct job *j, const json_t *failure)

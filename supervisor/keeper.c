@@ -483,8 +483,8 @@ static struct kc_job_facts facts_of(const struct kc_keeper *k)
     snprintf(f.name, sizeof f.name, "%s", k->record.name);
     if (strlen(k->record.directory) < sizeof f.directory)
         memcpy(f.directory, k->record.directory, strlen(k->record.directory) + 1);
-    snprintf(f.model, sizeof f.model, "%s, %u layers, %u wide, %u heads, context %u", kc_family_name[s->family],
-             s->layers, s->hidden, s->heads, s->context);
+    snprintf(f.model, sizeof f.model, "%s, %u layers, %u wide, %u heads, context %u, %s", kc_family_name[s->family],
+             s->layers, s->hidden, s->heads, s->context, kc_precision_name[s->precision]);
     snprintf(f.device, sizeof f.device, "%s", kc_device_kind_name[s->device]);
     memcpy(f.axis, s->axis, sizeof f.axis);
     return f;

@@ -66,7 +66,8 @@ int32_t graph_input(struct graph *g, const char *name, struct shape s)
 
 int32_t graph_activation(struct graph *g, const char *name, struct shape s)
 {
-    tensor(g, KC_ACTIVATION, KC_F32, s)->name = layer_text(g, name);
+    enum kc_type type = s.rank && s.dim[s.rank - 1] == KC_SEQUENCE ? KC_F32 : g->storage;
+    tensor(g, KC_ACTIVATION, type, s)->name = layer_text(g, name);
     return last(g);
 }
 
@@ -78,7 +79,7 @@ int32_t graph_result(struct graph *g, const char *name, uint64_t elements)
 
 int32_t graph_parameter(struct graph *g, const char *name, struct shape s, enum kc_init init, double scale)
 {
-    struct kc_graph_tensor *p = tensor(g, KC_PARAMETER, KC_F32, s);
+    struct kc_graph_tensor *p = tensor(g, KC_PARAMETER, g->storage, s);
     kc_text text = layer_text(g, name);
     p->name = text;
     p->init = (uint8_t)init;
@@ -94,15 +95,17 @@ int32_t graph_parameter(struct graph *g, const char *name, struct shape s, enum 
 int32_t graph_derivative(struct graph *g, int32_t activation)
 {
     struct shape s = {0};
+    enum kc_type type = g->storage;
     kc_text of = 0;
     if (g->tensors) {
         const struct kc_graph_tensor *a = &g->tensors[activation];
         memcpy(s.dim, a->dim, sizeof s.dim);
         memcpy(s.size, a->size, sizeof s.size);
         s.rank = a->rank;
+        type = (enum kc_type)a->type;
         of = a->name;
     }
-    struct kc_graph_tensor *d = tensor(g, KC_DERIVATIVE, KC_F32, s);
+    struct kc_graph_tensor *d = tensor(g, KC_DERIVATIVE, type, s);
     d->name = suffixed(g, "d ", of, "");
     d->of = activation;
     return last(g);

@@ -12,6 +12,7 @@ struct graph {
     struct kc_graph_tensor *tensors; /* NULL in the counting pass */
     struct kc_graph_op *ops;
     uint32_t tensor_count, op_count;
+    enum kc_type storage;            /* of parameters, activations and derivatives: the spec's precision */
     int32_t layer;                   /* of what is emitted now; -1 outside the layers */
     struct kc_graph_tensor counted;  /* where the counting pass writes */
 };
@@ -28,15 +29,16 @@ struct shape shape3(enum kc_dim a, uint64_t n, enum kc_dim b, uint64_t m, enum k
 
 /* Each returns the tensor's index. Names are printf formats with at most one %d, the layer. */
 int32_t graph_input(struct graph *g, const char *name, struct shape s);
+/* One whose last dimension is the sequence holds a number a token (mean, rstd, log-sum-exp): f32 in any precision. */
 int32_t graph_activation(struct graph *g, const char *name, struct shape s);
 int32_t graph_result(struct graph *g, const char *name, uint64_t elements);
-/* A parameter and, right behind it (index + 1), its gradient. scale: INIT_NORMAL. */
+/* A parameter and, right behind it (index + 1), its gradient, f32 in any precision. scale: INIT_NORMAL. */
 int32_t graph_parameter(struct graph *g, const char *name, struct shape s, enum kc_init init, double scale);
 static inline int32_t gradient_of(int32_t parameter)
 {
     return parameter + 1;
 }
-/* Same shape as the activation, named after it. */
+/* Same shape and type as the activation, named after it. */
 int32_t graph_derivative(struct graph *g, int32_t activation);
 
 /* Sizes that an op's cost is computed from (see opcodes.def). */

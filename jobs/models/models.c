@@ -37,7 +37,8 @@ int kc_model_graph_build(const struct kc_job_spec *spec, struct kc_arena *arena,
     if (r < 0)
         return r;
     const struct family *family = &families[spec->family];
-    struct graph g = {.arena = arena};
+    const enum kc_type storage = spec->precision == KC_PRECISION_BF16 ? KC_BF16 : KC_F32;
+    struct graph g = {.arena = arena, .storage = storage};
     struct graph_ends ends;
     r = family->emit(&g, spec, &ends); /* counts */
     if (r < 0)
@@ -52,7 +53,7 @@ int kc_model_graph_build(const struct kc_job_spec *spec, struct kc_arena *arena,
     graph_opcodes(arena, &root->opcodes);
     if (arena->need > arena->size)
         return kc_fail(e, -ENOSPC, "the graph of %u layers needs more than %zu bytes", spec->layers, arena->size);
-    g = (struct graph){.arena = arena, .tensors = (void *)(arena->base + root->tensors.offset),
+    g = (struct graph){.arena = arena, .storage = storage, .tensors = (void *)(arena->base + root->tensors.offset),
                        .ops = (void *)(arena->base + root->ops.offset)};
     r = family->emit(&g, spec, &ends);
     if (r < 0)

@@ -7,6 +7,8 @@
 #include "contracts/comm_plan.h"
 #include "contracts/types.h"
 
+#include <assert.h>
+
 #define KC_EXEC_PLAN_VERSION 1
 
 #define KC_PROGRAM_TABLE(X)                                                                                            \
@@ -47,8 +49,18 @@ enum kc_part { KC_PART_TABLE(KC_ENUM_ROW) KC_PARTS };
     X(SPACE_PARAMETER, "parameter", 0) X(SPACE_GRADIENT, "gradient", 0) X(SPACE_MOMENT1, "moment1", 0)                 \
     X(SPACE_MOMENT2, "moment2", 0) /* state: bucket and offset in bytes from its start; moments with zero ≥ 1: the     \
                                       offset is still that of the whole bucket, state knows which part it holds */    \
-    X(SPACE_STORE, "store", 0)     /* state's u64 vector for roots and agreement: offset in bytes */
+    X(SPACE_STORE, "store", 0)     /* state's u64 vector for roots and agreement: offset in bytes */                   \
+    X(SPACE_MASTER, "master", 0)   /* state, as moments; only of buckets whose parameters are not f32 */
 enum kc_space { KC_SPACE_TABLE(KC_ENUM_ROW) KC_SPACES };
+
+/* The class of state whose buckets lie in a space; -1: none does. */
+static inline int kc_space_state(uint8_t space)
+{
+    static_assert(KC_SPACE_MOMENT2 - KC_SPACE_PARAMETER == KC_STATE_MOMENT2, "spaces of state stand as its classes");
+    if (space == KC_SPACE_MASTER)
+        return KC_STATE_MASTER;
+    return space >= KC_SPACE_PARAMETER && space <= KC_SPACE_MOMENT2 ? space - KC_SPACE_PARAMETER : -1;
+}
 
 struct kc_exec_ref {
     uint8_t space, type, rank, pad;

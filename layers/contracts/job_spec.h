@@ -10,7 +10,8 @@
 
 #define KC_FAMILY_TABLE(X) X(FAMILY_GPT2, "gpt2", 0)
 #define KC_DEVICE_TABLE(X) X(DEVICE_CPU, "cpu", 0)
-#define KC_PRECISION_TABLE(X) X(PRECISION_FP32, "fp32", 0)
+/* bf16: parameters as ops read them, activations and their derivatives; masters, moments and gradients stay fp32 */
+#define KC_PRECISION_TABLE(X) X(PRECISION_FP32, "fp32", 0) X(PRECISION_BF16, "bf16", 0)
 #define KC_ORDER_TABLE(X) X(ORDER_SHUFFLED, "shuffled", 0) X(ORDER_SEQUENTIAL, "sequential", 0)
 #define KC_OPTIMIZER_TABLE(X) X(OPTIMIZER_ADAMW, "adamw", 0)
 #define KC_LR_TABLE(X)                                                                                                 \

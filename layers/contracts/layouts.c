@@ -240,6 +240,7 @@ static const struct kc_field plan_bucket[] = {
     SCALAR(kc_plan_bucket, count),          SCALAR(kc_plan_bucket, shard),
     SCALAR(kc_plan_bucket, shards),         SCALAR(kc_plan_bucket, segments_first),
     SCALAR(kc_plan_bucket, segments_count), SCALAR(kc_plan_bucket, layer),
+    ENUM(kc_plan_bucket, type, kc_type_name), HIDDEN(kc_plan_bucket, pad),
 };
 static const struct kc_layout plan_bucket_layout = LAYOUT(kc_plan_bucket, plan_bucket);
 static const struct kc_field plan_op[] = {

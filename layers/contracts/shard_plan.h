@@ -11,7 +11,7 @@
 
 #include <assert.h>
 
-#define KC_SHARD_PLAN_VERSION 1
+#define KC_SHARD_PLAN_VERSION 2
 #define KC_ALIGN_ELEMENTS 64 /* tensors start at multiples of it in a bucket, shards are multiples of it */
 #define KC_FLAT KC_NONE      /* as the dimension of a placement: cut flat over a whole bucket, ignoring tensor borders */
 
@@ -42,7 +42,8 @@ struct kc_plan_segment {
     uint64_t offset, count; /* elements in the bucket */
 };
 
-/* Parameters, gradients and moments share one layout: bucket b, offset o is the same element in all of them. */
+/* Parameters, gradients, moments and masters share one layout: bucket b, element o is the same in all of them. Gradients,
+ * moments and masters are f32. */
 struct kc_plan_bucket {
     uint64_t count;  /* elements, padding included; a multiple of shards × 64 */
     uint64_t shard;  /* elements each owner has: count / shards */
@@ -50,8 +51,21 @@ struct kc_plan_bucket {
                         and for optimizer state when zero ≥ 1 */
     uint32_t segments_first, segments_count; /* range in segments */
     int32_t layer;   /* the layer whose backward completes it; -1: embeddings and last norm */
+    uint32_t type;   /* enum kc_type: of its parameters, as ops read them; all alike */
+    uint32_t pad;
 };
-static_assert(sizeof(struct kc_plan_bucket) == 32, "contracts have no hidden padding");
+static_assert(sizeof(struct kc_plan_bucket) == 40, "contracts have no hidden padding");
+
+/* Parameters that are f32 are their own masters; of others state keeps masters, which the optimizer updates. */
+static inline int kc_bucket_has_master(const struct kc_plan_bucket *b)
+{
+    return b->type != KC_F32;
+}
+/* The type of the elements of a bucket in a class of state. */
+static inline enum kc_type kc_bucket_type(const struct kc_plan_bucket *b, enum kc_state_class what)
+{
+    return what == KC_STATE_PARAMETER ? (enum kc_type)b->type : KC_F32;
+}
 
 struct kc_plan_op {
     uint16_t opcode; /* jobs' id, a number here */

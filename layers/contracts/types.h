@@ -39,7 +39,8 @@
 /* what state keeps in buckets */
 #define KC_STATE_TABLE(X)                                                                                              \
     X(STATE_PARAMETER, "parameter", 0) X(STATE_GRADIENT, "gradient", 0) X(STATE_MOMENT1, "moment1", 0)                 \
-    X(STATE_MOMENT2, "moment2", 0)
+    X(STATE_MOMENT2, "moment2", 0)                                                                                     \
+    X(STATE_MASTER, "master", 0) /* f32 originals of parameters that ops read in another type */
 #define KC_INIT_TABLE(X) X(INIT_ZERO, "zero", 0) X(INIT_ONE, "one", 0) X(INIT_NORMAL, "normal", 0)
 #define KC_CONTRACT_TABLE(X)                                                                                           \
     X(CONTRACT_NONE, "none", 0) X(CONTRACT_JOB_SPEC, "job_spec", 0) X(CONTRACT_DEVICE_VIEW, "device_view", 0)          \

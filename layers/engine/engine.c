@@ -353,7 +353,7 @@ int kc_engine_init(struct kc_engine *x, struct kc_error *e)
     return kc_state_init(x->state, e);
 }
 
-int kc_engine_forward(struct kc_engine *x, const int32_t *tokens, uint32_t count, const float **logits,
+int kc_engine_forward(struct kc_engine *x, const int32_t *tokens, uint32_t count, float *logits,
                       struct kc_error *e)
 {
     struct kc_run run = {0};
@@ -362,6 +362,6 @@ int kc_engine_forward(struct kc_engine *x, const int32_t *tokens, uint32_t count
     memcpy(in, tokens, count * sizeof *in);
     int code = kc_executor_run(x->executor, KC_PROGRAM_FORWARD, &run, e);
     if (code == 0)
-        *logits = kc_executor_logits(x->executor) + (size_t)(count - 1) * x->spec->vocab;
+        kc_executor_logits(x->executor, count - 1, logits);
     return code;
 }

@@ -34,9 +34,8 @@ int kc_engine_govern(struct kc_engine *engine, const volatile sig_atomic_t *told
 
 /* For tasks that only go forward: set values by the spec (model.init.from), then feed tokens. */
 int kc_engine_init(struct kc_engine *engine, struct kc_error *e);
-/* Run the model over tokens[0 … count), count ≤ context; *logits: (vocab) f32 after the last one, borrowed until the next
- * call. */
-int kc_engine_forward(struct kc_engine *engine, const int32_t *tokens, uint32_t count, const float **logits,
+/* Run the model over tokens[0 … count), count ≤ context; logits: (vocab) after the last one, whatever type they had. */
+int kc_engine_forward(struct kc_engine *engine, const int32_t *tokens, uint32_t count, float *logits,
                       struct kc_error *e);
 
 #endif

@@ -96,18 +96,20 @@ static int generate(struct kc_engine *engine, const struct kc_job_spec *spec, co
 {
     size_t length = strlen(w->prompt), room = length + w->tokens + 1;
     int32_t *text = calloc(room, sizeof *text);
+    float *logits = calloc(spec->vocab, sizeof *logits);
     size_t have = 0;
     int code = 0;
-    if (!text)
-        return kc_fail(e, -ENOMEM, "no memory for %zu tokens", room);
+    if (!text || !logits) {
+        code = kc_fail(e, -ENOMEM, "no memory for %zu tokens", room);
+        goto out;
+    }
     for (; have < length; have++)
         text[have] = (unsigned char)w->prompt[have];
     if (have == 0)
         text[have++] = '\n'; /* a model needs something to go on from */
     for (size_t end = have + w->tokens; code == 0 && have < end; have++) {
         size_t window = have < spec->context ? have : spec->context;
-        const float *logits;
-        code = kc_engine_forward(engine, text + have - window, (uint32_t)window, &logits, e);
+        code = kc_engine_forward(engine, text + have - window, (uint32_t)window, logits, e);
         if (code < 0)
             break;
         text[have] = (int32_t)kc_sample_pick(logits, spec->vocab, w->temperature, w->seed, have);
@@ -118,6 +120,8 @@ static int generate(struct kc_engine *engine, const struct kc_job_spec *spec, co
         else if (code < 0)
             kc_fail(e, code, "standard output: %s", strerror(-code));
     }
+out:
+    free(logits);
     free(text);
     return code;
 }

@@ -34,8 +34,10 @@ void publish_plan(const struct kc_govern_config *c, uint64_t first_step)
     kc_probe_begin_at(c->probe, first_step);
     kc_probe_step(c->probe, first_step);
     kc_probe_set(c->probe, KC_METRIC_STEP, (double)first_step);
-    kc_probe_set(c->probe, KC_METRIC_STATE_BYTES,
-                 (double)(kc_state_window_bytes(c->plans->shard) + kc_state_private_bytes(c->plans->shard)));
+    size_t state_bytes = 0;
+    for (int k = 0; k < KC_STATES; k++)
+        state_bytes += kc_state_class_bytes(c->plans->shard, (enum kc_state_class)k);
+    kc_probe_set(c->probe, KC_METRIC_STATE_BYTES, (double)state_bytes);
     kc_probe_set(c->probe, KC_METRIC_WORK_BYTES, (double)kc_schedule_memory(exec));
     kc_probe_set(c->probe, KC_METRIC_WINDOW_BYTES, (double)window_bytes(c));
     static const enum kc_metric none_yet[] = {KC_METRIC_TOKENS, KC_METRIC_SNAPSHOTS, KC_METRIC_SNAPSHOT_FAILURES,

@@ -92,14 +92,14 @@ void kc_plans_free(struct kc_plans *p)
 void kc_startup_memory(const struct kc_job_spec *spec, const struct kc_plans *plans, struct kc_memory_need *out)
 {
     struct kc_memory_need n = {0};
-    const struct kc_plan_bucket *bucket = KC_AT(plans->shard, struct kc_plan_bucket, plans->shard->buckets);
-    for (uint32_t b = 0; b < plans->shard->buckets.count; b++)
-        n.parameters += bucket[b].count * sizeof(float);
-    n.gradients = n.parameters;
-    n.moments = kc_state_private_bytes(plans->shard);
+    n.parameters = kc_state_class_bytes(plans->shard, KC_STATE_PARAMETER);
+    n.gradients = kc_state_class_bytes(plans->shard, KC_STATE_GRADIENT);
+    n.moments = kc_state_class_bytes(plans->shard, KC_STATE_MOMENT1) +
+                kc_state_class_bytes(plans->shard, KC_STATE_MOMENT2);
+    n.masters = kc_state_class_bytes(plans->shard, KC_STATE_MASTER);
     n.communication = kc_transport_local_bytes(spec->ranks, plans->comm->groups.count);
     n.work = kc_schedule_memory(plans->exec[0]);
-    n.rank = n.parameters + n.gradients + n.moments + n.work + n.communication + PROGRAM_BYTES;
+    n.rank = n.parameters + n.gradients + n.moments + n.masters + n.work + n.communication + PROGRAM_BYTES;
     n.node = n.rank * spec->ranks;
     *out = n;
 }
@@ -109,15 +109,16 @@ int kc_startup_memory_check(const struct kc_memory_need *need, uint32_t ranks, u
     if (free_bytes == 0 || need->rank * ranks <= free_bytes)
         return 0;
     return kc_fail(e, -ENOMEM,
-                   "%s %llu MiB (%llu MiB a rank: parameters %llu, gradients %llu, moments %llu, work %llu, "
-                   "communication %llu), %llu MiB are free. %s",
+                   "%s %llu MiB (%llu MiB a rank: parameters %llu, gradients %llu, moments %llu, masters %llu, "
+                   "work %llu, communication %llu), %llu MiB are free. %s",
                    ranks > 1 ? "the job needs" : "a rank needs", (unsigned long long)(need->rank * ranks >> 20),
                    (unsigned long long)(need->rank >> 20),
                    (unsigned long long)(need->parameters >> 20), (unsigned long long)(need->gradients >> 20),
-                   (unsigned long long)(need->moments >> 20), (unsigned long long)(need->work >> 20),
+                   (unsigned long long)(need->moments >> 20), (unsigned long long)(need->masters >> 20),
+                   (unsigned long long)(need->work >> 20),
                    (unsigned long long)(need->communication >> 20), (unsigned long long)(free_bytes >> 20),
-                   need->parameters * 3 > free_bytes ? "The model itself is too large: lower model.layers or model.hidden"
-                   : need->moments >= 2 * need->parameters && ranks > 1
+                   need->gradients * 3 > free_bytes ? "The model itself is too large: lower model.layers or model.hidden"
+                   : need->moments >= 2 * need->gradients && ranks > 1
                        ? "Lower batch.micro or ranks, or set parallel.zero to 1"
                        : "Lower batch.micro or ranks");
 }

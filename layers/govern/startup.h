@@ -38,7 +38,7 @@ void kc_plans_free(struct kc_plans *p);
 
 /* What one rank needs, and the node for all of them, in bytes. */
 struct kc_memory_need {
-    uint64_t parameters, gradients, moments, work, communication;
+    uint64_t parameters, gradients, moments, masters, work, communication; /* masters 0 where parameters are f32 */
     uint64_t rank; /* the sum, with what the program itself takes */
     uint64_t node; /* all ranks */
 };

@@ -88,13 +88,16 @@ struct kc_exec_ref kc_ref_vector(enum kc_space space, enum kc_type type, uint64_
                                 .size = {count}};
 }
 
-struct kc_exec_ref kc_ref_run(enum kc_space space, uint32_t bucket, uint64_t offset, uint64_t count)
+struct kc_exec_ref kc_ref_run(const struct kc_builder *b, enum kc_space space, uint32_t bucket, uint64_t offset,
+                              uint64_t count)
 {
+    const struct kc_plan_bucket *k = KC_AT(b->shard, struct kc_plan_bucket, b->shard->buckets) + bucket;
+    enum kc_type type = kc_bucket_type(k, (enum kc_state_class)kc_space_state((uint8_t)space));
     return (struct kc_exec_ref){.space = (uint8_t)space,
-                                .type = KC_F32,
+                                .type = (uint8_t)type,
                                 .rank = 1,
                                 .bucket = (int32_t)bucket,
-                                .offset = offset * kc_type_bytes[KC_F32],
+                                .offset = offset * kc_type_bytes[type],
                                 .size = {count}};
 }
 
@@ -238,19 +241,19 @@ void kc_builder_op(struct kc_builder *b, uint32_t op, uint32_t micro)
 }
 
 /* Where a collective reads and writes on this rank. In place wherever the primitive allows. */
-static void collective_refs(const struct kc_plan_collective *c, uint32_t position, uint32_t members,
-                            struct kc_emit *e)
+static void collective_refs(const struct kc_builder *b, const struct kc_plan_collective *c, uint32_t position,
+                            uint32_t members, struct kc_emit *e)
 {
     if (c->bucket >= 0) {
         enum kc_space space = c->purpose == KC_PURPOSE_PARAMETER ? KC_SPACE_PARAMETER : KC_SPACE_GRADIENT;
         uint32_t bucket = (uint32_t)c->bucket;
         uint64_t part = c->primitive == KC_ALL_GATHER ? c->count : c->count / members;
-        e->in[0] = e->out[0] = kc_ref_run(space, bucket, 0, c->count);
+        e->in[0] = e->out[0] = kc_ref_run(b, space, bucket, 0, c->count);
         if (c->primitive == KC_REDUCE_SCATTER)
-            e->out[0] = kc_ref_run(space, bucket, position * part, part);
+            e->out[0] = kc_ref_run(b, space, bucket, position * part, part);
         if (c->primitive == KC_ALL_GATHER) {
-            e->in[0] = kc_ref_run(space, bucket, position * part, part);
-            e->out[0] = kc_ref_run(space, bucket, 0, part * members);
+            e->in[0] = kc_ref_run(b, space, bucket, position * part, part);
+            e->out[0] = kc_ref_run(b, space, bucket, 0, part * members);
         }
         return;
     }
@@ -282,6 +285,6 @@ void kc_builder_collective(struct kc_builder *b, uint32_t collective)
                                  .sequence = (*sequence)++,
                                  .inputs = 1,
                                  .outputs = 1}};
-    collective_refs(c, (uint32_t)builder_group_position(b->comm, c->group, b->rank), g->ranks.count, &e);
+    collective_refs(b, c, (uint32_t)builder_group_position(b->comm, c->group, b->rank), g->ranks.count, &e);
     kc_builder_emit(b, &e);
 }

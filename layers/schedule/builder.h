@@ -62,8 +62,8 @@ void kc_builder_collective(struct kc_builder *b, uint32_t collective);
 /* References. */
 struct kc_exec_ref kc_ref_none(void);
 struct kc_exec_ref kc_ref_tensor(const struct kc_builder *b, int32_t tensor);
-/* `count` elements of a bucket from `offset` on, of class space. */
-struct kc_exec_ref kc_ref_run(enum kc_space space, uint32_t bucket, uint64_t offset, uint64_t count);
+/* `count` elements of a bucket from `offset` on, of class space, in the type that state keeps them in. */
+struct kc_exec_ref kc_ref_run(const struct kc_builder *b, enum kc_space space, uint32_t bucket, uint64_t offset, uint64_t count);
 /* Elements of the result or store vector. */
 struct kc_exec_ref kc_ref_vector(enum kc_space space, enum kc_type type, uint64_t offset_bytes, uint64_t count);
 /* Position of the rank in a group of comm_plan; -1 not a member. */

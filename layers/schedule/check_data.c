@@ -203,15 +203,21 @@ static int norm_check(struct book *b, const struct kc_exec_instruction *i, struc
 static int update_check(struct book *b, const struct kc_exec_instruction *i, struct kc_error *e)
 {
     const struct kc_exec_ref *r = kc_refs_of(b->p, i);
-    static const uint8_t space[4] = {KC_SPACE_GRADIENT, KC_SPACE_PARAMETER, KC_SPACE_MOMENT1, KC_SPACE_MOMENT2};
-    if (i->inputs != 1 || i->outputs != 3 || i->attr_count != KC_UPDATES)
+    static const uint8_t space[5] = {KC_SPACE_GRADIENT, KC_SPACE_PARAMETER, KC_SPACE_MOMENT1, KC_SPACE_MOMENT2,
+                                     KC_SPACE_MASTER};
+    if (i->inputs != 1 || i->outputs != 4 || i->attr_count != KC_UPDATES || r[0].space != KC_SPACE_GRADIENT)
         return wrong(b, e, "is not an update");
-    struct bucket_book *g = &b->buckets[r[0].bucket >= 0 ? r[0].bucket : 0];
-    for (int k = 0; k < 4; k++) {
-        if (r[k].space != space[k] || r[k].bucket != r[0].bucket || r[k].offset != r[0].offset ||
-            kc_ref_elements(&r[k]) != kc_ref_elements(&r[0]))
+    struct bucket_book *g = &b->buckets[r[0].bucket];
+    const struct kc_plan_bucket *k = KC_AT(b->shard, struct kc_plan_bucket, b->shard->buckets) + r[0].bucket;
+    uint64_t first = r[0].offset / kc_type_bytes[r[0].type], end = first + kc_ref_elements(&r[0]);
+    int operands = kc_bucket_has_master(k) ? 5 : 4;
+    if (operands == 4 && r[4].space != KC_SPACE_NONE)
+        return wrong(b, e, "updates a master of a parameter that is its own");
+    for (int n = 0; n < operands; n++) {
+        if (r[n].space != space[n] || r[n].bucket != r[0].bucket ||
+            r[n].offset != first * kc_type_bytes[r[n].type] || kc_ref_elements(&r[n]) != kc_ref_elements(&r[0]))
             return wrong(b, e, "updates with operands that do not belong together");
-        if (k && !(g->open >> space[k] & 1))
+        if (n && !(g->open >> space[n] & 1))
             return wrong(b, e, "updates without a ticket");
     }
     if (!b->agreed)
@@ -220,11 +226,9 @@ static int update_check(struct book *b, const struct kc_exec_instruction *i, str
         return wrong(b, e, "updates from gradients that are not complete");
     if (g->gathered)
         return wrong(b, e, "updates parameters that were gathered already");
-    uint64_t first = r[0].offset / 4, end = first + kc_ref_elements(&r[0]);
     if (first < g->update_next)
         return wrong(b, e, "updates an element twice");
     /* inside one segment, with the decay of that segment */
-    const struct kc_plan_bucket *k = KC_AT(b->shard, struct kc_plan_bucket, b->shard->buckets) + r[0].bucket;
     const struct kc_plan_segment *s = KC_AT(b->shard, struct kc_plan_segment, b->shard->segments) + k->segments_first;
     uint32_t n = 0;
     while (n < k->segments_count && !(first >= s[n].offset && end <= s[n].offset + s[n].count))
@@ -296,7 +300,7 @@ static int collective_check(struct book *b, const struct kc_exec_instruction *i,
 static int ticket_check(struct book *b, const struct kc_exec_instruction *i, struct kc_error *e)
 {
     const struct kc_exec_ref *r = kc_refs_of(b->p, i) + i->inputs;
-    if (r->space < KC_SPACE_PARAMETER || r->space > KC_SPACE_MOMENT2)
+    if (kc_space_state(r->space) < 0)
         return wrong(b, e, "is a ticket for something that is not state");
     uint64_t bit = UINT64_C(1) << r->space, *open = &b->buckets[r->bucket].open;
     if (i->kind == KC_I_OPEN ? *open & bit : !(*open & bit))

@@ -34,6 +34,9 @@ static int ref_check(const struct shape *s, const struct kc_exec_ref *r, const c
     if (r->space >= KC_SPACES || r->type >= KC_TYPES || r->rank > KC_DIMS_MAX)
         return kc_fail(e, -EINVAL, "%s: an operand of unknown space, type or rank", where);
     uint64_t limit = 0, bytes = kc_ref_bytes(r);
+    const struct kc_plan_bucket *bucket = NULL;
+    enum kc_state_class class = (enum kc_state_class)kc_space_state(r->space);
+    enum kc_type type = KC_F32;
     switch (r->space) {
     case KC_SPACE_NONE:
         return 0;
@@ -49,9 +52,14 @@ static int ref_check(const struct shape *s, const struct kc_exec_ref *r, const c
     default:
         if (r->bucket < 0 || (uint32_t)r->bucket >= s->shard->buckets.count)
             return kc_fail(e, -EINVAL, "%s: bucket %d of %u", where, r->bucket, s->shard->buckets.count);
-        limit = KC_AT(s->shard, struct kc_plan_bucket, s->shard->buckets)[r->bucket].count * kc_type_bytes[KC_F32];
+        bucket = KC_AT(s->shard, struct kc_plan_bucket, s->shard->buckets) + r->bucket;
+        type = kc_bucket_type(bucket, class);
+        limit = bucket->count * kc_type_bytes[type];
     }
-    if (r->space <= KC_SPACE_RESULT || r->space == KC_SPACE_STORE ? r->bucket != -1 : r->type != KC_F32)
+    if (class == KC_STATE_MASTER && !kc_bucket_has_master(bucket))
+        return kc_fail(e, -EINVAL, "%s: bucket %d has no masters, its parameters are %s", where, r->bucket,
+                       kc_type_name[bucket->type]);
+    if (bucket ? r->type != type : r->bucket != -1)
         return kc_fail(e, -EINVAL, "%s: an operand in %s has bucket %d and type %s", where, kc_space_name[r->space],
                        r->bucket, kc_type_name[r->type]);
     if (!in_range(r->offset, bytes, limit) || r->offset % kc_type_bytes[r->type])

@@ -7,7 +7,6 @@
 #include "check.h"
 #include "shm/probe.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -142,17 +141,14 @@ static int clear_run(struct kc_executor *x, const struct kc_exec_ref *r, struct 
 
 static struct kc_place *place_of(struct kc_executor *x, const struct kc_exec_ref *r)
 {
-    static_assert(KC_SPACE_MOMENT2 - KC_SPACE_PARAMETER == KC_STATE_MOMENT2 &&
-                      KC_SPACE_GRADIENT - KC_SPACE_PARAMETER == (int)KC_STATE_GRADIENT,
-                  "spaces of state stand in the order of its classes");
-    return &x->places[(uint32_t)(r->space - KC_SPACE_PARAMETER) * x->c.shard->buckets.count + (uint32_t)r->bucket];
+    return &x->places[(uint32_t)kc_space_state(r->space) * x->c.shard->buckets.count + (uint32_t)r->bucket];
 }
 
 static int ticket_run(struct kc_executor *x, const struct kc_exec_instruction *i, struct kc_error *e)
 {
     const struct kc_exec_ref *r = kc_refs_of(x->c.plan, i) + i->inputs;
     struct kc_place *p = place_of(x, r);
-    enum kc_state_class class = (enum kc_state_class)(r->space - KC_SPACE_PARAMETER);
+    enum kc_state_class class = (enum kc_state_class)kc_space_state(r->space);
     if (i->kind == KC_I_CLOSE) {
         x->c.state->close(x->c.state->self, class, (uint32_t)r->bucket);
         *p = (struct kc_place){0};

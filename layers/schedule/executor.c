@@ -1,6 +1,7 @@
 /* executor.c - the life of an executor, and one run of a program over its two lanes. */
 #include "executor_impl.h"
 
+#include "base/bf16.h"
 #include "base/clock.h"
 #include "base/thread.h"
 #include "builder.h"
@@ -42,7 +43,7 @@ void *kc_executor_at(struct kc_executor *x, const struct kc_exec_ref *r, bool wr
     default:
         break;
     }
-    uint32_t class = (uint32_t)r->space - KC_SPACE_PARAMETER;
+    uint32_t class = (uint32_t)kc_space_state(r->space);
     struct kc_place *p = &x->places[class * x->c.shard->buckets.count + (uint32_t)r->bucket];
     if (write && !p->open)
         return NULL;
@@ -341,9 +342,15 @@ int kc_executor_run(struct kc_executor *x, enum kc_program_id program, struct kc
     return code;
 }
 
-const float *kc_executor_logits(const struct kc_executor *x)
+void kc_executor_logits(const struct kc_executor *x, uint64_t row, float *out)
 {
-    return (const float *)(const void *)(x->work + x->c.plan->logits.offset);
+    const struct kc_exec_ref *r = &x->c.plan->logits;
+    uint64_t n = r->size[r->rank - 1];
+    const unsigned char *from = x->work + r->offset + row * n * kc_type_bytes[r->type];
+    for (uint64_t i = 0; i < n && r->type == KC_BF16; i++)
+        out[i] = kc_bf16_to_float(((const uint16_t *)(const void *)from)[i]);
+    if (r->type == KC_F32)
+        memcpy(out, from, n * sizeof *out);
 }
 
 int32_t *kc_executor_tokens(struct kc_executor *x)

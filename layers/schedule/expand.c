@@ -29,7 +29,7 @@ static void emit_simple(struct kc_builder *b, enum kc_instruction_kind kind, enu
 static struct kc_exec_ref whole_bucket(const struct kc_builder *b, enum kc_space space, uint32_t bucket)
 {
     const struct kc_plan_bucket *k = KC_AT(b->shard, struct kc_plan_bucket, b->shard->buckets) + bucket;
-    return kc_ref_run(space, bucket, 0, k->count);
+    return kc_ref_run(b, space, bucket, 0, k->count);
 }
 
 static void ticket(struct kc_builder *b, enum kc_instruction_kind kind, enum kc_space space, uint32_t bucket)
@@ -102,7 +102,7 @@ static void train_norm(struct kc_builder *b, uint32_t bucket)
                                  .inputs = 1,
                                  .outputs = 1,
                                  .scratch = SCRATCH_MIN},
-                        .in = {kc_ref_run(KC_SPACE_GRADIENT, bucket, own * k->shard, k->shard)},
+                        .in = {kc_ref_run(b, KC_SPACE_GRADIENT, bucket, own * k->shard, k->shard)},
                         .out = {kc_ref_vector(KC_SPACE_RESULT, KC_F64, KC_RESULT_OWN + KC_AGREE_NORM * 8, 1)}};
     kc_builder_emit(b, &e);
 }
@@ -126,13 +126,15 @@ static void train_update(struct kc_builder *b, uint32_t bucket)
                                      .collective = -1,
                                      .op = -1,
                                      .inputs = 1,
-                                     .outputs = 3,
+                                     .outputs = 4,
                                      .attr_count = KC_UPDATES,
                                      .scratch = SCRATCH_MIN},
-                            .in = {kc_ref_run(KC_SPACE_GRADIENT, bucket, from, to - from)},
-                            .out = {kc_ref_run(KC_SPACE_PARAMETER, bucket, from, to - from),
-                                    kc_ref_run(KC_SPACE_MOMENT1, bucket, from, to - from),
-                                    kc_ref_run(KC_SPACE_MOMENT2, bucket, from, to - from)}};
+                            .in = {kc_ref_run(b, KC_SPACE_GRADIENT, bucket, from, to - from)},
+                            .out = {kc_ref_run(b, KC_SPACE_PARAMETER, bucket, from, to - from),
+                                    kc_ref_run(b, KC_SPACE_MOMENT1, bucket, from, to - from),
+                                    kc_ref_run(b, KC_SPACE_MOMENT2, bucket, from, to - from), kc_ref_none()}};
+        if (kc_bucket_has_master(k))
+            e.out[3] = kc_ref_run(b, KC_SPACE_MASTER, bucket, from, to - from);
         memcpy(e.attr, b->shard->update, sizeof b->shard->update);
         if (!g[i].decay)
             e.attr[KC_UPDATE_DECAY] = 0;
@@ -157,12 +159,14 @@ static void train(struct kc_builder *b)
     emit_simple(b, KC_I_AGREE, KC_PART_OPTIMIZER, 0,
                 kc_ref_vector(KC_SPACE_RESULT, KC_F64, KC_RESULT_AGREED, KC_AGREES), kc_ref_none());
     for (uint32_t k = 0; k < buckets; k++) {
+        static const enum kc_space own[] = {KC_SPACE_MOMENT1, KC_SPACE_MOMENT2, KC_SPACE_MASTER};
+        size_t count = kc_bucket_has_master(KC_AT(b->shard, struct kc_plan_bucket, b->shard->buckets) + k) ? 3 : 2;
         ticket(b, KC_I_OPEN, KC_SPACE_PARAMETER, k);
-        ticket(b, KC_I_OPEN, KC_SPACE_MOMENT1, k);
-        ticket(b, KC_I_OPEN, KC_SPACE_MOMENT2, k);
+        for (size_t i = 0; i < count; i++)
+            ticket(b, KC_I_OPEN, own[i], k);
         train_update(b, k);
-        ticket(b, KC_I_CLOSE, KC_SPACE_MOMENT1, k);
-        ticket(b, KC_I_CLOSE, KC_SPACE_MOMENT2, k);
+        for (size_t i = 0; i < count; i++)
+            ticket(b, KC_I_CLOSE, own[i], k);
         collectives(b, KC_PURPOSE_PARAMETER, (int32_t)k); /* while the next bucket is updated */
     }
     for (uint32_t k = 0; k < buckets; k++)

@@ -76,8 +76,8 @@ struct kc_run {
  * seen first), -EPROTO signatures differ, -EIO data or storage, -ETIMEDOUT. */
 int kc_executor_run(struct kc_executor *x, enum kc_program_id program, struct kc_run *run, struct kc_error *e);
 void kc_executor_clear(struct kc_executor *x);
-/* The logits of the last PROGRAM_FORWARD: f32, plan's local sizes. Borrowed until the next run. */
-const float *kc_executor_logits(const struct kc_executor *x);
+/* Row `row` (batch row · context + position) of the logits of the last PROGRAM_FORWARD → out, vocab values. */
+void kc_executor_logits(const struct kc_executor *x, uint64_t row, float *out);
 /* The token input buffer of PROGRAM_FORWARD (i32, micro × context), to be filled by the caller before the run. */
 int32_t *kc_executor_tokens(struct kc_executor *x);
 /* Bytes the executor holds (work, scratch, results), for the memory check before start. */

@@ -250,35 +250,44 @@ static int match(const struct kc_state *s, const struct shelf *shelf, const char
                    p.length >= sizeof list ? " …" : "");
 }
 
-/* A head that is stored beside the embedding must be the same values, or it is another model. */
-static int check_head(struct kc_state *s, const struct shelf *shelf, struct origin head, struct kc_error *e)
+#define CHUNK (1u << 16)
+
+static int read_chunk(const struct shelf *shelf, struct origin from, uint64_t at, uint64_t n, float *out,
+                      struct kc_error *e)
 {
-    enum { CHUNK = 1 << 14 };
-    const struct kc_safetensors *f = &shelf->file[head.file];
-    uint32_t t = find(s, "wte.weight");
-    const float *want = kc_state_tensor(s, KC_MASTER, t);
-    float *have = malloc(CHUNK * sizeof *have);
-    int r = have ? 0 : kc_fail(e, -ENOMEM, "no memory to read %s", f->path);
-    for (uint64_t at = 0; at < s->map.tensor[t].count && r == 0; at += CHUNK) {
-        uint64_t n = s->map.tensor[t].count - at < CHUNK ? s->map.tensor[t].count - at : CHUNK;
-        r = kc_safetensors_read(f, head.tensor, at, n, have, e);
-        if (r == 0 && memcmp(have, want + at, n * sizeof *have) != 0)
-            r = kc_fail(e, -EINVAL, "%s: %s has other values than %s; this family ties the two", f->path,
-                        f->tensor[head.tensor].name, s->map.tensor[t].name);
+    return kc_safetensors_read(&shelf->file[from.file], from.tensor, at, n, out, e);
+}
+
+/* One tensor into state. A head that is stored beside it must be the same values, or it is another model. */
+static int load_tensor(struct kc_state *s, const struct shelf *shelf, uint32_t t, struct origin from,
+                       struct origin head, float *values, struct kc_error *e)
+{
+    const struct kc_map_tensor *m = &s->map.tensor[t];
+    float *again = values + CHUNK;
+    int r = 0;
+    for (uint64_t at = 0; at < m->count && r == 0; at += CHUNK) {
+        uint64_t n = m->count - at < CHUNK ? m->count - at : CHUNK;
+        r = read_chunk(shelf, from, at, n, values, e);
+        if (r == 0)
+            kc_values_put(s, KC_MASTER, t, at, n, values);
+        if (r == 0 && head.found && (r = read_chunk(shelf, head, at, n, again, e)) == 0 &&
+            memcmp(again, values, n * sizeof *again) != 0)
+            r = kc_fail(e, -EINVAL, "%s: %s has other values than %s; this family ties the two",
+                        shelf->file[head.file].path, shelf->file[head.file].tensor[head.tensor].name, m->name);
     }
-    free(have);
     return r;
 }
 
 static int load(struct kc_state *s, const struct shelf *shelf, const char *path, struct kc_error *e)
 {
-    struct origin head = {false, 0, 0}, *from = calloc(s->map.tensors + 1u, sizeof *from);
-    int r = from ? match(s, shelf, path, from, &head, e) : kc_fail(e, -ENOMEM, "no memory to read %s", path);
+    const struct origin none = {false, 0, 0};
+    struct origin head = none, *from = calloc(s->map.tensors + 1u, sizeof *from);
+    float *values = malloc(2 * CHUNK * sizeof *values);
+    int r = from && values ? match(s, shelf, path, from, &head, e)
+                           : kc_fail(e, -ENOMEM, "no memory to read %s", path);
     for (uint32_t t = 0; t < s->map.tensors && r == 0; t++)
-        r = kc_safetensors_read(&shelf->file[from[t].file], from[t].tensor, 0, s->map.tensor[t].count,
-                                kc_state_tensor(s, KC_MASTER, t), e);
-    if (r == 0 && head.found)
-        r = check_head(s, shelf, head, e);
+        r = load_tensor(s, shelf, t, from[t], t == tied_to(s, "lm_head.weight") ? head : none, values, e);
+    free(values);
     free(from);
     return r;
 }

@@ -1,5 +1,5 @@
-/* guard.c - read-only pages: a write without a ticket is a SIGSEGV at the instruction that does it. Parameters and
- * moments are guarded; gradients are not, they are written all the time. */
+/* guard.c - read-only pages: a write without a ticket is a SIGSEGV at the instruction that does it. Parameters, moments
+ * and masters are guarded; gradients are not, they are written all the time. */
 #include "state_impl.h"
 
 #include <sys/mman.h>
@@ -9,7 +9,7 @@ const char *const kc_guard_name[KC_GUARDS] = {KC_GUARD_TABLE(NAME_ROW)};
 
 static unsigned char *memory_of(const struct kc_state *s, enum kc_state_class c)
 {
-    return c == KC_STATE_MOMENT1 || c == KC_STATE_MOMENT2 ? s->private : s->window;
+    return kc_map_private(c) ? s->private : s->window;
 }
 
 static void protect(unsigned char *from, size_t bytes, bool writable)

@@ -90,13 +90,14 @@ static json_t *history_json(const struct kc_history *h)
 static json_t *body_json(const struct kc_manifest *m, const struct kc_manifest_model *model)
 {
     return json_pack("{s:i, s:I, s:n, s:s, s:I, s:I, s:I, s:{s:s, s:I}, s:i, s:o, s:o, s:o, s:o, s:{s:i, s:i}, s:s,"
-                     " s:b, s:{s:s, s:i, s:i, s:i, s:i, s:i}, s:o, s:o, s:o}",
+                     " s:s, s:b, s:{s:s, s:i, s:i, s:i, s:i, s:i}, s:o, s:o, s:o}",
                      "format", KC_SNAPSHOT_FORMAT, "version", (json_int_t)m->version, "parent", "written", m->written,
                      "step", (json_int_t)m->progress.step, "tokens", (json_int_t)m->progress.tokens, "position",
                      (json_int_t)m->progress.position, "rng", "kind", "philox4x32-10", "seed", (json_int_t)m->seed,
                      "restarts", (int)m->progress.restarts, "loss", kc_json_number(m->loss), "grad_norm",
                      kc_json_number(m->grad_norm), "state_root", digest_json(m->root), "spec", digest_json(m->spec),
-                     "layout", "ranks", (int)m->ranks, "zero", (int)m->zero, "variant", m->variant, "verified", 1,
+                     "layout", "ranks", (int)m->ranks, "zero", (int)m->zero, "variant", m->variant,
+                     "precision", kc_precision_name[m->precision], "verified", 1,
                      "model", "family", model->family, "layers", (int)model->layers, "hidden", (int)model->hidden,
                      "heads", (int)model->heads, "context", (int)model->context, "vocab", (int)model->vocab,
                      "packs", packs_json(m), "tensors", tensors_json(m), "history", history_json(&m->history));
@@ -223,6 +224,18 @@ static int parse_history(const json_t *o, struct kc_history *h)
     return 0;
 }
 
+/* What was written before there was a choice does not say, and is fp32. */
+static int parse_precision(const json_t *o, enum kc_precision *out)
+{
+    const char *name = kc_json_text(o, "precision", kc_precision_name[KC_PRECISION_FP32]);
+    for (int i = 0; i < KC_PRECISIONS; i++)
+        if (strcmp(name, kc_precision_name[i]) == 0) {
+            *out = (enum kc_precision)i;
+            return 0;
+        }
+    return -EINVAL;
+}
+
 static int parse_body(const json_t *o, struct kc_manifest *m)
 {
     const json_t *rng = json_object_get(o, "rng"), *layout = json_object_get(o, "layout");
@@ -237,7 +250,8 @@ static int parse_body(const json_t *o, struct kc_manifest *m)
         return -EINVAL;
     if (strcmp(kc_json_text(rng, "kind", ""), "philox4x32-10") != 0 ||
         !json_is_integer(json_object_get(rng, "seed")) || parse_digest(o, "state_root", &m->root) < 0 ||
-        parse_digest(o, "spec", &m->spec) < 0 || !json_is_true(json_object_get(o, "verified")))
+        parse_digest(o, "spec", &m->spec) < 0 || parse_precision(o, &m->precision) < 0 ||
+        !json_is_true(json_object_get(o, "verified")))
         return -EINVAL;
     m->seed = (uint64_t)kc_json_integer(rng, "seed", 0);
     m->progress.restarts = (uint32_t)restarts;

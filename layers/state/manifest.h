@@ -7,6 +7,8 @@
 #include "root.h"
 #include "storage.h"
 
+#include "contracts/job_spec.h"
+
 #define KC_SNAPSHOT_FORMAT 1
 #define KC_MANIFEST_NAME "MANIFEST.json"
 
@@ -23,6 +25,7 @@ struct kc_manifest {
     struct kc_digest root, spec; /* state_root; digest of the job_spec contract */
     uint32_t ranks, zero;        /* the layout that wrote it */
     char variant[64];            /* kernels */
+    enum kc_precision precision; /* that it was trained in; the values are f32 in any */
     char written[32];            /* RFC 3339 */
     uint32_t packs;              /* == ranks */
     struct {

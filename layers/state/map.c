@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 const char *const kc_kind_name[KC_KIND_COUNT] = {"master", "moment1", "moment2"};
-const enum kc_state_class kc_kind_class[KC_KIND_COUNT] = {KC_STATE_PARAMETER, KC_STATE_MOMENT1, KC_STATE_MOMENT2};
 
 static size_t page_up(size_t bytes)
 {
@@ -22,7 +21,8 @@ static int take_tensor(const struct kc_shard_plan *p, const struct kc_plan_tenso
         if (p->axis[a] > 1 && t->place[a].kind != KC_PLACE_REPLICATED)
             return kc_fail(e, -ENOTSUP, "parameter %s is cut on the %s axis; state keeps replicated parameters only",
                            out->name, kc_axis_name[a]);
-    if (t->type != KC_F32 || t->rank > KC_DIMS_MAX || t->bucket < 0 || (uint32_t)t->bucket >= p->buckets.count)
+    if ((t->type != KC_F32 && t->type != KC_BF16) || t->rank > KC_DIMS_MAX || t->bucket < 0 ||
+        (uint32_t)t->bucket >= p->buckets.count || b[t->bucket].type != t->type)
         return kc_fail(e, -EINVAL, "plan: parameter %s has type %u, rank %u, bucket %d of %u", out->name, t->type,
                        t->rank, t->bucket, p->buckets.count);
     for (uint32_t d = 0; d < t->rank; d++) {
@@ -67,13 +67,18 @@ static void lay_out(struct kc_map *m, const struct kc_plan_bucket *b)
 {
     size_t at[2] = {0, 0}; /* window, private */
     for (int c = 0; c < KC_STATES; c++) {
-        int private = c == KC_STATE_MOMENT1 || c == KC_STATE_MOMENT2;
+        enum kc_state_class class = (enum kc_state_class)c;
+        int private = kc_map_private(class);
         m->class_at[c] = at[private];
         for (uint32_t i = 0; i < m->buckets; i++) {
             m->bucket[i].count = b[i].count;
             m->bucket[i].shard = b[i].shard;
+            m->bucket[i].type = (enum kc_type)b[i].type;
             m->bucket[i].at[c] = at[private];
-            m->bucket[i].bytes[c] = (private && m->sharded ? b[i].shard : b[i].count) * sizeof(float);
+            uint64_t elements = private && m->sharded ? b[i].shard : b[i].count;
+            if (class == KC_STATE_MASTER && !kc_bucket_has_master(&b[i]))
+                elements = 0;
+            m->bucket[i].bytes[c] = elements * kc_type_bytes[kc_bucket_type(&b[i], class)];
             at[private] += page_up(m->bucket[i].bytes[c]);
         }
         m->class_bytes[c] = at[private] - m->class_at[c];
@@ -125,6 +130,13 @@ void kc_map_free(struct kc_map *m)
     free(m->tensor);
     free(m->bucket);
     *m = (struct kc_map){0};
+}
+
+enum kc_state_class kc_map_class(const struct kc_map *m, const struct kc_map_tensor *t, enum kc_kind kind)
+{
+    if (kind == KC_MASTER)
+        return m->bucket[t->bucket].type == KC_F32 ? KC_STATE_PARAMETER : KC_STATE_MASTER;
+    return kind == KC_KIND_MOMENT1 ? KC_STATE_MOMENT1 : KC_STATE_MOMENT2;
 }
 
 void kc_map_owned(const struct kc_map *m, const struct kc_map_tensor *t, uint32_t owner, uint64_t *lo, uint64_t *hi)

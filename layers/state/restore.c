@@ -52,6 +52,11 @@ static int check_job(const struct kc_state *s, const struct kc_whole *w, struct 
                        "%s was trained with seed %" PRIu64 ", the spec says %" PRIu64 ": the order of the data would "
                        "change. Set seed back, or take only its values with model.init.from",
                        w->path, w->manifest.seed, s->spec->seed);
+    if (w->manifest.precision != s->spec->precision)
+        return kc_fail(e, -EINVAL,
+                       "%s was trained in %s, the spec says %s: the run would go on with other rounding. Set precision "
+                       "back, or take only its values with model.init.from",
+                       w->path, kc_precision_name[w->manifest.precision], kc_precision_name[s->spec->precision]);
     return 0;
 }
 

@@ -137,6 +137,7 @@ static int fill_manifest(const struct kc_state *s, struct kc_manifest *m)
     m->spec = s->spec->head.digest;
     m->ranks = m->packs = s->shard->ranks;
     m->zero = s->shard->zero;
+    m->precision = (enum kc_precision)s->spec->precision;
     m->history = s->history;
     snprintf(m->variant, sizeof m->variant, "%s", s->variant);
     kc_wall_text(kc_wall(), m->written);

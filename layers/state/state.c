@@ -19,7 +19,7 @@ static const char *const writers[] = {"schedule"};
 void *kc_state_at(const struct kc_state *s, enum kc_state_class what, uint32_t bucket)
 {
     const struct kc_map_bucket *b = &s->map.bucket[bucket];
-    if (what == KC_STATE_PARAMETER || what == KC_STATE_GRADIENT)
+    if (!kc_map_private(what))
         return s->window + b->at[what];
     /* as integers: the start of the whole bucket may lie before anything that exists */
     uintptr_t at = (uintptr_t)(s->private + b->at[what]);
@@ -29,7 +29,8 @@ void *kc_state_at(const struct kc_state *s, enum kc_state_class what, uint32_t b
 float *kc_state_tensor(const struct kc_state *s, enum kc_kind kind, uint32_t tensor)
 {
     const struct kc_map_tensor *t = &s->map.tensor[tensor];
-    return (float *)((uintptr_t)kc_state_at(s, kc_kind_class[kind], t->bucket) + t->offset * sizeof(float));
+    enum kc_state_class class = kc_map_class(&s->map, t, kind);
+    return (float *)((uintptr_t)kc_state_at(s, class, t->bucket) + t->offset * sizeof(float));
 }
 
 size_t kc_state_window_bytes(const struct kc_shard_plan *shard)
@@ -42,12 +43,12 @@ size_t kc_state_window_bytes(const struct kc_shard_plan *shard)
     return bytes;
 }
 
-size_t kc_state_private_bytes(const struct kc_shard_plan *shard)
+size_t kc_state_class_bytes(const struct kc_shard_plan *shard, enum kc_state_class what)
 {
     struct kc_map m;
     if (kc_map_new(shard, 0, &m, NULL) < 0)
         return 0;
-    size_t bytes = m.private_bytes;
+    size_t bytes = m.class_bytes[what];
     kc_map_free(&m);
     return bytes;
 }
@@ -139,11 +140,17 @@ void kc_state_free(struct kc_state *s)
 
 /* ---- the interface ---- */
 
+/* Masters are there only where parameters are not f32. */
+static bool exists(const struct kc_state *s, enum kc_state_class what, uint32_t bucket)
+{
+    return (unsigned)what < KC_STATES && bucket < s->map.buckets && s->map.bucket[bucket].bytes[what] > 0;
+}
+
 static const void *state_read(void *self, enum kc_state_class what, uint32_t bucket, uint64_t *version)
 {
     struct kc_caller *c = self;
     struct kc_state *s = c->state;
-    if ((unsigned)what >= KC_STATES || bucket >= s->map.buckets)
+    if (!exists(s, what, bucket))
         return NULL;
     atomic_fetch_add_explicit(&c->viewed[what], 1, memory_order_relaxed);
     if (version)
@@ -156,7 +163,7 @@ static int state_open(void *self, enum kc_state_class what, uint32_t bucket, voi
     struct kc_caller *c = self;
     struct kc_state *s = c->state;
     int r = 0;
-    if ((unsigned)what >= KC_STATES || bucket >= s->map.buckets)
+    if (!exists(s, what, bucket))
         return -EINVAL;
     pthread_mutex_lock(&s->lock);
     if (!c->may_write) {
@@ -178,7 +185,7 @@ static void state_close(void *self, enum kc_state_class what, uint32_t bucket)
 {
     struct kc_caller *c = self;
     struct kc_state *s = c->state;
-    if ((unsigned)what >= KC_STATES || bucket >= s->map.buckets)
+    if (!exists(s, what, bucket))
         return;
     pthread_mutex_lock(&s->lock);
     if (c->may_write && s->open[what][bucket]) {

@@ -1,4 +1,5 @@
-/* state.h - the only owner of training state: parameters, gradients, optimizer moments, learning rate, RNG, progress.
+/* state.h - the only owner of training state: parameters, gradients, optimizer moments, masters, learning rate, RNG,
+ * progress.
  * Everyone else reads const views and writes under a ticket. Snapshots, restore and state_root live here.
  *
  * The storage verbs of state_if are driven by programs; Σ is a sum of the store vector over all ranks:
@@ -44,10 +45,10 @@ struct kc_state_config {
 };
 
 /* Bytes of window memory that parameters, gradients and the store vector need, a pure function of the plan (the
- * layout is the same on all ranks, so that a peer's bucket lies at the same offset); and of private memory
- * (moments). */
+ * layout is the same on all ranks, so that a peer's bucket lies at the same offset); and of one class, in window memory
+ * (parameters, gradients) or in private memory (moments, masters). */
 size_t kc_state_window_bytes(const struct kc_shard_plan *shard);
-size_t kc_state_private_bytes(const struct kc_shard_plan *shard);
+size_t kc_state_class_bytes(const struct kc_shard_plan *shard, enum kc_state_class what);
 
 /* -EINVAL the plan contradicts itself or the memory does not fit it, -ENOTSUP a parameter that is not replicated,
  * -ENOMEM. All values are 0 until kc_state_init() or a restore. */
@@ -63,7 +64,8 @@ int kc_state_offer(struct kc_state *s, const char *built_for, struct kc_state_if
  * layout) or from spec.init_from: a safetensors file, a folder with config.json and model.safetensors (or its
  * sharded index), with Hugging Face names (both GPT-2 namings; masks and a tied head ignored; every other missing,
  * unexpected, misshapen or mistyped tensor is listed in e, F37), or a snapshot or folder of snapshots (values only).
- * Progress and moments become 0. On failure the values are not defined. ---- */
+ * Whatever the precision of the source was, its values become the masters, and parameters of another type are these,
+ * rounded. Progress and moments become 0. On failure the values are not defined. ---- */
 int kc_state_init(struct kc_state *s, struct kc_error *e);
 
 /* ---- progress: what is true after `step` optimizer steps. A function of the step alone (F40–F42). ---- */
@@ -101,8 +103,8 @@ void kc_state_last_snapshot(const struct kc_state *s, struct kc_snapshot_info *o
 /* Choose what the next restore program reads: the newest whole, verified snapshot (version 0), or that one. Falls
  * back to older ones and marks broken ones with a file BROKEN; out->reason names them (F32). Every rank chooses the
  * same: a function of the directory's content. A restore program that then meets a damaged extent marks that version
- * too and fails with -EBADMSG: choose again. -ENOENT there is none, -EINVAL it is of another model or seed (e says
- * which), -EBADMSG that version is broken. */
+ * too and fails with -EBADMSG: choose again. -ENOENT there is none, -EINVAL it is of another model, seed or precision
+ * (e says which), -EBADMSG that version is broken. */
 int kc_state_choose(struct kc_state *s, uint64_t version, struct kc_snapshot_info *out, struct kc_error *e);
 /* state_root after the last root, snapshot or restore program; 32 hex digits, "" before. */
 void kc_state_root_text(const struct kc_state *s, char out[33]);

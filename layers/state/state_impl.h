@@ -83,8 +83,8 @@ struct kc_state {
     uint32_t damages;
 };
 
-/* First byte of a class's bucket, whole-bucket numbering: for a sharded moment a pointer that is valid for owned
- * elements only. */
+/* First byte of a class's bucket, whole-bucket numbering: for a sharded moment or master a pointer that is valid for
+ * owned elements only. */
 void *kc_state_at(const struct kc_state *s, enum kc_state_class what, uint32_t bucket);
 /* First element of a tensor's kind, same rule. */
 float *kc_state_tensor(const struct kc_state *s, enum kc_kind kind, uint32_t tensor);
@@ -106,8 +106,12 @@ void kc_ledger_refuse(struct kc_caller *c, enum kc_state_class what, uint32_t bu
 int kc_values_match(const struct kc_state *s, const struct kc_manifest *m, uint32_t **where, struct kc_error *e);
 /* Read what this rank needs, every extent verified. Masters, and moments if asked for. */
 int kc_values_read(struct kc_state *s, const struct kc_whole *w, bool moments, struct kc_error *e);
-/* Set parameters and moments to 0, padding too. */
+/* Set parameters, moments and masters to 0, padding too. */
 void kc_values_clear(struct kc_state *s);
+/* Put the elements lo … lo + count - 1 of a tensor's kind where this rank keeps them; what it does not keep is left out.
+ * A master makes its parameter, on every rank. */
+void kc_values_put(struct kc_state *s, enum kc_kind kind, uint32_t tensor, uint64_t lo, uint64_t count,
+                   const float *values);
 
 /* ---- agreement.c: the first two elements of the store vector ---- */
 void kc_agree_put(struct kc_state *s, int error, uint64_t value);

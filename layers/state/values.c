@@ -1,8 +1,10 @@
-/* values.c - where values come from: the seed, a file, a snapshot. Writes state itself, with the pages opened. */
+/* values.c - where values come from: the seed, a file, a snapshot. Writes state itself, with the pages opened. Whatever
+ * the source, values pass kc_values_put(), which alone knows what this rank keeps and in which type. */
 #include "state_impl.h"
 
 #include "number.h"
 
+#include "base/bf16.h"
 #include "base/print.h"
 
 #include <errno.h>
@@ -19,20 +21,55 @@ void kc_values_clear(struct kc_state *s)
         memset(s->window + m->at[KC_STATE_PARAMETER], 0, m->bytes[KC_STATE_PARAMETER]);
         memset(s->private + m->at[KC_STATE_MOMENT1], 0, m->bytes[KC_STATE_MOMENT1]);
         memset(s->private + m->at[KC_STATE_MOMENT2], 0, m->bytes[KC_STATE_MOMENT2]);
+        memset(s->private + m->at[KC_STATE_MASTER], 0, m->bytes[KC_STATE_MASTER]);
     }
 }
 
-static void from_seed(struct kc_state *s)
+static void put_parameter(struct kc_state *s, const struct kc_map_tensor *t, uint64_t lo, uint64_t count,
+                          const float *masters)
 {
+    uint16_t *to = (uint16_t *)kc_state_at(s, KC_STATE_PARAMETER, t->bucket) + t->offset + lo;
+    for (uint64_t i = 0; i < count; i++)
+        to[i] = kc_bf16_from_float(masters[i]);
+}
+
+void kc_values_put(struct kc_state *s, enum kc_kind kind, uint32_t tensor, uint64_t lo, uint64_t count,
+                   const float *values)
+{
+    const struct kc_map_tensor *t = &s->map.tensor[tensor];
+    enum kc_state_class class = kc_map_class(&s->map, t, kind);
+    uint64_t from = lo, to = lo + count, own_from, own_to;
+    if (class == KC_STATE_MASTER)
+        put_parameter(s, t, lo, count, values);
+    if (kc_map_private(class) && s->map.sharded) {
+        kc_map_owned(&s->map, t, s->map.owner, &own_from, &own_to);
+        from = from > own_from ? from : own_from;
+        to = to < own_to ? to : own_to;
+    }
+    if (from < to)
+        memcpy(kc_state_tensor(s, kind, tensor) + from, values + (from - lo), (to - from) * sizeof *values);
+}
+
+static int from_seed(struct kc_state *s, struct kc_error *e)
+{
+    enum { CHUNK = 1 << 16 };
+    float *v = malloc(CHUNK * sizeof *v);
+    if (!v)
+        return kc_fail(e, -ENOMEM, "no memory for initial values");
     for (uint32_t i = 0; i < s->map.tensors; i++) {
         const struct kc_map_tensor *t = &s->map.tensor[i];
-        float *v = kc_state_tensor(s, KC_MASTER, i);
-        if (t->init == KC_INIT_NORMAL)
-            kc_number_normal(s->spec->seed, "init", t->name, 0, t->count, (double)t->init_scale, v);
-        else
-            for (uint64_t k = 0; k < t->count; k++)
-                v[k] = t->init == KC_INIT_ONE ? 1 : 0;
+        for (uint64_t at = 0; at < t->count; at += CHUNK) {
+            uint64_t n = t->count - at < CHUNK ? t->count - at : CHUNK;
+            if (t->init == KC_INIT_NORMAL)
+                kc_number_normal(s->spec->seed, "init", t->name, at, n, (double)t->init_scale, v);
+            else
+                for (uint64_t k = 0; k < n; k++)
+                    v[k] = t->init == KC_INIT_ONE ? 1 : 0;
+            kc_values_put(s, KC_MASTER, i, at, n, v);
+        }
     }
+    free(v);
+    return 0;
 }
 
 static bool same_shape(const struct kc_map_tensor *t, const struct kc_manifest_tensor *m)
@@ -79,20 +116,7 @@ int kc_values_match(const struct kc_state *s, const struct kc_manifest *m, uint3
     return r;
 }
 
-/* The part of an extent that this rank keeps → its place. */
-static void place(struct kc_state *s, const struct kc_extent *x, uint32_t tensor, const float *values)
-{
-    uint64_t lo = x->lo, hi = x->hi, from, to;
-    if (x->kind != KC_MASTER && s->map.sharded) {
-        kc_map_owned(&s->map, &s->map.tensor[tensor], s->map.owner, &from, &to);
-        lo = lo > from ? lo : from;
-        hi = hi < to ? hi : to;
-    }
-    if (lo < hi)
-        memcpy(kc_state_tensor(s, (enum kc_kind)x->kind, tensor) + lo, values + (lo - x->lo),
-               (hi - lo) * sizeof *values);
-}
-
+/* Masters always: also where this rank does not keep them, they make its parameters. */
 static bool wanted(const struct kc_state *s, const struct kc_extent *x, uint32_t tensor, bool moments)
 {
     uint64_t from, to;
@@ -117,7 +141,7 @@ int kc_values_read(struct kc_state *s, const struct kc_whole *w, bool moments, s
                 continue;
             r = kc_pack_read(s->st, &w->pack[p], i, buffer, e);
             if (r == 0)
-                place(s, x, where[x->tensor], buffer);
+                kc_values_put(s, (enum kc_kind)x->kind, where[x->tensor], x->lo, x->hi - x->lo, buffer);
         }
     free(where);
     free(buffer);
@@ -149,7 +173,7 @@ int kc_state_init(struct kc_state *s, struct kc_error *e)
     s->root_known = s->root_part = false;
     kc_history_clear(&s->history, 0);
     if (!*from)
-        from_seed(s);
+        r = from_seed(s, e);
     else if ((r = kc_snapshot_resolve(s->st, from, snapshot, e)) == 0)
         r = from_snapshot(s, snapshot, e);
     else if (r == -ENOENT)

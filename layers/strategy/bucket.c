@@ -69,12 +69,13 @@ static uint32_t place_parameters(const struct kc_shard_plan *plan, struct kc_pla
 {
     const uint64_t most = BUCKET_BYTES_MAX / kc_type_bytes[KC_F32], enough = target / kc_type_bytes[KC_F32];
     uint32_t bucket = 0;
+    uint8_t type = KC_F32;
     uint64_t filled = 0;
     int32_t layer = 0, g;
     for (struct walk w = {plan, tensors, 0, 0}; (g = next_gradient(&w)) >= 0;) {
         struct kc_plan_tensor *p = &tensors[tensors[g].of];
         uint64_t start = round_up(filled, KC_ALIGN_ELEMENTS);
-        if (filled && (start + elements(p) > most || (p->layer != layer && filled >= enough))) {
+        if (filled && (start + elements(p) > most || (p->layer != layer && filled >= enough) || p->type != type)) {
             bucket++;
             start = 0;
         }
@@ -82,6 +83,7 @@ static uint32_t place_parameters(const struct kc_shard_plan *plan, struct kc_pla
         p->offset = start;
         filled = start + elements(p);
         layer = p->layer;
+        type = p->type;
     }
     return filled ? bucket + 1 : bucket;
 }
@@ -99,6 +101,7 @@ static void write_down(const struct kc_shard_plan *plan, struct kc_plan_tensor *
         if (b->segments_count++ == 0)
             b->segments_first = n;
         b->layer = p->layer;
+        b->type = p->type;
         b->shards = shards;
         b->count = round_up(p->offset + elements(p), (uint64_t)shards * KC_ALIGN_ELEMENTS);
         b->shard = b->count / shards;

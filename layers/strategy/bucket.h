@@ -2,7 +2,8 @@
  *
  * Order: as backward completes the gradients (the last op that adds to one completes it), so that a bucket's
  * reduction can start while backward goes on. A bucket ends at a border between layers once it holds `target` bytes,
- * and anywhere before it would exceed BUCKET_BYTES_MAX (a larger tensor is a bucket of its own; none is cut). Small
+ * and anywhere before it would exceed BUCKET_BYTES_MAX (a larger tensor is a bucket of its own; none is cut) or would
+ * hold parameters of two types. Bytes are those of gradients, f32 always: so both precisions have the same buckets. Small
  * last pieces of a layer thus join the next layer's; tied embeddings, which the first op of the graph completes, come
  * last. Tensors start at multiples of KC_ALIGN_ELEMENTS; a bucket is padded to shards × KC_ALIGN_ELEMENTS. */
 #ifndef KC_STRATEGY_BUCKET_H

@@ -119,8 +119,10 @@ static int buckets_convert(struct build *b, enum kc_purpose purpose, struct kc_e
         if (how.kind != CONVERT_PRIMITIVE)
             continue;
         uint64_t count = how.primitive == KC_ALL_GATHER ? buckets[k].shard : buckets[k].count;
+        enum kc_type type =
+            kc_bucket_type(&buckets[k], purpose == KC_PURPOSE_GRADIENT ? KC_STATE_GRADIENT : KC_STATE_PARAMETER);
         for (uint32_t g = 1; g < b->plan->groups.count; g++)
-            add(b, purpose, how, KC_F32, g, (int32_t)k, count);
+            add(b, purpose, how, type, g, (int32_t)k, count);
     }
     return 0;
 }

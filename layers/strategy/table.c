@@ -19,7 +19,7 @@ static void print_buckets(struct kc_print *p, const struct kc_shard_plan *s)
     const struct kc_plan_bucket *buckets = KC_AT(s, struct kc_plan_bucket, s->buckets);
     const struct kc_plan_segment *segments = KC_AT(s, struct kc_plan_segment, s->segments);
     const struct kc_plan_tensor *tensors = KC_AT(s, struct kc_plan_tensor, s->tensors);
-    kc_print(p, "bucket  layer  tensors      elements  padding  shards         shard  gradient  first tensor\n");
+    kc_print(p, "bucket  layer  type  tensors      elements  padding  shards         shard  gradient  first tensor\n");
     for (uint32_t b = 0; b < s->buckets.count; b++) {
         const struct kc_plan_segment *first = &segments[buckets[b].segments_first];
         uint64_t used = 0;
@@ -29,8 +29,8 @@ static void print_buckets(struct kc_print *p, const struct kc_shard_plan *s)
         for (uint32_t t = 0; t < s->tensors.count; t++)
             if (tensors[t].role == KC_GRADIENT && tensors[t].of == first->tensor)
                 kc_placement_text(tensors[t].place[KC_DATA], place);
-        kc_print(p, "%6u  %5d  %7u  %12llu  %7llu  %6u  %12llu  %-8s  %s\n", b, buckets[b].layer,
-                 buckets[b].segments_count, (unsigned long long)buckets[b].count,
+        kc_print(p, "%6u  %5d  %-4s  %7u  %12llu  %7llu  %6u  %12llu  %-8s  %s\n", b, buckets[b].layer,
+                 kc_type_name[buckets[b].type], buckets[b].segments_count, (unsigned long long)buckets[b].count,
                  (unsigned long long)(buckets[b].count - used), buckets[b].shards, (unsigned long long)buckets[b].shard,
                  place, KC_TEXT(s, tensors[first->tensor].name));
     }

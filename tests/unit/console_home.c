@@ -56,7 +56,7 @@ void console_home_job(const struct console_home *h, const char *id, const char *
     snprintf(name, sizeof name, "jobs/%s/spec.json", id);
     snprintf(text, sizeof text,
              "{\"name\":\"%.*s\",\"ranks\":2,\"steps\":%d,\"model\":{\"family\":\"gpt2\",\"layers\":4,"
-             "\"hidden\":128,\"heads\":4,\"context\":128,\"vocab\":256},\"parallel\":{\"data\":2,\"zero\":1}}",
+             "\"hidden\":128,\"heads\":4,\"context\":128,\"vocab\":256},\"precision\":\"bf16\",\"parallel\":{\"data\":2,\"zero\":1}}",
              (int)(strrchr(id, '-') - id), id, steps);
     console_home_write(h, name, text);
     snprintf(name, sizeof name, "jobs/%s/state.json", id);

@@ -295,10 +295,10 @@ int graph_runner_update(struct runner *r, const struct kc_step_values *step, str
                                graph_runner_tensor(r, t->of)->decay ? r->spec->weight_decay : 0};
         struct kc_view in = run_view(r->data[i], n);
         struct kc_view out[] = {run_view(r->data[t->of], n), run_view(r->moment1[t->of], n),
-                                run_view(r->moment2[t->of], n)};
+                                run_view(r->moment2[t->of], n), {.data = NULL}}; /* no master */
         struct kc_op_call call = {.opcode = KC_OP_ADAMW,
                                   .inputs = 1,
-                                  .outputs = 3,
+                                  .outputs = 4,
                                   .in = &in,
                                   .out = out,
                                   .attr = attr,

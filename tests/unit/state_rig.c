@@ -1,6 +1,8 @@
 /* state_rig.c - see state_rig.h. */
 #include "state_rig.h"
 
+#include "base/bf16.h"
+
 #include <check.h>
 #include <dirent.h>
 #include <errno.h>
@@ -30,11 +32,11 @@ static uint64_t elements(const struct rig_tensor *t)
     return n;
 }
 
-static void plan_tensor(struct rig *r, struct kc_plan_tensor *out, const struct rig_tensor *t, int32_t bucket,
-                        uint64_t offset)
+static void plan_tensor(struct rig *r, struct kc_plan_tensor *out, const struct rig_tensor *t, enum kc_type type,
+                        int32_t bucket, uint64_t offset)
 {
     *out = (struct kc_plan_tensor){.role = KC_PARAMETER,
-                                   .type = KC_F32,
+                                   .type = (uint8_t)type,
                                    .rank = (uint8_t)t->rank,
                                    .init = (uint8_t)t->init,
                                    .layer = -1,
@@ -60,12 +62,13 @@ void rig_plan(struct rig *r, const struct rig_tensor *tensors, uint32_t count, s
     p->zero = l.zero;
     for (int a = 0; a < KC_AXES; a++)
         p->axis[a] = a == KC_DATA ? l.ranks : 1;
+    enum kc_type type = l.bf16 ? KC_BF16 : KC_F32;
     uint64_t offset = 0;
     for (uint32_t i = 0; i < count; i++) {
         uint32_t which = l.reversed ? count - 1 - i : i, bucket = i / l.per_bucket;
         uint64_t unit = 64 * l.ranks;
         offset = i % l.per_bucket ? (offset + 15) / 16 * 16 : 0; /* padding between tensors */
-        plan_tensor(r, &t[which], &tensors[which], (int32_t)bucket, offset);
+        plan_tensor(r, &t[which], &tensors[which], type, (int32_t)bucket, offset);
         s[i] =
             (struct kc_plan_segment){.tensor = (int32_t)which, .offset = offset, .count = elements(&tensors[which])};
         offset += elements(&tensors[which]);
@@ -74,6 +77,7 @@ void rig_plan(struct rig *r, const struct rig_tensor *tensors, uint32_t count, s
         b[bucket].segments_count++;
         b[bucket].shards = l.ranks;
         b[bucket].layer = -1;
+        b[bucket].type = type;
         b[bucket].count = (offset + unit - 1) / unit * unit;
         b[bucket].shard = b[bucket].count / l.ranks;
     }
@@ -93,6 +97,7 @@ void rig_open(struct rig *r, const struct rig_tensor *tensors, uint32_t count, s
     r->spec->name = kc_contract_text(&r->spec_arena, "rig");
     r->spec->init_from = kc_contract_text(&r->spec_arena, init_from);
     r->spec->ranks = layout.ranks;
+    r->spec->precision = layout.bf16 ? KC_PRECISION_BF16 : KC_PRECISION_FP32;
     r->spec->seed = 7;
     r->spec->snapshot_keep = 2;
     r->spec->layers = 2, r->spec->hidden = 32, r->spec->heads = 4, r->spec->context = 32, r->spec->vocab = 256;
@@ -125,6 +130,31 @@ float rig_value(uint32_t tensor, int kind, uint64_t element, uint64_t step)
     return (float)(int32_t)(uint32_t)(x * 2246822519u) * 1e-7f;
 }
 
+enum kc_state_class rig_class(const struct rig *r, int kind)
+{
+    static const enum kc_state_class klass[3] = {KC_STATE_MASTER, KC_STATE_MOMENT1, KC_STATE_MOMENT2};
+    bool own = KC_AT(r->plan, struct kc_plan_bucket, r->plan->buckets)->type == KC_F32;
+    return kind == 0 && own ? KC_STATE_PARAMETER : klass[kind];
+}
+
+/* What the optimizer and the gather behind it leave in a bf16 bucket, on all ranks. */
+static void train_rounded(struct rig *r, uint32_t rank, uint64_t step)
+{
+    const struct kc_plan_tensor *p = KC_AT(r->plan, struct kc_plan_tensor, r->plan->tensors);
+    for (uint32_t b = 0; b < r->plan->buckets.count; b++) {
+        void *data;
+        ck_assert_int_eq(r->io[rank].open(r->io[rank].self, KC_STATE_PARAMETER, b, &data), 0);
+        for (uint32_t t = 0; t < r->plan->tensors.count; t++) {
+            uint64_t n = 1;
+            for (int d = 0; d < p[t].rank; d++)
+                n *= p[t].global[d];
+            for (uint64_t i = 0; (uint32_t)p[t].bucket == b && i < n; i++)
+                ((uint16_t *)data)[p[t].offset + i] = kc_bf16_from_float(rig_value(t, 0, i, step));
+        }
+        r->io[rank].close(r->io[rank].self, KC_STATE_PARAMETER, b);
+    }
+}
+
 static void train_tensor(struct rig *r, uint32_t rank, uint32_t t, float *bucket, int kind, uint64_t step)
 {
     const struct kc_plan_tensor *p = &KC_AT(r->plan, struct kc_plan_tensor, r->plan->tensors)[t];
@@ -134,14 +164,13 @@ static void train_tensor(struct rig *r, uint32_t rank, uint32_t t, float *bucket
         n *= p->global[d];
     for (uint64_t i = 0; i < n; i++) {
         bool owned = (p->offset + i) / b->shard == rank;
-        if (kind == 0 || owned || r->plan->zero == 0)
+        if (rig_class(r, kind) == KC_STATE_PARAMETER || owned || r->plan->zero == 0)
             bucket[p->offset + i] = rig_value(t, kind, i, step);
     }
 }
 
 void rig_train(struct rig *r)
 {
-    static const enum kc_state_class klass[3] = {KC_STATE_PARAMETER, KC_STATE_MOMENT1, KC_STATE_MOMENT2};
     const struct kc_plan_tensor *p = KC_AT(r->plan, struct kc_plan_tensor, r->plan->tensors);
     for (uint32_t rank = 0; rank < r->ranks; rank++) {
         struct kc_progress now;
@@ -149,12 +178,14 @@ void rig_train(struct rig *r)
         for (int k = 0; k < 3; k++)
             for (uint32_t b = 0; b < r->plan->buckets.count; b++) {
                 void *data;
-                ck_assert_int_eq(r->io[rank].open(r->io[rank].self, klass[k], b, &data), 0);
+                ck_assert_int_eq(r->io[rank].open(r->io[rank].self, rig_class(r, k), b, &data), 0);
                 for (uint32_t t = 0; t < r->plan->tensors.count; t++)
                     if ((uint32_t)p[t].bucket == b)
                         train_tensor(r, rank, t, data, k, now.step);
-                r->io[rank].close(r->io[rank].self, klass[k], b);
+                r->io[rank].close(r->io[rank].self, rig_class(r, k), b);
             }
+        if (rig_class(r, 0) == KC_STATE_MASTER)
+            train_rounded(r, rank, now.step);
         kc_state_advance(r->state[rank], 100, 8, 5.0 / (double)(now.step + 1), 1.5);
     }
 }

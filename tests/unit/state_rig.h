@@ -24,6 +24,7 @@ struct rig_layout {
     uint32_t ranks, zero;
     uint32_t per_bucket; /* tensors a bucket holds */
     bool reversed;       /* last tensor in the first bucket */
+    bool bf16;           /* parameters are bf16 and have masters */
 };
 
 #define RIG_RANKS 4
@@ -53,6 +54,8 @@ void rig_free_plan(struct rig *r);
 
 /* One step that no layout can change: every value is a function of (tensor, kind, element, step). */
 void rig_train(struct rig *r);
+/* The class that holds masters (kind 0), first and second moments (1, 2). */
+enum kc_state_class rig_class(const struct rig *r, int kind);
 /* The value that rig_train() writes. */
 float rig_value(uint32_t tensor, int kind, uint64_t element, uint64_t step);
 /* Run one verb on all ranks; returns the first error. */

@@ -115,7 +115,7 @@ START_TEST(files_alone_tell_a_job)
     ck_assert(j.loss == 1.5 && j.validation_loss == 1.75 && j.seconds == 12.5);
     ck_assert_str_eq(j.state_root, "00112233445566778899aabbccddeeff");
     ck_assert_int_eq(j.restarts, 0);
-    ck_assert_str_eq(j.model, "gpt2, 4 layers, 128 wide, 4 heads, context 128"); /* as the keeper writes it on boards */
+    ck_assert_str_eq(j.model, "gpt2, 4 layers, 128 wide, 4 heads, context 128, bf16"); /* as the keeper writes it on boards */
     job_free(&j);
 }
 END_TEST
@@ -160,7 +160,7 @@ START_TEST(snapshots_are_found_without_a_board)
     console_home_job(&home, "demo-1", "queued", 3, 300);
     snprintf(folder, sizeof folder, "%s/jobs/demo-1/snapshots", home.path);
     ck_assert_int_eq(kc_make_dirs(folder), 0);
-    rig_open(&r, rig_small, rig_small_count, (struct rig_layout){2, 1, 2, false}, folder, NULL, "");
+    rig_open(&r, rig_small, rig_small_count, (struct rig_layout){2, 1, 2, false, false}, folder, NULL, "");
     rig_train(&r);
     ck_assert_int_eq(rig_snapshot(&r), 0);
     rig_close(&r);

@@ -120,7 +120,7 @@ static const struct {
     {"threads", "0", "threads is 0"},
     {"seed", "-1", "seed is -1"},
     {"device", "\"gpu\"", "device is \"gpu\": it must be one of cpu"},
-    {"precision", "\"bf16\"", "precision is \"bf16\""},
+    {"precision", "\"fp16\"", "precision is \"fp16\": it must be one of fp32, bf16"},
     {"oversubscribe", "1", "oversubscribe is 1: it must be true or false"},
     {"model.family", "\"gtp2\"", "did you mean \"gpt2\""},
     {"model.family", NULL, "model.family is missing"},

@@ -88,6 +88,8 @@ static int run(enum kc_opcode op, const struct tensor *in, int inputs, struct te
         iv[i] = in[i].view;
     for (int i = 0; i < outputs; i++)
         ov[i] = out[i].view;
+    if (op == KC_OP_ADAMW && outputs == 3)
+        ov[outputs++] = (struct kc_view){.data = NULL}; /* no master: the parameter is f32 */
     struct kc_op_call call = {.opcode = (uint16_t)op,
                               .accumulate = (uint8_t)accumulate,
                               .inputs = (uint8_t)inputs,

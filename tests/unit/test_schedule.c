@@ -104,14 +104,16 @@ START_TEST(programs_of_every_layout_pass_the_proof)
 {
     const uint32_t ranks[] = {1, 2, 3, 8};
     for (size_t n = 0; n < sizeof ranks / sizeof *ranks; n++)
-        for (uint32_t zero = 0; zero < 2; zero++)
+        for (uint32_t kind = 0; kind < 4; kind++)
             for (uint32_t accumulation = 1; accumulation <= 4; accumulation *= 4) {
                 struct toy_shape s = shape;
-                s.ranks = ranks[n], s.zero = zero, s.sequences = ranks[n] * accumulation;
+                s.ranks = ranks[n], s.zero = kind & 1, s.sequences = ranks[n] * accumulation;
+                s.precision = kind & 2 ? KC_PRECISION_BF16 : KC_PRECISION_FP32;
                 struct house h;
                 house_make(&h, s);
                 struct kc_error e = {""};
-                ck_assert_msg(house_check(&h, &e) == 0, "ranks %u zero %u: %s", s.ranks, zero, e.text);
+                ck_assert_msg(house_check(&h, &e) == 0, "ranks %u zero %u, %s: %s", s.ranks, s.zero,
+                              kc_precision_name[s.precision], e.text);
                 house_free(&h);
             }
 }
@@ -285,10 +287,13 @@ END_TEST
 /* ---- plans with one fault each ---- */
 
 /* Breaks rank 1's train program; the check must answer `code` and say `words`. */
-static void expect(void (*fault)(struct house *, struct kc_exec_plan *), int code, const char *words)
+static void expect_in(enum kc_precision precision, void (*fault)(struct house *, struct kc_exec_plan *), int code,
+                      const char *words)
 {
     struct house h;
-    house_make(&h, shape);
+    struct toy_shape s = shape;
+    s.precision = precision;
+    house_make(&h, s);
     struct kc_exec_plan *p = thaw(&h, 1);
     struct kc_error e = {""};
     ck_assert_int_eq(house_check(&h, &e), 0);
@@ -298,6 +303,11 @@ static void expect(void (*fault)(struct house *, struct kc_exec_plan *), int cod
                   e.text);
     free(p);
     house_free(&h);
+}
+
+static void expect(void (*fault)(struct house *, struct kc_exec_plan *), int code, const char *words)
+{
+    expect_in(KC_PRECISION_FP32, fault, code, words);
 }
 
 /* Two buckets in one call: the call of the second is the first one's, and the second's own is gone. */
@@ -437,6 +447,48 @@ static void update_short(struct house *h, struct kc_exec_plan *p)
         r[k].size[0] -= 1;
 }
 
+/* Operands of an update: gradient, parameter, moment1, moment2, master. */
+static void master_left_out(struct house *h, struct kc_exec_plan *p)
+{
+    (void)h;
+    refs_at(p, &train_at(p)[find_op(p, TOY_UPDATE, 0)])[4] = (struct kc_exec_ref){.space = KC_SPACE_NONE, .bucket = -1};
+}
+
+static void master_of_another_run(struct house *h, struct kc_exec_plan *p)
+{
+    (void)h;
+    refs_at(p, &train_at(p)[find_op(p, TOY_UPDATE, 0)])[4].offset -= 64 * 4;
+}
+
+static void master_without_ticket(struct house *h, struct kc_exec_plan *p)
+{
+    struct kc_exec_instruction *ins = train_at(p);
+    (void)h;
+    ins[find(p, KC_I_OPEN, 7)] = ins[find(p, KC_I_CLEAR, 4)]; /* behind 4 gradients and 3 others of bucket 0 */
+}
+
+static void master_where_there_is_none(struct house *h, struct kc_exec_plan *p)
+{
+    struct kc_exec_ref *r = refs_at(p, &train_at(p)[find_op(p, TOY_UPDATE, 0)]);
+    (void)h;
+    r[4] = r[3];
+    r[4].space = KC_SPACE_MASTER;
+}
+
+static void moment_as_master_where_there_is_none(struct house *h, struct kc_exec_plan *p)
+{
+    struct kc_exec_ref *r = refs_at(p, &train_at(p)[find_op(p, TOY_UPDATE, 0)]);
+    (void)h;
+    r[4] = r[3];
+}
+
+static void parameter_as_f32(struct house *h, struct kc_exec_plan *p)
+{
+    struct kc_exec_ref *r = refs_at(p, &train_at(p)[find_op(p, TOY_UPDATE, 0)]);
+    (void)h;
+    r[1].type = KC_F32, r[1].offset = 0;
+}
+
 static void norm_of_the_other_shard(struct house *h, struct kc_exec_plan *p)
 {
     (void)h;
@@ -526,6 +578,34 @@ START_TEST(state_is_written_under_tickets_and_updated_once_after_agreement)
     expect(wrong_decay, -EINVAL, "another weight decay");
 }
 END_TEST
+START_TEST(a_master_is_updated_with_its_parameter_or_not_there)
+{
+    expect_in(KC_PRECISION_BF16, master_left_out, -EINVAL, "operands that do not belong together");
+    expect_in(KC_PRECISION_BF16, master_of_another_run, -EINVAL, "operands that do not belong together");
+    expect_in(KC_PRECISION_BF16, master_without_ticket, -EINVAL, "updates without a ticket");
+    expect_in(KC_PRECISION_BF16, parameter_as_f32, -EINVAL, "an operand in parameter has bucket 0 and type f32");
+    expect(master_where_there_is_none, -EINVAL, "bucket 0 has no masters, its parameters are f32");
+    expect(moment_as_master_where_there_is_none, -EINVAL, "updates a master of a parameter that is its own");
+}
+END_TEST
+
+/* 13 activations and a derivative, as above, of half the bytes. */
+START_TEST(bf16_halves_the_memory_of_activations)
+{
+    struct toy_shape s = shape;
+    struct toy t;
+    struct kc_memory_plan m;
+    s.layers = 12, s.precision = KC_PRECISION_BF16;
+    toy_plan(&t, s);
+    ck_assert_int_eq(kc_memory_plan_make(t.shard, &m), 0);
+    uint64_t x_bytes = 2 * 20000 * 2;
+    ck_assert_uint_ge(m.bytes, 13 * x_bytes);
+    ck_assert_uint_lt(m.bytes, 14 * x_bytes);
+    kc_memory_plan_free(&m);
+    toy_free(&t);
+}
+END_TEST
+
 START_TEST(F44_the_norm_counts_every_element_once)
 {
     expect(norm_of_the_other_shard, -EINVAL, "counts an element of the norm twice, or leaves one out");
@@ -718,6 +798,8 @@ int main(void)
     tcase_add_test(t, buffers_are_written_before_they_are_read_and_live_ones_are_kept);
     tcase_add_test(t, the_first_op_of_a_step_overwrites_a_gradient_and_the_others_add);
     tcase_add_test(t, state_is_written_under_tickets_and_updated_once_after_agreement);
+    tcase_add_test(t, a_master_is_updated_with_its_parameter_or_not_there);
+    tcase_add_test(t, bf16_halves_the_memory_of_activations);
     tcase_add_test(t, F44_the_norm_counts_every_element_once);
     suite_add_tcase(s, t);
     t = tcase_create("play");

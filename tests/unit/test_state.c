@@ -1,6 +1,7 @@
 /* test_state.c - state in memory: map, tickets, ledger, guard, seeded values, learning rate, history, state_root. */
 #include "state_rig.h"
 
+#include "base/bf16.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "state/number.h"
@@ -138,18 +139,22 @@ END_TEST
 
 /* ---- values, views, tickets ---- */
 
+/* Its parameters as they are kept, as f32. */
 static void read_tensor(struct rig *r, uint32_t rank, uint32_t t, float *out)
 {
     const struct kc_plan_tensor *p = &KC_AT(r->plan, struct kc_plan_tensor, r->plan->tensors)[t];
-    const float *b = r->io[rank].read(r->io[rank].self, KC_STATE_PARAMETER, (uint32_t)p->bucket, NULL);
+    const void *b = r->io[rank].read(r->io[rank].self, KC_STATE_PARAMETER, (uint32_t)p->bucket, NULL);
     uint64_t n = 1;
     for (int d = 0; d < p->rank; d++)
         n *= p->global[d];
-    memcpy(out, b + p->offset, n * sizeof *out);
+    for (uint64_t i = 0; i < n; i++)
+        out[i] = p->type == KC_F32 ? ((const float *)b)[p->offset + i]
+                                   : kc_bf16_to_float(((const uint16_t *)b)[p->offset + i]);
 }
 
-static const struct rig_layout layouts[] = {{1, 0, 100, false}, {1, 1, 1, true}, {2, 0, 2, false}, {2, 1, 3, true},
-    {4, 0, 1, false}, {4, 1, 2, true}, {3, 1, 4, false}};
+static const struct rig_layout layouts[] = {
+    {1, 0, 100, false, false}, {1, 1, 1, true, false}, {2, 0, 2, false, false}, {2, 1, 3, true, false},
+    {4, 0, 1, false, false},   {4, 1, 2, true, false}, {3, 1, 4, false, false}};
 #define LAYOUTS (sizeof layouts / sizeof layouts[0])
 
 /* DESIGN §7: initial values are keyed by name and global index, so no layout changes a bit. */
@@ -178,12 +183,67 @@ START_TEST(seeded_values_do_not_depend_on_the_layout)
 }
 END_TEST
 
+/* In bf16 the masters are the values that fp32 has, on their owners, and every rank has the parameters, rounded. */
+START_TEST(seeded_masters_are_those_of_fp32)
+{
+    static float want[2048], have[2048];
+    for (size_t l = 0; l < LAYOUTS; l++) {
+        struct rig r, one;
+        struct kc_error e = {""};
+        struct rig_layout layout = layouts[l];
+        layout.bf16 = true;
+        rig_open(&r, rig_small, rig_small_count, layout, NULL, NULL, "");
+        rig_open(&one, rig_small, rig_small_count, layouts[0], NULL, NULL, "");
+        ck_assert_int_eq(kc_state_init(one.state[0], &e), 0);
+        const struct kc_plan_bucket *bucket = KC_AT(r.plan, struct kc_plan_bucket, r.plan->buckets);
+        for (uint32_t k = 0; k < r.ranks; k++) {
+            ck_assert_int_eq(kc_state_init(r.state[k], &e), 0);
+            for (uint32_t t = 0; t < rig_small_count; t++) {
+                const struct kc_plan_tensor *p = &KC_AT(r.plan, struct kc_plan_tensor, r.plan->tensors)[t];
+                uint64_t n = rig_small[t].size[0] * (rig_small[t].rank > 1 ? rig_small[t].size[1] : 1);
+                uintptr_t masters = (uintptr_t)r.io[k].read(r.io[k].self, KC_STATE_MASTER, (uint32_t)p->bucket, NULL);
+                read_tensor(&one, 0, t, want);
+                read_tensor(&r, k, t, have);
+                for (uint64_t i = 0; i < n; i++) {
+                    uint64_t at = p->offset + i;
+                    ck_assert(have[i] == kc_bf16_to_float(kc_bf16_from_float(want[i])));
+                    if (layout.zero == 0 || at / bucket[p->bucket].shard == k)
+                        ck_assert(*(const float *)(masters + at * 4) == want[i]);
+                }
+            }
+        }
+        rig_close(&r);
+        rig_close(&one);
+    }
+}
+END_TEST
+
+/* A parameter that is f32 is its own master: there is no class to read or to write. */
+START_TEST(fp32_has_no_masters)
+{
+    struct rig r;
+    void *data = NULL;
+    rig_open(&r, rig_small, rig_small_count, (struct rig_layout){2, 1, 2, false, false}, NULL, NULL, "");
+    ck_assert_ptr_null(r.io[0].read(r.io[0].self, KC_STATE_MASTER, 0, NULL));
+    ck_assert_int_eq(r.io[0].open(r.io[0].self, KC_STATE_MASTER, 0, &data), -EINVAL);
+    ck_assert_ptr_null(data);
+    ck_assert_uint_eq(kc_state_class_bytes(r.plan, KC_STATE_MASTER), 0);
+    rig_close(&r);
+    rig_plan(&r, rig_large, rig_large_count, (struct rig_layout){2, 0, 1, false, true});
+    size_t moment = kc_state_class_bytes(r.plan, KC_STATE_MOMENT1);
+    ck_assert_uint_eq(kc_state_class_bytes(r.plan, KC_STATE_MASTER), moment); /* held like moments */
+    ck_assert_uint_le(kc_state_class_bytes(r.plan, KC_STATE_PARAMETER), moment * 55 / 100);
+    ck_assert_uint_eq(kc_state_class_bytes(r.plan, KC_STATE_GRADIENT), moment);
+    rig_free_plan(&r);
+}
+END_TEST
+
 START_TEST(tickets_exclude_and_raise_the_version)
 {
     struct rig r;
     void *data, *again;
     uint64_t v0, v1;
-    rig_open(&r, rig_small, rig_small_count, (struct rig_layout){1, 0, 2, false}, NULL, NULL, "");
+    rig_open(&r, rig_small, rig_small_count, (struct rig_layout){1, 0, 2, false, false}, NULL, NULL, "");
     struct kc_state_if *io = &r.io[0];
     const void *view = io->read(io->self, KC_STATE_PARAMETER, 1, &v0);
     ck_assert_int_eq(io->open(io->self, KC_STATE_PARAMETER, 1, &data), 0);
@@ -223,7 +283,7 @@ START_TEST(ledger_counts_by_caller_and_refuses_strangers)
     struct kc_ledger_row row[4];
     struct kc_refusal refusal[20];
     struct kc_error e;
-    rig_open(&r, rig_small, rig_small_count, (struct rig_layout){1, 0, 2, false}, NULL, NULL, "");
+    rig_open(&r, rig_small, rig_small_count, (struct rig_layout){1, 0, 2, false, false}, NULL, NULL, "");
     ck_assert_int_eq(kc_state_offer(r.state[0], "", &stranger), -EINVAL);
     ck_assert_int_eq(kc_state_offer(r.state[0], "comm", &stranger), 0);
     ck_assert_ptr_nonnull(stranger.read(stranger.self, KC_STATE_PARAMETER, 0, NULL)); /* looking is allowed */
@@ -265,8 +325,8 @@ static struct kc_state *guarded_state(struct rig *r, enum kc_guard guard, struct
     struct kc_state *s;
     struct kc_error e = {""};
     memset(r, 0, sizeof *r);
-    rig_plan(r, rig_small, rig_small_count, (struct rig_layout){2, 1, 2, false});
-    static struct kc_job_spec spec = {.seed = 7};
+    rig_plan(r, rig_small, rig_small_count, (struct rig_layout){2, 1, 2, false, true});
+    static struct kc_job_spec spec = {.seed = 7, .precision = KC_PRECISION_BF16};
     struct kc_state_config c = {.spec = &spec, .shard = r->plan, .rank = 1, .guard = guard};
     ck_assert_msg(kc_state_new(&c, &s, &e) == 0, "%s", e.text);
     ck_assert_int_eq(kc_state_offer(s, "schedule", io), 0);
@@ -278,7 +338,8 @@ static struct kc_state *guarded_state(struct rig *r, enum kc_guard guard, struct
 static bool write_is_fatal(const struct kc_state_if *io, const struct rig *r, enum kc_state_class c, uint32_t bucket)
 {
     const struct kc_plan_bucket *b = &KC_AT(r->plan, struct kc_plan_bucket, r->plan->buckets)[bucket];
-    volatile float *at = (float *)((uintptr_t)io->read(io->self, c, bucket, NULL) + b->shard * sizeof(float));
+    uint64_t first = b->shard * kc_type_bytes[kc_bucket_type(b, c)];
+    volatile uint16_t *at = (uint16_t *)((uintptr_t)io->read(io->self, c, bucket, NULL) + first);
     pid_t child = fork();
     int status;
     if (child == 0) {
@@ -294,13 +355,14 @@ static bool write_is_fatal(const struct kc_state_if *io, const struct rig *r, en
 
 START_TEST(guard_makes_a_write_without_a_ticket_fatal)
 {
-    static const enum kc_state_class klass[] = {KC_STATE_PARAMETER, KC_STATE_MOMENT1, KC_STATE_MOMENT2};
+    static const enum kc_state_class klass[] = {KC_STATE_PARAMETER, KC_STATE_MOMENT1, KC_STATE_MOMENT2,
+                                                KC_STATE_MASTER};
     for (int g = 0; g < KC_GUARDS; g++) {
         struct rig r;
         struct kc_state_if io;
         void *data;
         struct kc_state *s = guarded_state(&r, (enum kc_guard)g, &io);
-        for (int k = 0; k < 3; k++) {
+        for (int k = 0; k < 4; k++) {
             ck_assert_int_eq(write_is_fatal(&io, &r, klass[k], 0), g != KC_GUARD_COUNT);
             ck_assert_int_eq(io.open(io.self, klass[k], 0, &data), 0);
             ck_assert(!write_is_fatal(&io, &r, klass[k], 0));
@@ -335,7 +397,7 @@ static void *open_and_close(void *arg)
     for (int i = 0; i < 2000; i++) {
         void *data;
         if (io->open(io->self, KC_STATE_PARAMETER, bucket, &data) == 0) {
-            *(float *)data += 1;
+            *(uint16_t *)data += 1;
             io->close(io->self, KC_STATE_PARAMETER, bucket);
         }
         io->read(io->self, KC_STATE_MOMENT1, bucket, NULL);
@@ -373,7 +435,7 @@ START_TEST(window_memory_is_the_callers)
     struct kc_error e = {""};
     struct kc_job_spec spec = {.seed = 1};
     size_t count;
-    rig_plan(&r, rig_small, rig_small_count, (struct rig_layout){2, 1, 2, false});
+    rig_plan(&r, rig_small, rig_small_count, (struct rig_layout){2, 1, 2, false, false});
     size_t bytes = kc_state_window_bytes(r.plan);
     char *memory = mmap(NULL, bytes + 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     struct kc_state_config c = {.spec = &spec,
@@ -403,11 +465,11 @@ START_TEST(window_memory_is_the_callers)
     munmap(memory, bytes + 4096);
     /* zero ≥ 1 keeps half of the moments */
     struct rig whole = {0};
-    rig_plan(&whole, rig_large, rig_large_count, (struct rig_layout){2, 0, 1, false});
-    size_t all = kc_state_private_bytes(whole.plan);
+    rig_plan(&whole, rig_large, rig_large_count, (struct rig_layout){2, 0, 1, false, false});
+    size_t all = kc_state_class_bytes(whole.plan, KC_STATE_MOMENT1);
     rig_free_plan(&whole);
-    rig_plan(&whole, rig_large, rig_large_count, (struct rig_layout){2, 1, 1, false});
-    ck_assert_uint_lt(kc_state_private_bytes(whole.plan), all * 55 / 100);
+    rig_plan(&whole, rig_large, rig_large_count, (struct rig_layout){2, 1, 1, false, false});
+    ck_assert_uint_lt(kc_state_class_bytes(whole.plan, KC_STATE_MOMENT1), all * 55 / 100);
     rig_free_plan(&whole);
     rig_free_plan(&r);
 }
@@ -415,12 +477,12 @@ END_TEST
 
 START_TEST(a_plan_that_contradicts_itself_is_refused)
 {
-    for (int wrong = 0; wrong < 5; wrong++) {
+    for (int wrong = 0; wrong < 6; wrong++) {
         struct rig r = {0};
         struct kc_state *s = NULL;
         struct kc_error e = {""};
         struct kc_job_spec spec = {.seed = 1};
-        rig_plan(&r, rig_small, rig_small_count, (struct rig_layout){2, 1, 2, false});
+        rig_plan(&r, rig_small, rig_small_count, (struct rig_layout){2, 1, 2, false, false});
         size_t bytes = r.plan_arena.used;
         unsigned char *copy = malloc(bytes);
         memcpy(copy, r.plan, bytes);
@@ -436,6 +498,8 @@ START_TEST(a_plan_that_contradicts_itself_is_refused)
             seg[5].count--;
         else if (wrong == 3)
             b[1].shards = 3;
+        else if (wrong == 5)
+            b[1].type = KC_BF16; /* and its parameters are f32 */
         else
             t[0].place[KC_DATA].kind = KC_PLACE_SHARDED;
         struct kc_state_config c = {.spec = &spec, .shard = p, .rank = 0};
@@ -457,7 +521,7 @@ START_TEST(loss_history_always_holds_the_whole_run)
     static float losses[KC_HISTORY_POINTS + 1];
     struct rig r;
     size_t count;
-    rig_open(&r, rig_small, 2, (struct rig_layout){1, 0, 2, false}, NULL, NULL, "");
+    rig_open(&r, rig_small, 2, (struct rig_layout){1, 0, 2, false, false}, NULL, NULL, "");
     for (uint64_t i = 1; i <= 30011; i++) {
         kc_state_advance(r.state[0], 10, 4, (double)i, 1);
         if (i != 3 && i != 4096 && i != 4097 && i != 30011)
@@ -606,7 +670,7 @@ START_TEST(replica_digest_is_equal_on_replicas_and_sees_a_bit)
 {
     struct rig r;
     void *data;
-    rig_open(&r, rig_small, rig_small_count, (struct rig_layout){2, 1, 2, false}, NULL, NULL, "");
+    rig_open(&r, rig_small, rig_small_count, (struct rig_layout){2, 1, 2, false, false}, NULL, NULL, "");
     rig_train(&r);
     uint32_t a = kc_state_replica_digest(r.state[0]), b = kc_state_replica_digest(r.state[1]);
     ck_assert_uint_eq(a, b);
@@ -628,7 +692,7 @@ static double update_time(enum kc_guard guard)
     struct kc_state_if io;
     struct kc_error e = {""};
     double best = 1e9;
-    rig_plan(&r, rig_large, rig_large_count, (struct rig_layout){1, 0, 1, false});
+    rig_plan(&r, rig_large, rig_large_count, (struct rig_layout){1, 0, 1, false, false});
     struct kc_state_config c = {.spec = &spec, .shard = r.plan, .guard = guard};
     ck_assert_msg(kc_state_new(&c, &s, &e) == 0, "%s", e.text);
     ck_assert_int_eq(kc_state_offer(s, "schedule", &io), 0);
@@ -689,6 +753,8 @@ int main(void)
     tcase_add_test(c, learning_rate_is_a_function_of_the_step);
     tcase_add_test(c, learning_rate_is_the_golden_one);
     tcase_add_test(c, seeded_values_do_not_depend_on_the_layout);
+    tcase_add_test(c, seeded_masters_are_those_of_fp32);
+    tcase_add_test(c, fp32_has_no_masters);
     tcase_add_test(c, tickets_exclude_and_raise_the_version);
     tcase_add_test(c, ledger_counts_by_caller_and_refuses_strangers);
     tcase_add_test(c, guard_makes_a_write_without_a_ticket_fatal);

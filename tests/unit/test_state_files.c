@@ -2,6 +2,8 @@
  * way in which a file can be wrong. Rows F36-F38 of the list of faults. */
 #include "state_rig.h"
 
+#include "base/bf16.h"
+
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -65,12 +67,13 @@ static void gpt2_model(void)
 }
 
 /* Init from `from`; the error's text, or "" when it worked. The state stays open in *r. */
+static bool in_bf16;
 static const char *init_from(struct rig *r, const struct rig_tensor *tensors, uint32_t count, const char *from,
                              int *code)
 {
     static struct kc_error e;
     e.text[0] = 0;
-    rig_open(r, tensors, count, (struct rig_layout){2, 1, 5, true}, NULL, NULL, from);
+    rig_open(r, tensors, count, (struct rig_layout){2, 1, 5, true, in_bf16}, NULL, NULL, from);
     *code = kc_state_init(r->state[1], &e);
     return e.text;
 }
@@ -104,13 +107,43 @@ START_TEST(both_namings_of_gpt2_give_the_same_values)
 }
 END_TEST
 
+/* Files are read as masters, and what a rank's ops read is these, rounded. */
+START_TEST(a_file_gives_bf16_its_masters)
+{
+    struct rig r, f;
+    int code;
+    gpt2_model();
+    const char *text = init_from(&f, gpt2, GPT2, "tests/golden/gpt2/model", &code);
+    ck_assert_msg(code == 0, "%s", text);
+    in_bf16 = true;
+    text = init_from(&r, gpt2, GPT2, "tests/golden/gpt2/model", &code);
+    ck_assert_msg(code == 0, "%s", text);
+    in_bf16 = false;
+    const struct kc_plan_bucket *b = KC_AT(r.plan, struct kc_plan_bucket, r.plan->buckets);
+    for (uint32_t t = 0; t < GPT2; t++) {
+        const struct kc_plan_tensor *p = &KC_AT(r.plan, struct kc_plan_tensor, r.plan->tensors)[t];
+        const uint16_t *rounded = r.io[1].read(r.io[1].self, KC_STATE_PARAMETER, (uint32_t)p->bucket, NULL);
+        uintptr_t masters = (uintptr_t)r.io[1].read(r.io[1].self, KC_STATE_MASTER, (uint32_t)p->bucket, NULL);
+        const float *want = tensor_of(&f, t);
+        uint64_t n = gpt2[t].size[0] * (gpt2[t].rank > 1 ? gpt2[t].size[1] : 1);
+        for (uint64_t i = 0; i < n; i++) {
+            ck_assert_uint_eq(rounded[p->offset + i], kc_bf16_from_float(want[i]));
+            if ((p->offset + i) / b[p->bucket].shard == 1)
+                ck_assert(*(const float *)(masters + (p->offset + i) * 4) == want[i]);
+        }
+    }
+    rig_close(&r);
+    rig_close(&f);
+}
+END_TEST
+
 /* F37: another model's numbers are named, each with both values. */
 START_TEST(config_is_compared_with_the_spec)
 {
     struct rig r;
     struct kc_error e = {""};
     gpt2_model();
-    rig_open(&r, gpt2, GPT2, (struct rig_layout){1, 0, 100, false}, NULL, NULL, "tests/golden/gpt2/model");
+    rig_open(&r, gpt2, GPT2, (struct rig_layout){1, 0, 100, false, false}, NULL, NULL, "tests/golden/gpt2/model");
     struct kc_job_spec *spec = malloc(r.spec->head.bytes);
     memcpy(spec, r.spec, r.spec->head.bytes);
     spec->layers = 3, spec->heads = 8, spec->context = 64;
@@ -372,6 +405,7 @@ int main(void)
     tcase_set_timeout(c, 60);
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_add_test(c, both_namings_of_gpt2_give_the_same_values);
+    tcase_add_test(c, a_file_gives_bf16_its_masters);
     tcase_add_test(c, config_is_compared_with_the_spec);
     tcase_add_test(c, every_floating_type_becomes_f32);
     tcase_add_test(c, tied_head_and_masks_are_accepted);

@@ -2,6 +2,7 @@
  * other layouts, retention. Rows F30-F34, F39-F42, F46 of the list of faults. */
 #include "state_rig.h"
 
+#include "base/bf16.h"
 #include "base/file.h"
 #include "base/json.h"
 
@@ -35,7 +36,7 @@ static void teardown(void)
     rig_remove(folder);
 }
 
-static const struct rig_layout two = {2, 1, 2, false};
+static const struct rig_layout two = {2, 1, 2, false, false};
 /* Three tensors: few calls, for the tests that try every one of them. */
 #define FEW 3
 
@@ -59,24 +60,39 @@ static uint64_t step_of(const struct rig *r, uint32_t rank)
     return p.step;
 }
 
+/* Every rank has all parameters, and where these have masters, they are the masters, rounded. */
+static void check_parameter(const struct rig *r, uint32_t rank, uint32_t tensor, uint64_t element, float master)
+{
+    const struct kc_plan_tensor *t = KC_AT(r->plan, struct kc_plan_tensor, r->plan->tensors) + tensor;
+    const struct kc_state_if *io = &r->io[rank];
+    const void *base = io->read(io->self, KC_STATE_PARAMETER, (uint32_t)t->bucket, NULL);
+    uint16_t rounded = kc_bf16_from_float(master);
+    bool same = t->type == KC_F32 ? memcmp((const float *)base + t->offset + element, &master, 4) == 0
+                                  : ((const uint16_t *)base)[t->offset + element] == rounded;
+    if (!same)
+        ck_abort_msg("rank %u tensor %u parameter %llu", rank, tensor, (unsigned long long)element);
+}
+
 /* All values of all ranks are those that rig_train() wrote in `step`. */
 static void check_values(const struct rig *r, uint64_t step)
 {
-    static const enum kc_state_class klass[3] = {KC_STATE_PARAMETER, KC_STATE_MOMENT1, KC_STATE_MOMENT2};
     const struct kc_plan_tensor *t = KC_AT(r->plan, struct kc_plan_tensor, r->plan->tensors);
     const struct kc_plan_bucket *b = KC_AT(r->plan, struct kc_plan_bucket, r->plan->buckets);
     for (uint32_t rank = 0; rank < r->ranks; rank++)
         for (uint32_t i = 0; i < r->plan->tensors.count; i++)
             for (int k = 0; k < 3; k++) {
                 const struct kc_state_if *io = &r->io[rank];
-                uintptr_t base = (uintptr_t)io->read(io->self, klass[k], (uint32_t)t[i].bucket, NULL);
+                uintptr_t base = (uintptr_t)io->read(io->self, rig_class(r, k), (uint32_t)t[i].bucket, NULL);
                 uint64_t n = 1;
                 for (int d = 0; d < t[i].rank; d++)
                     n *= t[i].global[d];
                 for (uint64_t e = 0; e < n; e++) {
                     uint64_t at = t[i].offset + e;
-                    bool held = k == 0 || r->plan->zero == 0 || at / b[t[i].bucket].shard == rank;
+                    bool held = rig_class(r, k) == KC_STATE_PARAMETER || r->plan->zero == 0 ||
+                                at / b[t[i].bucket].shard == rank;
                     float want = rig_value(i, k, e, step - 1);
+                    if (k == 0)
+                        check_parameter(r, rank, i, e, want);
                     if (held && memcmp((float *)(base + at * 4), &want, 4) != 0)
                         ck_abort_msg("rank %u tensor %u kind %d element %llu", rank, i, k, (unsigned long long)e);
                 }
@@ -85,12 +101,14 @@ static void check_values(const struct rig *r, uint64_t step)
 
 /* ---- round trips ---- */
 
-/* F39-F42, F44: what is restored is what was saved, on any other layout, with progress and history. */
+/* F39-F42, F44: what is restored is what was saved, on any other layout, with progress and history. Snapshots and roots
+ * are of masters: the type of parameters changes neither. */
 START_TEST(a_snapshot_restores_on_every_layout)
 {
-    static const struct rig_layout layouts[] = {{1, 0, 100, false}, {1, 1, 1, true},  {2, 0, 2, false},
-                                                {2, 1, 3, true},    {4, 0, 1, false}, {4, 1, 2, true},
-                                                {3, 1, 4, false}};
+    static const struct rig_layout layouts[] = {
+        {1, 0, 100, false, false}, {1, 1, 1, true, false},  {2, 0, 2, false, false}, {2, 1, 3, true, false},
+        {4, 0, 1, false, false},   {4, 1, 2, true, false},  {3, 1, 4, false, false}, {1, 0, 100, false, true},
+        {2, 0, 2, false, true},    {2, 1, 3, true, true},   {3, 1, 4, false, true}};
     enum { N = sizeof layouts / sizeof layouts[0] };
     struct kc_snapshot_info info;
     char root[N][33], again[33];
@@ -113,6 +131,8 @@ START_TEST(a_snapshot_restores_on_every_layout)
             uint64_t steps[8];
             float losses[8];
             size_t count = 8;
+            if (layouts[o].bf16 != layouts[l].bf16)
+                continue;
             rig_open(&r, rig_small, rig_small_count, layouts[o], folder, NULL, "");
             rig_train(&r); /* something else was there before */
             ck_assert_msg(rig_restore(&r, 0, &e) == 0, "%s", e.text);
@@ -138,14 +158,14 @@ START_TEST(large_tensors_are_cut_into_extents)
     struct rig r;
     struct kc_error e = {""};
     struct kc_snapshot_info info;
-    rig_open(&r, rig_large, rig_large_count, (struct rig_layout){3, 1, 2, false}, folder, NULL, "");
+    rig_open(&r, rig_large, rig_large_count, (struct rig_layout){3, 1, 2, false, false}, folder, NULL, "");
     rig_train(&r);
     ck_assert_int_eq(rig_snapshot(&r), 0);
     rig_close(&r);
     ck_assert_msg(kc_snapshot_verify(folder, &info, &e) == 0, "%s", e.text);
     ck_assert_uint_ge(info.bytes, 3 * 4 * (1025 * 1031 + 210005));
     ck_assert_uint_lt(info.bytes, 3 * 4 * (1025 * 1031 + 210005) + (1 << 18));
-    rig_open(&r, rig_large, rig_large_count, (struct rig_layout){2, 0, 1, true}, folder, NULL, "");
+    rig_open(&r, rig_large, rig_large_count, (struct rig_layout){2, 0, 1, true, false}, folder, NULL, "");
     ck_assert_msg(rig_restore(&r, 1, &e) == 0, "%s", e.text);
     check_values(&r, 1);
     rig_close(&r);
@@ -188,15 +208,16 @@ START_TEST(a_snapshot_gives_values_alone_to_init)
         rig_train(&r);
     ck_assert_int_eq(rig_snapshot(&r), 0);
     rig_close(&r);
-    for (int named = 0; named < 2; named++) {
+    for (int named = 0; named < 4; named++) { /* bf16, too: another precision may begin from these values */
         char from[512];
-        path_of(named ? "v00000001" : "", from);
-        rig_open(&r, rig_small, rig_small_count, (struct rig_layout){1, 0, 3, true}, NULL, NULL, from);
+        path_of(named & 1 ? "v00000001" : "", from);
+        rig_open(&r, rig_small, rig_small_count, (struct rig_layout){1, 0, 3, true, named & 2}, NULL, NULL, from);
         ck_assert_msg(kc_state_init(r.state[0], &e) == 0, "%s", e.text);
         const struct kc_plan_tensor *t = &KC_AT(r.plan, struct kc_plan_tensor, r.plan->tensors)[5];
-        const float *v = r.io[0].read(r.io[0].self, KC_STATE_PARAMETER, (uint32_t)t->bucket, NULL);
+        const float *v = r.io[0].read(r.io[0].self, rig_class(&r, 0), (uint32_t)t->bucket, NULL);
         const float *m = r.io[0].read(r.io[0].self, KC_STATE_MOMENT1, (uint32_t)t->bucket, NULL);
         ck_assert(v[t->offset + 77] == rig_value(5, 0, 77, 2));
+        check_parameter(&r, 0, 5, 77, rig_value(5, 0, 77, 2));
         ck_assert(m[t->offset + 77] == 0);
         kc_state_progress(r.state[0], &p);
         ck_assert(p.step == 0 && p.position == 0);
@@ -204,14 +225,14 @@ START_TEST(a_snapshot_gives_values_alone_to_init)
     }
     char from[512];
     path_of("v00000001", from);
-    rig_open(&r, rig_small, FEW, (struct rig_layout){1, 0, 3, true}, NULL, NULL, from); /* another model */
+    rig_open(&r, rig_small, FEW, (struct rig_layout){1, 0, 3, true, false}, NULL, NULL, from); /* another model */
     ck_assert_int_eq(kc_state_init(r.state[0], &e), -EINVAL);
     ck_assert_ptr_nonnull(strstr(e.text, "unexpected transformer.odd"));
     rig_close(&r);
 }
 END_TEST
 
-START_TEST(a_snapshot_of_another_model_or_seed_is_refused_by_name)
+START_TEST(a_snapshot_of_another_model_seed_or_precision_is_refused_by_name)
 {
     struct rig r;
     struct kc_error e = {""};
@@ -229,6 +250,11 @@ START_TEST(a_snapshot_of_another_model_or_seed_is_refused_by_name)
     ck_assert_ptr_nonnull(strstr(e.text, "shape of transformer.wte.weight"));
     ck_assert_ptr_nonnull(strstr(e.text, "unexpected transformer.odd"));
     ck_assert_ptr_nonnull(strstr(e.text, "missing transformer.even"));
+    rig_close(&r);
+    rig_open(&r, rig_small, rig_small_count, (struct rig_layout){2, 1, 2, false, true}, folder, NULL, "");
+    ck_assert_int_eq(kc_state_choose(r.state[0], 0, &info, &e), -EINVAL);
+    ck_assert_ptr_nonnull(strstr(e.text, "was trained in fp32, the spec says bf16"));
+    ck_assert_ptr_nonnull(strstr(e.text, "model.init.from"));
     ck_assert(!there("v00000001/BROKEN"));
     rig_close(&r);
 
@@ -520,7 +546,7 @@ START_TEST(nonfinite_state_is_not_saved)
     struct rig r;
     struct kc_error e = {""};
     struct kc_snapshot_info info;
-    rig_open(&r, rig_small, FEW, (struct rig_layout){2, 1, 3, false}, folder, NULL, "");
+    rig_open(&r, rig_small, FEW, (struct rig_layout){2, 1, 3, false, false}, folder, NULL, "");
     rig_train(&r);
     ck_assert_int_eq(rig_snapshot(&r), 0);
     for (int i = 0; i < 3; i++) {
@@ -560,7 +586,7 @@ static void check_newest(uint64_t least)
     struct kc_snapshot_info info;
     ck_assert_msg(kc_snapshot_verify(folder, &info, &e) == 0, "%s", e.text);
     ck_assert_uint_ge(info.step, least);
-    rig_open(&r, rig_small, FEW, (struct rig_layout){1, 0, 2, true}, folder, NULL, "");
+    rig_open(&r, rig_small, FEW, (struct rig_layout){1, 0, 2, true, false}, folder, NULL, "");
     ck_assert_msg(rig_restore(&r, 0, &e) == 0, "%s", e.text);
     ck_assert_uint_eq(step_of(&r, 0), info.step);
     check_values(&r, info.step);
@@ -868,7 +894,7 @@ int main(void)
     tcase_add_test(c, large_tensors_are_cut_into_extents);
     tcase_add_test(c, agreement_survives_a_sum_of_a_sum);
     tcase_add_test(c, a_snapshot_gives_values_alone_to_init);
-    tcase_add_test(c, a_snapshot_of_another_model_or_seed_is_refused_by_name);
+    tcase_add_test(c, a_snapshot_of_another_model_seed_or_precision_is_refused_by_name);
     tcase_add_test(c, retention_keeps_the_newest_whole_versions);
     tcase_add_test(c, leftovers_are_removed_unless_somebody_writes);
     tcase_add_loop_test(fast, damage_is_named_marked_and_passed_over, 0, sizeof damages / sizeof damages[0]);

@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const struct toy_shape small = {.ranks = 2,
@@ -244,6 +245,67 @@ START_TEST(zero_decides_the_primitive_of_gradients_by_the_same_conversion)
 }
 END_TEST
 
+/* Gradients are reduced in f32 and parameters gathered as they are kept: half the bytes. What shares a bucket does not
+ * depend on it. */
+START_TEST(precision_decides_the_type_that_parameters_travel_in)
+{
+    struct toy t, u;
+    struct toy_shape half = small;
+    half.hidden = 20000, half.precision = KC_PRECISION_BF16;
+    struct toy_shape full = half;
+    full.precision = KC_PRECISION_FP32;
+    toy_plan(&t, half);
+    toy_plan(&u, full);
+    check_buckets(t.shard);
+    const struct kc_plan_bucket *b = KC_AT(t.shard, struct kc_plan_bucket, t.shard->buckets);
+    const struct kc_plan_bucket *f = KC_AT(u.shard, struct kc_plan_bucket, u.shard->buckets);
+    ck_assert_uint_eq(t.shard->buckets.count, u.shard->buckets.count);
+    for (uint32_t i = 0; i < t.shard->buckets.count; i++) {
+        ck_assert(b[i].type == KC_BF16 && f[i].type == KC_F32);
+        ck_assert(b[i].count == f[i].count && b[i].shard == f[i].shard);
+        ck_assert(kc_bucket_has_master(&b[i]) && !kc_bucket_has_master(&f[i]));
+    }
+    const struct kc_plan_collective *c = KC_AT(t.comm, struct kc_plan_collective, t.comm->collectives);
+    for (uint32_t i = 0; i < t.comm->collectives.count; i++)
+        if (c[i].bucket >= 0)
+            ck_assert_uint_eq(c[i].type, c[i].purpose == KC_PURPOSE_PARAMETER ? KC_BF16 : KC_F32);
+    toy_free(&t);
+    toy_free(&u);
+}
+END_TEST
+
+/* One tensor that stays f32 among others that are bf16: what is gathered at once has one type. */
+START_TEST(a_bucket_holds_parameters_of_one_type)
+{
+    struct toy t;
+    struct toy_shape shape = small;
+    struct kc_error e = {""};
+    shape.precision = KC_PRECISION_BF16;
+    toy_make(&t, shape);
+    struct kc_model_graph *g = malloc(t.graph->head.bytes);
+    memcpy(g, t.graph, t.graph->head.bytes);
+    struct kc_graph_tensor *tensor = (void *)((char *)g + g->tensors.offset);
+    int32_t changed = 0;
+    while (tensor[changed].role != KC_PARAMETER || tensor[changed].layer != 1)
+        changed++;
+    tensor[changed].type = KC_F32;
+    ck_assert_int_eq(kc_arena_new(&t.arena[4], 4u << 20), 0);
+    ck_assert_int_eq(kc_arena_new(&t.arena[5], 4u << 20), 0);
+    ck_assert_int_eq(kc_strategy_plan(g, t.spec, t.devices, t.costs, (struct kc_strategy_opcodes){TOY_UPDATE, TOY_NORM},
+                                      &t.arena[4], &t.arena[5], &t.shard, &t.comm, &e),
+                     0);
+    check_buckets(t.shard);
+    const struct kc_plan_bucket *b = KC_AT(t.shard, struct kc_plan_bucket, t.shard->buckets);
+    const struct kc_plan_tensor *p = KC_AT(t.shard, struct kc_plan_tensor, t.shard->tensors);
+    ck_assert_uint_eq(t.shard->buckets.count, 3); /* before it, it alone, behind it */
+    for (uint32_t i = 0; i < t.shard->tensors.count; i++)
+        if (p[i].role == KC_PARAMETER)
+            ck_assert_uint_eq(b[p[i].bucket].type, p[i].type);
+    free(g);
+    toy_free(&t);
+}
+END_TEST
+
 START_TEST(which_gradients_share_a_reduction_is_decided_here)
 {
     struct toy_shape cheap = small, dear = small;
@@ -426,6 +488,8 @@ int main(void)
     suite_add_tcase(s, t);
     t = tcase_create("plans");
     tcase_add_test(t, zero_decides_the_primitive_of_gradients_by_the_same_conversion);
+    tcase_add_test(t, precision_decides_the_type_that_parameters_travel_in);
+    tcase_add_test(t, a_bucket_holds_parameters_of_one_type);
     tcase_add_test(t, which_gradients_share_a_reduction_is_decided_here);
     tcase_add_test(t, the_cheaper_algorithm_is_named);
     tcase_add_test(t, the_same_arguments_give_the_same_bytes);

@@ -1,6 +1,7 @@
 /* toy.c - see toy.h. */
 #include "toy.h"
 
+#include "base/bf16.h"
 #include "strategy/strategy.h"
 
 #include <check.h>
@@ -40,18 +41,21 @@ static struct kc_placement place(char letter)
 
 struct builder {
     struct kc_arena *arena;
+    int storage;
     struct kc_model_graph *graph;
     struct kc_graph_tensor *tensors;
     struct kc_graph_op *ops;
     uint32_t t, o;
 };
 
+/* F32 stands for the spec's precision where ops read parameters, activations and derivatives. */
 static int32_t tensor(struct builder *b, const char *name, int role, int type, int layer, int of,
                       const uint8_t dims[3], const uint64_t sizes[3])
 {
     struct kc_graph_tensor *t = &b->tensors[b->t];
     t->name = kc_contract_text(b->arena, name);
-    t->role = (uint8_t)role, t->type = (uint8_t)type, t->layer = layer, t->of = of;
+    bool stored = role == KC_PARAMETER || role == KC_ACTIVATION || role == KC_DERIVATIVE;
+    t->role = (uint8_t)role, t->type = (uint8_t)(stored ? b->storage : type), t->layer = layer, t->of = of;
     for (; t->rank < 3 && sizes[t->rank]; t->rank++)
         t->dim[t->rank] = dims[t->rank], t->size[t->rank] = sizes[t->rank];
     t->init = KC_INIT_NORMAL, t->init_scale = 0.02f, t->decay = t->rank > 1;
@@ -88,7 +92,7 @@ static void opcodes_build(struct kc_model_graph *g, enum toy_opcode without, str
 const struct kc_model_graph *toy_graph(const struct kc_job_spec *spec, enum toy_opcode without, struct kc_arena *a)
 {
     ck_assert_int_eq(kc_arena_new(a, 4u << 20), 0);
-    struct builder b = {.arena = a};
+    struct builder b = {.arena = a, .storage = spec->precision == KC_PRECISION_BF16 ? KC_BF16 : KC_F32};
     struct kc_model_graph *g = b.graph =
         kc_contract_begin(a, KC_CONTRACT_MODEL_GRAPH, KC_MODEL_GRAPH_VERSION, sizeof *g);
     opcodes_build(g, without, a);
@@ -149,6 +153,7 @@ static const struct kc_job_spec *spec_make(const struct toy_shape *s, struct kc_
 {
     ck_assert_int_eq(kc_arena_new(a, 65536), 0);
     struct kc_job_spec *p = kc_contract_begin(a, KC_CONTRACT_JOB_SPEC, KC_JOB_SPEC_VERSION, sizeof *p);
+    p->precision = s->precision;
     p->ranks = s->ranks, p->threads = 1, p->seed = 1, p->steps = 4;
     p->layers = s->layers, p->hidden = s->hidden, p->heads = 1, p->context = s->context, p->vocab = s->vocab;
     p->sequences = s->sequences, p->micro = s->micro;
@@ -192,6 +197,7 @@ void toy_make(struct toy *t, struct toy_shape shape)
 {
     *t = (struct toy){.shape = shape};
     ck_assert_uint_le(shape.layers, LAYERS_MAX);
+    ck_assert_uint_le(shape.vocab, 64);
     t->spec = spec_make(&shape, &t->arena[0]);
     t->graph = toy_graph(t->spec, TOY_OPCODES, &t->arena[1]);
     t->devices = devices_make(shape.ranks, &t->arena[2]);
@@ -223,10 +229,24 @@ struct job {
     struct toy_context *context;
     uint16_t opcode;
     uint32_t micro, inputs, accumulate;
-    struct kc_view in[3], out[3];
+    struct kc_view in[3], out[4];
     const struct kc_step_values *step;
     double attr[4];
 };
+
+/* Elements as floats, whatever type the view has. */
+static float get(const struct kc_view *v, uint64_t i)
+{
+    return v->type == KC_BF16 ? kc_bf16_to_float(((const uint16_t *)v->data)[i]) : ((const float *)v->data)[i];
+}
+
+static void put(const struct kc_view *v, uint64_t i, float value)
+{
+    if (v->type == KC_BF16)
+        ((uint16_t *)v->data)[i] = kc_bf16_from_float(value);
+    else
+        ((float *)v->data)[i] = value;
+}
 
 static uint64_t rows_of(const struct kc_view *v)
 {
@@ -256,28 +276,28 @@ static void embed_tile(const struct job *j, uint32_t h)
         ((float *)j->out[0].data)[v * H + h] = 0;
     for (uint64_t i = 0; i < n; i++)
         if (forward)
-            ((float *)j->out[0].data)[i * H + h] = ((const float *)j->in[1].data)[(uint64_t)tokens[i] * H + h];
+            put(&j->out[0], i * H + h, get(&j->in[1], (uint64_t)tokens[i] * H + h));
         else
-            ((float *)j->out[0].data)[(uint64_t)tokens[i] * H + h] += ((const float *)j->in[1].data)[i * H + h];
+            ((float *)j->out[0].data)[(uint64_t)tokens[i] * H + h] += get(&j->in[1], i * H + h);
 }
 
 static void affine_tile(const struct job *j, uint32_t h)
 {
     uint64_t H = j->in[0].size[2], n = rows_of(&j->in[0]);
-    const float *a = j->in[0].data, *b = j->in[1].data;
-    float *out = j->out[0].data, sum_w = 0, sum_b = 0;
+    const struct kc_view *a = &j->in[0], *b = &j->in[1];
+    float *dw = j->out[0].data, sum_w = 0, sum_b = 0;
     for (uint64_t i = 0; i < n; i++) {
         if (j->opcode == TOY_AFFINE_F)
-            out[i * H + h] = a[i * H + h] * (1 + b[h]) + ((const float *)j->in[2].data)[h];
+            put(&j->out[0], i * H + h, get(a, i * H + h) * (1 + get(b, h)) + get(&j->in[2], h));
         else if (j->opcode == TOY_AFFINE_I)
-            out[i * H + h] = a[i * H + h] * (1 + b[h]);
+            put(&j->out[0], i * H + h, get(a, i * H + h) * (1 + get(b, h)));
         else
-            sum_w += a[i * H + h] * b[i * H + h], sum_b += a[i * H + h];
+            sum_w += get(a, i * H + h) * get(b, i * H + h), sum_b += get(a, i * H + h);
     }
     if (j->opcode == TOY_AFFINE_W) {
         float *bias = j->out[1].data;
         sum_w = j->context->poison_at == (int)j->step->step && h == 1 ? NAN : sum_w;
-        out[h] = j->accumulate ? out[h] + sum_w : sum_w;
+        dw[h] = j->accumulate ? dw[h] + sum_w : sum_w;
         bias[h] = j->accumulate ? bias[h] + sum_b : sum_b;
     }
 }
@@ -294,18 +314,17 @@ static void head_tile(const struct job *j, uint32_t row)
             ((float *)j->out[0].data)[row * H + h] = 0;
         for (uint64_t i = 0; i < n && row < V; i++)
             for (uint64_t h = 0; h < H; h++)
-                ((float *)j->out[0].data)[row * H + h] +=
-                    ((const float *)j->in[0].data)[i * V + row] * ((const float *)j->in[1].data)[i * H + h];
+                ((float *)j->out[0].data)[row * H + h] += get(&j->in[0], i * V + row) * get(&j->in[1], i * H + h);
         return;
     }
-    const float *w = j->in[1].data;
+    const struct kc_view *w = &j->in[1];
     for (uint64_t i = row; i < n; i += 8)
         for (uint64_t k = 0; k < (j->opcode == TOY_HEAD_F ? V : H); k++) {
             float sum = 0;
             for (uint64_t h = 0; h < (j->opcode == TOY_HEAD_F ? H : V); h++)
-                sum += j->opcode == TOY_HEAD_F ? ((const float *)j->in[0].data)[i * H + h] * w[k * H + h]
-                                               : ((const float *)j->in[0].data)[i * V + h] * w[h * H + k];
-            ((float *)j->out[0].data)[i * (j->opcode == TOY_HEAD_F ? V : H) + k] = sum;
+                sum += j->opcode == TOY_HEAD_F ? get(&j->in[0], i * H + h) * get(w, k * H + h)
+                                               : get(&j->in[0], i * V + h) * get(w, h * H + k);
+            put(&j->out[0], i * (j->opcode == TOY_HEAD_F ? V : H) + k, sum);
         }
 }
 
@@ -314,10 +333,9 @@ static void loss_tile(const struct job *j)
     uint64_t V = j->in[0].size[2], n = rows_of(&j->in[0]);
     const int32_t *targets = j->in[1].data;
     for (uint64_t i = 0; i < n; i++) {
-        const float *z = (const float *)j->in[0].data + i * V;
-        float top = z[0], sum = 0, lse;
-        for (uint64_t v = 1; v < V; v++)
-            top = fmaxf(top, z[v]);
+        float z[64], top = -INFINITY, sum = 0, lse;
+        for (uint64_t v = 0; v < V; v++)
+            z[v] = get(&j->in[0], i * V + v), top = fmaxf(top, z[v]);
         for (uint64_t v = 0; v < V; v++)
             sum += expf(z[v] - top);
         lse = top + logf(sum);
@@ -325,9 +343,8 @@ static void loss_tile(const struct job *j)
             ((double *)j->out[0].data)[0] += targets[i] < 0 ? 0 : (double)(lse - z[targets[i]]);
             ((double *)j->out[0].data)[1] += targets[i] >= 0;
         } else {
-            float *d = (float *)j->out[0].data + i * V; /* may be z */
-            for (uint64_t v = 0; v < V; v++)
-                d[v] = targets[i] < 0 ? 0 : expf(z[v] - lse) - ((int64_t)v == targets[i]);
+            for (uint64_t v = 0; v < V; v++) /* its memory may be that of z */
+                put(&j->out[0], i * V + v, targets[i] < 0 ? 0 : expf(z[v] - lse) - ((int64_t)v == targets[i]));
         }
     }
 }
@@ -335,13 +352,18 @@ static void loss_tile(const struct job *j)
 static void update_tile(const struct job *j)
 {
     const float *g = j->in[0].data;
-    float *p = j->out[0].data, *m = j->out[1].data, *v = j->out[2].data;
+    const struct kc_view *parameter = &j->out[0];
+    float *m = j->out[1].data, *v = j->out[2].data, *master = j->out[3].data;
     for (uint64_t i = 0; i < j->in[0].size[0]; i++) {
         double gi = (double)g[i] * j->step->scale, b1 = j->attr[0], b2 = j->attr[1];
         m[i] = (float)(b1 * (double)m[i] + (1 - b1) * gi);
         v[i] = (float)(b2 * (double)v[i] + (1 - b2) * gi * gi);
         double mh = (double)m[i] / (1 - j->step->beta1_power), vh = (double)v[i] / (1 - j->step->beta2_power);
-        p[i] = (float)((double)p[i] - j->step->lr * (mh / (sqrt(vh) + j->attr[2]) + j->attr[3] * (double)p[i]));
+        double p = (double)(master ? master[i] : get(parameter, i));
+        p -= j->step->lr * (mh / (sqrt(vh) + j->attr[2]) + j->attr[3] * p);
+        if (master)
+            master[i] = (float)p;
+        put(parameter, i, (float)p);
     }
 }
 

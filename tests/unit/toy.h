@@ -36,6 +36,7 @@ enum toy_opcode {
 struct toy_shape {
     uint32_t ranks, zero, layers, hidden, vocab, context, micro, sequences;
     double latency_ns; /* of the cost table: decides the size of buckets */
+    enum kc_precision precision;
 };
 
 struct toy {
