@@ -59,7 +59,7 @@ static int print_check(struct session *s, const char *path, const struct check *
     fprintf(out, "memory      %s in all, %s a rank; %s free\n",
             text_bytes((double)c->need.node, need, sizeof need), text_bytes((double)c->need.rank, rank, sizeof rank),
             c->room ? text_bytes((double)c->room, room, sizeof room) : "unknown");
-    fprintf(out, "            of it parameters %s, gradients %s, moments %s, masters %s, work %s\n",
+    fprintf(out, "a rank      parameters %s, gradients %s, moments %s, masters %s, work %s\n",
             text_bytes((double)c->need.parameters, part[0], sizeof part[0]),
             text_bytes((double)c->need.gradients, part[1], sizeof part[1]),
             text_bytes((double)c->need.moments, part[2], sizeof part[2]),

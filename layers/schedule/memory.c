@@ -77,8 +77,7 @@ static int may_take_over(const struct kc_shard_plan *s, const struct block *bloc
     const struct kc_plan_tensor *tensors = KC_AT(s, struct kc_plan_tensor, s->tensors);
     const struct kc_plan_op *op = KC_AT(s, struct kc_plan_op, s->ops) + o;
     if (in < 0 || out < 0 || in == out || !kc_tensor_in_work(&tensors[in]) || !kc_tensor_in_work(&tensors[out]) ||
-        tensors[in].role == KC_INPUT || tensors[in].type != tensors[out].type ||
-        kc_tensor_bytes(&tensors[in]) != kc_tensor_bytes(&tensors[out]))
+        tensors[in].role == KC_INPUT || kc_tensor_bytes(&tensors[in]) != kc_tensor_bytes(&tensors[out]))
         return 0;
     uint32_t times = 0;
     for (uint32_t i = 0; i < op->in.count; i++)

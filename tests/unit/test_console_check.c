@@ -87,6 +87,39 @@ START_TEST(a_good_spec_is_planned_and_starts_nothing)
 }
 END_TEST
 
+/* bf16: half of the bytes of parameters, and masters, which fp32 does not have. */
+START_TEST(memory_is_told_by_what_it_is_for)
+{
+    static const char family[] = "\"family\":\"gpt2\",\"layers\":1";
+    static const char from[] = "\"seed\":1,\"model\":{\"family\":\"gpt2\",\"layers\":1,\"hidden\":16";
+    long long parameters[2], masters[2], moments[2], gradients[2];
+    for (int i = 0; i < 2; i++) {
+        struct console_answer a;
+        char to[128]; /* a model whose buckets are large against a page */
+        snprintf(to, sizeof to, "\"seed\":1,\"precision\":\"%s\",\"model\":{%s,\"hidden\":256", i ? "bf16" : "fp32", family);
+        write_spec(from, to);
+        CONSOLE_RUN(&a, "check", path_of("spec.json"), "--json");
+        ck_assert_msg(a.code == 0, "%s", a.err);
+        json_t *o = json_loads(a.out, 0, NULL), *memory = json_object_get(o, "memory");
+        parameters[i] = kc_json_integer(memory, "parameters_bytes", -1);
+        gradients[i] = kc_json_integer(memory, "gradients_bytes", -1);
+        moments[i] = kc_json_integer(memory, "moments_bytes", -1);
+        masters[i] = kc_json_integer(memory, "masters_bytes", -1);
+        json_t *bucket = json_array_get(json_object_get(json_object_get(o, "shard_plan"), "buckets"), 0);
+        ck_assert_str_eq(kc_json_text(bucket, "type", ""), i ? "bf16" : "f32");
+        json_decref(o);
+        console_answer_free(&a);
+        CONSOLE_RUN(&a, "check", path_of("spec.json"));
+        ck_assert_ptr_nonnull(strstr(a.out, i ? "a rank      parameters 1." : "masters 0 B"));
+        console_answer_free(&a);
+    }
+    ck_assert(gradients[1] == gradients[0] && moments[1] == moments[0] && moments[0] == 2 * gradients[0]);
+    ck_assert(masters[0] == 0 && masters[1] == gradients[1]);
+    ck_assert(parameters[0] == gradients[0] && parameters[1] < parameters[0] * 6 / 10);
+    write_spec(NULL, NULL);
+}
+END_TEST
+
 START_TEST(bad_input_is_exit_9_before_anything_starts)
 {
     static const struct {
@@ -175,6 +208,7 @@ int main(void)
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_set_timeout(t, 30);
     tcase_add_test(t, a_good_spec_is_planned_and_starts_nothing);
+    tcase_add_test(t, memory_is_told_by_what_it_is_for);
     tcase_add_test(t, bad_input_is_exit_9_before_anything_starts);
     tcase_add_test(t, what_is_no_spec_is_told_with_what_would_do);
     tcase_add_test(t, a_good_spec_without_kcd_is_exit_3);

@@ -323,6 +323,31 @@ START_TEST(every_op_reads_what_was_written_before)
 }
 END_TEST
 
+/* bf16 is what ops read and hand on; what is summed over tokens or kept for the optimizer is not. */
+START_TEST(precision_decides_what_is_bf16)
+{
+    struct kc_job_spec spec = test_spec(2, 32, 4, 16, 50, 2);
+    for (uint32_t precision = 0; precision < KC_PRECISIONS; precision++) {
+        const uint8_t storage = precision == KC_PRECISION_BF16 ? KC_BF16 : KC_F32;
+        uint32_t statistics = 0;
+        spec.precision = precision;
+        const struct kc_model_graph *g = build(&spec);
+        for (uint32_t i = 0; i < g->tensors.count; i++) {
+            const struct kc_graph_tensor *t = tensor(g, (int32_t)i);
+            const char *name = KC_TEXT(g, t->name), *dot = strrchr(name, '.'), *last = dot ? dot + 1 : name;
+            int statistic = strcmp(last, "mean") == 0 || strcmp(last, "rstd") == 0 || strcmp(last, "lse") == 0;
+            statistics += (uint32_t)statistic;
+            uint8_t want = t->role == KC_INPUT ? KC_I32 : t->role == KC_RESULT ? KC_F64 : KC_F32;
+            if (t->role == KC_PARAMETER || ((t->role == KC_ACTIVATION || t->role == KC_DERIVATIVE) && !statistic))
+                want = storage;
+            ck_assert_msg(t->type == want, "%s is %s", name, kc_type_name[t->type]);
+        }
+        ck_assert_uint_ge(statistics, 2 * 5 + 2); /* a layer: two norms, attention; the last norm */
+        kc_arena_free(&arena);
+    }
+}
+END_TEST
+
 START_TEST(parameters_are_hugging_faces_and_have_one_gradient_each)
 {
     struct kc_job_spec spec = test_spec(2, 32, 4, 32, 256, 8);
@@ -571,6 +596,7 @@ int main(void)
     tcase_set_timeout(t, 120);
     tcase_add_test(t, every_op_reads_what_was_written_before);
     tcase_add_test(t, parameters_are_hugging_faces_and_have_one_gradient_each);
+    tcase_add_test(t, precision_decides_what_is_bf16);
     tcase_add_test(t, initial_values_are_gpt2s);
     tcase_add_test(t, rules_cover_every_operand_and_begin_replicated);
     tcase_add_test(t, flops_are_those_of_the_ops);

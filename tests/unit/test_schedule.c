@@ -464,7 +464,7 @@ static void master_without_ticket(struct house *h, struct kc_exec_plan *p)
 {
     struct kc_exec_instruction *ins = train_at(p);
     (void)h;
-    ins[find(p, KC_I_OPEN, 7)] = ins[find(p, KC_I_CLEAR, 4)]; /* behind 4 gradients and 3 others of bucket 0 */
+    ins[find(p, KC_I_OPEN, 7)] = ins[find(p, KC_I_CLEAR, 0)]; /* behind 4 gradients and 3 others of bucket 0 */
 }
 
 static void master_where_there_is_none(struct house *h, struct kc_exec_plan *p)
