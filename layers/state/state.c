@@ -53,10 +53,23 @@ size_t kc_state_class_bytes(const struct kc_shard_plan *shard, enum kc_state_cla
     return bytes;
 }
 
+/* Private zeros, in huge pages where the kernel grants them: the guard changes the rights of all of it twice a step, which
+ * costs 200 times as much in small pages. Starts on a border of huge pages, if it is as large as one. */
 static unsigned char *map_zeros(size_t bytes)
 {
-    void *p = mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    return p == MAP_FAILED ? NULL : p;
+    const size_t huge = (size_t)2 << 20, room = bytes < huge ? bytes + !bytes : bytes + huge;
+    unsigned char *p = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED)
+        return NULL;
+    if (bytes < huge)
+        return p;
+    size_t before = (huge - (uintptr_t)p % huge) % huge;
+    if (before)
+        munmap(p, before);
+    if (before < huge)
+        munmap(p + before + bytes, huge - before);
+    madvise(p + before, bytes, MADV_HUGEPAGE); /* a wish: what it answers changes nothing */
+    return p + before;
 }
 
 static int take_memory(struct kc_state *s, const struct kc_state_config *c, struct kc_error *e)
