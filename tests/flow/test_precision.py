@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """bf16 and fp32, side by side: a small model on real text learns as much in either, and a bf16 run has the same bits run
 after run, also when a rank is killed in between."""
-import os, struct, sys
+import json, os, struct, sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from kc_flow import ROOT, kill, main
-from kc_train import Kc, snapshot
+from kc_train import GOLDEN, Kc, snapshot
 
 STEPS = 150
 
@@ -59,6 +59,17 @@ def test_bf16_learns_what_fp32_learns():
                                                      model={"layers": 4, "hidden": 64, "context": 64, "init": {"from": saved}}))
             assert snapshot(node.snapshots(again)[-1]["path"])[1][0] == values[0], precision
         assert len(node.kc("sample", half, "--prompt", "The ", "--tokens", "40", "--seed", "1").stdout) >= 40
+
+
+def test_bf16_follows_pytorchs_losses():
+    """The golden run is PyTorch's in fp32. bf16 has 8 bits: losses and norms stay near, step by step, in every layout."""
+    reference = json.load(open(os.path.join(GOLDEN, "reference.json")))["steps"]
+    with Kc() as node:
+        for ranks, zero in ((1, 0), (2, 1), (4, 1)):
+            job = node.train(f"golden{ranks}", ranks, zero, precision="bf16")
+            for key, limit in (("loss", 0.005), ("grad_norm", 0.05)):
+                far = [abs(a / step[key] - 1) for a, step in zip(node.metrics(job, key), reference)]
+                assert len(far) == 20 and max(far) <= limit, (ranks, key, far)
 
 
 def test_bf16_has_the_same_bits_whatever_happens():
