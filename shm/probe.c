@@ -291,7 +291,8 @@ uint64_t kc_probe_op_begin(struct kc_probe *p, const struct kc_op_seen *op)
     seen.number = n;
     seen.step = STATUS_STEP(atomic_load_explicit(&p->slot->status, memory_order_relaxed));
     seen.enqueued = kc_now();
-    seen.done = seen.started = 0;
+    seen.started = op->started ? seen.enqueued : 0;
+    seen.done = 0;
     seen.result = 0;
     KC_ENTRY_SHARED(p->slot->ops[n % KC_OPS], n, p->first_op, &seen);
     return n;

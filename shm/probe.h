@@ -53,7 +53,8 @@ void kc_probe_unset(struct kc_probe *p, enum kc_metric m);              /* unkno
 
 /* ---- flight recorder: enqueued → started → done ---- */
 /* Record an operation before its first byte moves. The caller fills group, generation, sequence, count, bytes, peer,
- * collective, primitive, type, reduce, algorithm; the rest is filled here. Returns a handle. */
+ * collective, primitive, type, reduce, algorithm; and started, if not 0: it takes part at once. The rest is filled
+ * here. Returns a handle. */
 uint64_t kc_probe_op_begin(struct kc_probe *p, const struct kc_op_seen *op);
 /* The rank arrived: it takes part now. */
 void kc_probe_op_started(struct kc_probe *p, uint64_t handle);

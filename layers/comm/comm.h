@@ -8,11 +8,14 @@
  * What a caller may rely on
  * - Results: for `direct` the elements are summed in the order of positions 0, 1, …; for `ring` the sum of segment
  *   j (segments of ⌈count/ranks⌉ elements; reduce-scatter: count/ranks) starts at position j+1 and ends at
- *   position j. bf16 is summed in f32 and rounded once, to nearest even; avg divides the sum by the group size;
+ *   position j; for `tree` (all-reduce) the sum of position v is its input, then the sums of v+1, v+2, v+4, … below
+ *   the lowest bit of v, in this order, and position 0 has the result. bf16 is summed in f32 and rounded once, to
+ *   nearest even; avg divides the sum by the group size;
  *   integers wrap. Timing, buffers (plain or window) and in place or not change no bit, and all ranks get the same
  *   bits. max and min of a not-a-number is not-a-number.
  * - Where data lies: a buffer inside the caller's own window data area (kc_transport_data) is read by peers where
- *   it is; all others are staged through the window in chunks. If it differs between ranks, all stage.
+ *   it is. Others are staged through the window in chunks or, if they are long, every member may read every other's
+ *   memory and the algorithm is not `ring` or `tree`, read where they are by the kernel (cross memory attach).
  * - Complete means: `out` is whole, `in` is no longer read by anybody, and both may be rewritten. Until then
  *   neither may be touched.
  * - Order: collectives of a group run in the order in which they were started, which must be the same on all
@@ -28,7 +31,8 @@
  *   before a byte leaves a rank's own memory; a difference is -EPROTO on all of them with both signatures in the
  *   error line. The group can be used afterwards. all-to-all also compares every pair's counts, send/recv their
  *   count and type.
- * - For all-to-all, barrier, send and recv both algorithms are the same one: nothing is passed on or summed there. */
+ * - For all-to-all, barrier, send and recv all algorithms are the same one: nothing is passed on or summed there;
+ *   `tree` is `direct` for all-gather and reduce-scatter too. */
 #ifndef KC_COMM_COMM_H
 #define KC_COMM_COMM_H
 
@@ -51,7 +55,8 @@ struct kc_transport_local_config {
     const int *window_fds;     /* one memfd a rank, index = rank; borrowed during the call. Ours: empty, we size it */
     size_t data_bytes;         /* what the caller wants in its own window behind control and staging; may be 0 */
     size_t room;               /* bytes of memory that may be reserved, as resource has told the caller; 0: unknown */
-    bool spin_short;           /* cores are shared: sleep at once instead of spinning a few microseconds */
+    bool spin_short;           /* others want this rank's core, a peer or its own compute threads: a waiter gives it
+                                  up between two looks, and soon sleeps, instead of spinning for a millisecond */
     struct kc_probe *probe;    /* this rank's: its doorbell to sleep on, the abort word, the flight recorder. Outlives
                                   the transport. Tests make theirs with kc_probe_private() */
     void *const *mapped;       /* ranks as threads of one process: the windows, mapped once with MAP_SHARED and their
@@ -104,8 +109,8 @@ uint32_t kc_group_position(const struct kc_group *g); /* ours */
 
 /* ---- operations: the functions behind struct kc_comm_if -------------------------------------------------------- */
 
-/* Start a call; it is copied (the buffers and count arrays are not). Recorded before the first byte moves. On success
- * *op is the caller's until test or wait frees it.
+/* Start a call; it is copied (the buffers and count arrays are not). Recorded before anything is waited for. On
+ * success *op is the caller's until test or wait frees it.
  * -EINVAL: e says which argument (buffers must be aligned to their type, `in` and `out` apart or exactly in place;
  * all-to-all in place needs equal send and receive counts); -ESHUTDOWN: aborted; -ENOMEM. */
 int kc_comm_start(const struct kc_group *g, const struct kc_comm_call *call, struct kc_comm_op **op,
@@ -115,7 +120,7 @@ int kc_comm_start(const struct kc_group *g, const struct kc_comm_call *call, str
 int kc_comm_test(struct kc_comm_op **op, struct kc_error *e);
 /* Drive the group until the op is complete or `deadline` (kc_now() clock; 0 never) has passed. 0 or an error frees
  * the op and sets *op to NULL, except -ETIMEDOUT: it stays in flight and the caller's (the deadline may lie in the
- * past: then this is a thorough test). -ESHUTDOWN aborted; -EPROTO another signature or a corrupt window, see e. */
+ * past: then this is a thorough test). -ESHUTDOWN aborted; -EPROTO another signature or a corrupt peer, see e. */
 int kc_comm_wait(struct kc_comm_op **op, uint64_t deadline, struct kc_error *e);
 /* start and wait without a deadline. */
 int kc_comm_run(const struct kc_group *g, const struct kc_comm_call *call, struct kc_error *e);

@@ -3,7 +3,8 @@
  *
  * Window way (buffers where peers can read them): one pass, then a barrier, since the buffers may be rewritten
  * when the operation is complete. All-reduce: each member sums its slice of all inputs and writes it to all
- * outputs.
+ * outputs. The remote way is the same on buffers in the members' own memory (remote.c); outputs of others cannot be
+ * written there, so an all-reduce gathers the sums after all have made theirs.
  *
  * Staged way: rounds of one chunk. A member produces a round (copies into its staging), and consumes it from its
  * peers' staging; production runs one round ahead. All-reduce of long vectors by more than two has a middle: each
@@ -11,6 +12,8 @@
  * buffer is reused by round k + 2 once all have consumed k. `ready` counts productions (with a middle: production,
  * sum, production, sum …), `done` consumed rounds. */
 #include "op.h"
+
+#include <errno.h>
 
 #define WINDOW_PIECE (256 << 10) /* bytes of work of one look at an operation */
 #define SHORT_BYTES (32 << 10)   /* vectors of all members together that one member sums alone */
@@ -47,8 +50,7 @@ size_t direct_length(const struct kc_comm_op *op)
     return op->call.primitive == KC_REDUCE_SCATTER ? op->call.count / op_members(op) : op->call.count;
 }
 
-/* Our slice of n elements, in whole cache lines, so that no two members write to one. */
-static void slice_of(const struct kc_comm_op *op, uint32_t member, size_t n, size_t *first, size_t *count)
+void direct_slice(const struct kc_comm_op *op, uint32_t member, size_t n, size_t *first, size_t *count)
 {
     size_t line = LINE / op_bytes(op), lines = (n + line - 1) / line, members = op_members(op);
     size_t each = (lines + members - 1) / members * line;
@@ -115,7 +117,7 @@ static void fold_chunks(struct kc_comm_op *op, uint64_t k, size_t at, void *out,
 static void reduce_middle(struct kc_comm_op *op, uint64_t k)
 {
     size_t first, n;
-    slice_of(op, op_self(op), piece_of(op, k, op->call.count), &first, &n);
+    direct_slice(op, op_self(op), piece_of(op, k, op->call.count), &first, &n);
     fold_chunks(op, k, first * op_bytes(op), op_chunk(op, op_self(op), k) + first * op_bytes(op), n);
 }
 
@@ -129,7 +131,7 @@ static void consume_all_reduce(struct kc_comm_op *op, uint64_t k)
     }
     for (uint32_t i = 0; i < op_members(op); i++) {
         size_t first, count;
-        slice_of(op, i, n, &first, &count);
+        direct_slice(op, i, n, &first, &count);
         copy(out + first * b, op_chunk(op, i, k) + first * b, count * b);
     }
 }
@@ -196,7 +198,8 @@ static enum advance step_consume(struct kc_comm_op *op)
         if (source < 0 ? !op_all_ready(op, wanted) : !op_is_ready(op, (uint32_t)source, wanted))
             return BLOCKED;
         consume(op, k);
-        op_say_done(op, k + 1, source);
+        if (k + 2 < op->rounds) /* who would reuse the buffer waits for it */
+            op_say_done(op, k + 1, source);
     } else if (op->call.primitive == KC_BROADCAST && op->call.out) {
         size_t at = k * op->piece * op_bytes(op);
         copy((uint8_t *)op->call.out + at, (const uint8_t *)op->call.in + at,
@@ -208,8 +211,12 @@ static enum advance step_consume(struct kc_comm_op *op)
 
 void direct_produce_first(struct kc_comm_op *op)
 {
-    if (produces(op))
-        step_produce(op);
+    if (!produces(op))
+        return;
+    struct channel *c = op->channel;
+    produce(op, 0);
+    atomic_store_explicit(&c->member[c->self].cell->ready, c->ready + 1, memory_order_release);
+    op->produced = 1;
 }
 
 enum advance direct_advance_staged(struct kc_comm_op *op)
@@ -223,14 +230,14 @@ enum advance direct_advance_staged(struct kc_comm_op *op)
     return FINISHED;
 }
 
-/* ---- window ---- */
+/* ---- window, remote ---- */
 
 /* A piece of our slice: sum all inputs, write all outputs. */
-static bool window_reduce(struct kc_comm_op *op)
+static enum advance window_reduce(struct kc_comm_op *op)
 {
     const struct channel *c = op->channel;
     size_t b = op_bytes(op), first, n;
-    slice_of(op, c->self, op->call.count, &first, &n);
+    direct_slice(op, c->self, op->call.count, &first, &n);
     size_t count = least(WINDOW_PIECE / b, n - op->at), at = (first + op->at) * b;
     const void *in[KC_RANKS_MAX];
     void *out[KC_RANKS_MAX];
@@ -241,10 +248,10 @@ static bool window_reduce(struct kc_comm_op *op)
     if (count)
         reduce_fold(op_reduce(op), c->members, out, c->members, in, count);
     op->at += count;
-    return op->at == n;
+    return op->at == n ? FINISHED : MOVED;
 }
 
-static bool window_reduce_scatter(struct kc_comm_op *op)
+static enum advance window_reduce_scatter(struct kc_comm_op *op)
 {
     const struct channel *c = op->channel;
     size_t b = op_bytes(op), part = direct_length(op), count = least(WINDOW_PIECE / b, part - op->at);
@@ -255,12 +262,12 @@ static bool window_reduce_scatter(struct kc_comm_op *op)
     if (count)
         reduce_fold(op_reduce(op), 1, &out, c->members, in, count);
     op->at += count;
-    return op->at == part;
+    return op->at == part ? FINISHED : MOVED;
 }
 
 /* A piece of what one source has for us; op->step counts the sources, from the one after us so that not all read the
  * same window at once. */
-static bool window_copy(struct kc_comm_op *op)
+static enum advance read_piece(struct kc_comm_op *op)
 {
     const struct channel *c = op->channel;
     int only = only_source(op);
@@ -274,29 +281,42 @@ static bool window_copy(struct kc_comm_op *op)
         to = source * n;
     }
     if (!op->call.out)
-        return true; /* send, or a root without an output of its own */
-    size_t count = least(WINDOW_PIECE / b, n - op->at);
-    copy((uint8_t *)op->call.out + (to + op->at) * b, c->member[source].in + op->at * b, count * b);
+        return FINISHED; /* send, or a root without an output of its own */
+    size_t count = least((op->way == WAY_REMOTE ? REMOTE_PIECE : WINDOW_PIECE) / b, n - op->at);
+    int code = remote_read(op, source, false, op->at * b, (uint8_t *)op->call.out + (to + op->at) * b, count * b);
+    if (code)
+        return code == -EAGAIN ? BLOCKED : FAILED;
     op->at += count;
     if (op->at < n)
-        return false;
+        return MOVED;
     op->at = 0;
-    return ++op->step == (only >= 0 ? 1 : c->members);
+    return ++op->step == (only >= 0 ? 1 : c->members) ? FINISHED : MOVED;
 }
 
+static enum advance read_and_sum(struct kc_comm_op *op)
+{
+    if (!call_reduces(&op->call))
+        return read_piece(op);
+    if (op->way == WAY_REMOTE)
+        return remote_reduce(op);
+    return op->call.primitive == KC_ALL_REDUCE ? window_reduce(op) : window_reduce_scatter(op);
+}
+
+/* op->consumed counts the passes that are finished: one, or two where sums are gathered. */
 enum advance direct_advance_window(struct kc_comm_op *op)
 {
-    if (op->consumed == 0) {
-        bool all = op->call.primitive == KC_ALL_REDUCE       ? window_reduce(op)
-                   : op->call.primitive == KC_REDUCE_SCATTER ? window_reduce_scatter(op)
-                                                             : window_copy(op);
-        if (all) {
-            op->consumed = 1;
-            op_say_ready(op, 1, only_source(op) == (int)op_self(op) ? -1 : only_source(op));
-        }
-        return MOVED;
-    }
-    return !produces(op) || op_all_ready(op, 1) ? FINISHED : BLOCKED;
+    uint64_t passes = op->way == WAY_REMOTE && op->call.primitive == KC_ALL_REDUCE ? 2 : 1;
+    if (op->consumed == passes)
+        return !produces(op) || op_all_ready(op, passes) ? FINISHED : BLOCKED;
+    if (op->consumed == 1 && op->at == 0 && op->step == 0 && !op_all_ready(op, 1))
+        return BLOCKED;
+    enum advance a = op->consumed == 0 ? read_and_sum(op) : remote_gather(op);
+    if (a != FINISHED)
+        return a;
+    op->at = op->step = 0;
+    op->consumed++;
+    op_say_ready(op, op->consumed, only_source(op) == (int)op_self(op) ? -1 : only_source(op));
+    return MOVED;
 }
 
 void direct_alone(struct kc_comm_op *op)

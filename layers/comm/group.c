@@ -48,8 +48,10 @@ static struct channel *collectives_new(struct kc_transport *t, const struct kc_g
     if (!c)
         return NULL;
     c->chunk = window_chunk(t->ranks);
+    c->reach = true;
     for (uint32_t i = 0; i < g->count; i++) {
         uint32_t rank = g->ranks[i];
+        c->reach &= t->reach >> rank & 1;
         void *window = t->peer[rank].window;
         c->member[i] = (struct member){.rank = rank,
                                        .cell = window_cell(window, t->ranks, g->slot),
@@ -68,6 +70,7 @@ static struct channel *pair_new(struct kc_transport *t, const struct kc_group *g
     uint32_t sender = g->ranks[from], receiver = g->ranks[to];
     void *sends = t->peer[sender].window, *receives = t->peer[receiver].window;
     c->pair = true;
+    c->reach = t->reach >> sender & t->reach >> receiver & 1;
     c->chunk = window_pair_chunk(t->ranks);
     c->member[0] = (struct member){.rank = sender,
                                    .cell = window_send_cell(sends, t->ranks, g->slot, receiver),

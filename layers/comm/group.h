@@ -24,6 +24,8 @@ struct member {
     /* Of the operation at the head, once its post was checked: NULL where it does not lie in a window. */
     const uint8_t *in;
     uint8_t *out;
+    uint64_t remote_in, remote_out; /* where they lie in its own memory, if not in a window */
+    bool first;                     /* its first round was staged before it posted */
 };
 
 struct channel {
@@ -31,10 +33,13 @@ struct channel {
     const struct kc_group *group;
     uint32_t members, self;
     bool pair;
+    bool reach;        /* we can read the own memory of all members */
+    bool reached;      /* all members can, as they say in their posts */
     size_t chunk;      /* bytes */
     uint64_t number;   /* of the last operation posted by us */
     uint64_t joined;   /* all members have posted this one (only ever number or number - 1) */
     uint64_t ready, done; /* bases of the head operation: the sums of all before it, the same on all members */
+    uint64_t owed;     /* members that may sleep on what we have published since we last rang, a bit each */
     struct kc_comm_op *head, *tail;
     struct member member[];
 };
@@ -45,6 +50,12 @@ struct slot {
     uint32_t pairs;             /* operations in flight between pairs */
     struct kc_comm_op *spare;   /* freed operations, for the next start */
 };
+
+/* All members, a bit each. */
+static inline uint64_t channel_all(const struct channel *c)
+{
+    return c->members == 64 ? UINT64_MAX : (UINT64_C(1) << c->members) - 1;
+}
 
 /* Free what kc_group_new put into the transport. */
 void group_free_slots(struct kc_transport *t);

@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #define SLEEP_LONGEST (200 * KC_MILLISECOND)
@@ -119,6 +120,9 @@ static int open_own(struct kc_transport *t, const struct kc_transport_local_conf
     h->generation = t->generation;
     h->data_at = t->data_at;
     h->data_bytes = c->data_bytes;
+    h->pid = getpid();
+    h->token_at = (uintptr_t)&t->token;
+    h->token = t->token = kc_now() * UINT64_C(0x9e3779b97f4a7c15) ^ (uintptr_t)t ^ t->rank;
     atomic_store(&h->magic, WINDOW_MAGIC);
     kc_probe_bell_ring_all(t->probe);
     return 0;
@@ -142,6 +146,16 @@ static int check_head(const struct kc_transport *t, uint32_t rank, const struct 
         return kc_fail(e, -EPROTO, "window of rank %u has %zu bytes, but its head claims %llu of data", rank, size,
                        (unsigned long long)*data_bytes);
     return 0;
+}
+
+/* May we read the peer's own memory? The token is there, and nowhere else: a process of another name space that has
+ * its number does not have it. */
+static bool reaches(const struct window_head *h)
+{
+    uint64_t found = 0;
+    struct iovec local = {.iov_base = &found, .iov_len = sizeof found};
+    struct iovec there = {.iov_base = (void *)(uintptr_t)h->token_at, .iov_len = sizeof found};
+    return process_vm_readv(h->pid, &local, 1, &there, 1, 0) == sizeof found && found == h->token;
 }
 
 /* One look for a peer's window: 0 mapped and checked, -EAGAIN not there yet. */
@@ -171,9 +185,13 @@ static int open_peer(struct kc_transport *t, const struct kc_transport_local_con
         return -EAGAIN;
     uint64_t data_bytes = 0;
     int code = check_head(t, rank, h, (size_t)st.st_size, &data_bytes, e);
-    if (code == 0)
-        p->data_bytes = data_bytes;
-    return code;
+    if (code)
+        return code;
+    p->data_bytes = data_bytes;
+    p->pid = h->pid;
+    if (reaches(h))
+        t->reach |= UINT64_C(1) << rank;
+    return 0;
 }
 
 static int say_missing(uint32_t ranks, uint64_t missing, struct kc_error *e)
@@ -233,6 +251,7 @@ int kc_transport_local_new(const struct kc_transport_local_config *config, struc
     t->slots = config->slots;
     t->spin_short = config->spin_short;
     t->wide = reduce_wide_possible();
+    t->reach = UINT64_C(1) << t->rank;
     t->generation = config->generation;
     t->data_at = window_data_at(t->ranks, t->slots);
     t->probe = config->probe;

@@ -14,6 +14,7 @@ struct peer {
     uint8_t *data;
     size_t data_bytes;   /* checked against the file's size once, never read from shared memory again */
     _Atomic uint32_t *sleepers;
+    int32_t pid;
 };
 
 /* What a rank knows of its node. Fixed after construction, but for `slot`, which kc_group_new fills. */
@@ -22,6 +23,8 @@ struct kc_transport {
     bool spin_short;
     bool wide; /* the processor has what reduce_avx2.c needs */
     uint64_t generation;
+    uint64_t token; /* peers try whether they can read our memory here */
+    uint64_t reach; /* ranks whose own memory we can read, a bit each */
     size_t data_at;
     const _Atomic uint64_t *abort;
     struct kc_probe *probe;
@@ -35,7 +38,7 @@ static inline uint64_t transport_aborted(const struct kc_transport *t)
     return atomic_load_explicit(t->abort, memory_order_acquire);
 }
 
-/* Wake a rank if one of its threads sleeps. Call after transport_publish(). */
+/* Wake a rank if one of its threads sleeps. Call behind transport_fence(). */
 static inline void transport_ring(const struct kc_transport *t, uint32_t rank)
 {
     if (atomic_load(t->peer[rank].sleepers))
@@ -54,12 +57,11 @@ static inline void transport_fence(void)
 #endif
 }
 
-/* Store what peers may wait for, and all that was written before it. The fence orders it before the look at their
- * `sleepers`: a plain store and a fence, since a locked store would take the line twice from those who poll it. */
+/* Store what peers may wait for, and all that was written before it. Who sleeps on it must be rung for afterwards,
+ * behind a fence that orders this before the look at their `sleepers`. */
 static inline void transport_publish(_Atomic uint64_t *word, uint64_t value)
 {
     atomic_store_explicit(word, value, memory_order_release);
-    transport_fence();
 }
 
 /* Going to sleep: begin, look once more at all that is waited for, sleep if it still is not there, end. */

@@ -7,9 +7,12 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <sched.h>
 
-#define SPIN (KC_MILLISECOND / 100) /* how long a waiter looks before it sleeps, where it has its core alone */
+#define SPIN KC_MILLISECOND         /* how long a waiter looks before it sleeps, where nobody else wants its core */
+#define YIELD (KC_MILLISECOND / 20) /* and where others do: about what sleep and wake cost */
 #define SPIN_HOT 256                /* looks without a pause between: what is nearly there is seen at once */
+#define STREAM (4 << 20)            /* bytes of a result from which on it is written past the caches */
 #define TEST_MOVES 8                /* what one test does at most */
 #define MOVES_A_LOOK 64             /* a wait that gets on looks at its deadline this often */
 
@@ -48,21 +51,25 @@ void op_free_queue(struct channel *c)
 static size_t moved(const struct kc_comm_op *op)
 {
     const struct kc_group *g = op->channel->group;
-    size_t in = call_in_count(&op->call, g->count, g->position), out = call_out_count(&op->call, g->count, g->position);
+    size_t in = call_in_count(&op->call, g->count, g->position);
+    size_t out = call_out_count(&op->call, g->count, g->position);
     return in > out ? in : out;
 }
 
-static void record(struct kc_comm_op *op)
+/* `now`: nothing is before it in its queue, so that it takes part at once. */
+static void record(struct kc_comm_op *op, bool now)
 {
     const struct kc_group *g = op->channel->group;
     const struct kc_comm_call *c = &op->call;
+    bool many = c->primitive == KC_ALL_TO_ALL; /* its counts stand beside it */
     struct kc_op_seen seen = {.group = g->id,
                               .generation = (uint32_t)g->transport->generation,
                               .sequence = c->sequence,
-                              .count = c->primitive == KC_ALL_TO_ALL ? call_in_count(c, g->count, g->position) : c->count,
+                              .count = many ? call_in_count(c, g->count, g->position) : c->count,
                               .bytes = moved(op) * op_bytes(op),
                               .peer = c->peer >= 0 ? (int32_t)g->ranks[c->peer] : -1,
                               .collective = -1,
+                              .started = now,
                               .primitive = c->primitive,
                               .type = c->type,
                               .reduce = c->reduce,
@@ -108,7 +115,13 @@ static void count_steps(struct kc_comm_op *op)
 {
     struct channel *c = op->channel;
     bool staged = op->way == WAY_STAGED, ring = op->way == WAY_RING_STAGED || op->way == WAY_RING_WINDOW;
-    c->ready += ring ? op->rounds * ring_steps(op) : staged ? op->rounds * (op->middle ? 2 : 1) : 1;
+    bool gathers = op->way == WAY_REMOTE && op->call.primitive == KC_ALL_REDUCE;
+    if (op->way == WAY_TREE) {
+        c->ready += op->rounds * tree_steps(op);
+        c->done += op->rounds;
+        return;
+    }
+    c->ready += ring ? op->rounds * ring_steps(op) : staged ? op->rounds * (op->middle ? 2 : 1) : gathers ? 2 : 1;
     c->done += ring || staged ? op->rounds : 0;
 }
 
@@ -120,6 +133,8 @@ static bool stages_surely(const struct kc_comm_op *op)
     const struct kc_comm_call *c = &op->call;
     if (c->algorithm != KC_DIRECT || op_members(op) == 1)
         return false;
+    if (op->channel->reach && (c->primitive == KC_ALL_TO_ALL ? c->in != c->out : remote_is_worth(op, 0)))
+        return false; /* peers may read it where it is, if they can too */
     size_t in = call_in_count(c, op_members(op), op_self(op)) * op_bytes(op);
     size_t out = call_out_count(c, op_members(op), op_self(op)) * op_bytes(op);
     if (!in)
@@ -149,8 +164,9 @@ static enum advance post(struct kc_comm_op *op)
         direct_produce_first(op);
     }
     post_write(op);
-    op_ring_all(op);
-    kc_probe_op_started(c->transport->probe, op->record); /* after, so that nobody waits for our bookkeeping */
+    op_owe(op, -1);
+    if (op->waited)
+        kc_probe_op_started(c->transport->probe, op->record);
     op->stage = OP_POSTED;
     op->checked = UINT64_C(1) << c->self;
     return MOVED;
@@ -164,10 +180,10 @@ static bool all_in_windows(const struct kc_comm_op *op)
     uint8_t p = op->call.primitive;
     bool ring = op->call.algorithm == KC_RING;
     for (uint32_t i = 0; i < c->members; i++) {
-        bool in = i == c->self ? own->in_at != NOWHERE : c->member[i].in != NULL;
-        bool out = i == c->self ? own->out_at != NOWHERE : c->member[i].out != NULL;
+        bool in = i == c->self ? own->flags & POST_IN_WINDOW : c->member[i].in != NULL;
+        bool out = i == c->self ? own->flags & POST_OUT_WINDOW : c->member[i].out != NULL;
         bool source = c->pair ? i == 0 : p != KC_BROADCAST || (int32_t)i == op->call.peer;
-        if (p == KC_ALL_TO_ALL && i == c->self && own->in_place)
+        if (p == KC_ALL_TO_ALL && i == c->self && own->flags & POST_IN_PLACE)
             in = false;
         if (source && !in)
             return false;
@@ -177,6 +193,13 @@ static bool all_in_windows(const struct kc_comm_op *op)
     return true;
 }
 
+static enum op_way way_to_read(const struct kc_comm_op *op, bool windows, uint64_t most)
+{
+    if (windows)
+        return WAY_WINDOW;
+    return op->channel->reached && remote_is_worth(op, most) ? WAY_REMOTE : WAY_STAGED;
+}
+
 static enum op_way choose_way(const struct kc_comm_op *op, uint64_t most)
 {
     const struct kc_comm_call *c = &op->call;
@@ -184,13 +207,24 @@ static enum op_way choose_way(const struct kc_comm_op *op, uint64_t most)
         return WAY_NOTHING;
     if (op_members(op) == 1)
         return WAY_ALONE;
+    if (c->algorithm == KC_TREE && (c->primitive == KC_ALL_REDUCE || c->primitive == KC_BROADCAST))
+        return WAY_TREE;
     if (c->algorithm == KC_RING &&
         (call_reduces(c) || c->primitive == KC_ALL_GATHER || c->primitive == KC_BROADCAST)) {
         /* sums under way of reduce-scatter and bf16 have no place in the callers' buffers */
         bool room = c->primitive != KC_REDUCE_SCATTER && (c->primitive != KC_ALL_REDUCE || c->type != KC_BF16);
         return room && all_in_windows(op) ? WAY_RING_WINDOW : WAY_RING_STAGED;
     }
-    return all_in_windows(op) ? WAY_WINDOW : WAY_STAGED;
+    return way_to_read(op, all_in_windows(op), most);
+}
+
+/* Is the result so large that it should not go through the caches? Not in place, and not where peers read the sums at
+ * once. */
+static bool streams(const struct kc_comm_op *op)
+{
+    const struct kc_comm_call *c = &op->call;
+    return call_out_count(c, op_members(op), op_self(op)) * op_bytes(op) >= STREAM && c->in != c->out &&
+           (op->way == WAY_WINDOW || (op->way == WAY_REMOTE && c->primitive != KC_ALL_REDUCE));
 }
 
 /* All members have posted the same signature: now it can run. */
@@ -204,7 +238,7 @@ static int agree(struct kc_comm_op *op)
         int code = post_compare_counts(op, &most);
         if (code)
             return code;
-        op->way = most == 0 ? WAY_NOTHING : op_members(op) == 1 ? WAY_ALONE : windows ? WAY_WINDOW : WAY_STAGED;
+        op->way = most == 0 ? WAY_NOTHING : op_members(op) == 1 ? WAY_ALONE : way_to_read(op, windows, most);
     } else {
         op->way = choose_way(op, 0);
     }
@@ -212,13 +246,16 @@ static int agree(struct kc_comm_op *op)
         direct_plan(op, op->call.primitive == KC_ALL_TO_ALL ? most : direct_length(op));
     else if (op->way == WAY_RING_STAGED || op->way == WAY_RING_WINDOW)
         ring_plan(op);
+    else if (op->way == WAY_TREE)
+        tree_plan(op);
+    op->streams = streams(op);
     return 0;
 }
 
 static enum advance look_at_posts(struct kc_comm_op *op)
 {
     struct channel *c = op->channel;
-    uint64_t all = c->members == 64 ? UINT64_MAX : (UINT64_C(1) << c->members) - 1;
+    uint64_t all = channel_all(c);
     int code = 0;
     for (uint32_t i = 0; i < c->members && code >= 0; i++) {
         if (op->checked >> i & 1)
@@ -247,9 +284,17 @@ static enum advance run(struct kc_comm_op *op)
     switch ((enum op_way)op->way) {
     case WAY_NOTHING: break;
     case WAY_ALONE: direct_alone(op); break;
-    case WAY_WINDOW: a = direct_advance_window(op); break;
+    case WAY_WINDOW: case WAY_REMOTE: a = direct_advance_window(op); break;
     case WAY_STAGED: a = direct_advance_staged(op); break;
+    case WAY_TREE: a = tree_advance(op); break;
     case WAY_RING_WINDOW: case WAY_RING_STAGED: a = ring_advance(op); break;
+    }
+    if (a == FAILED) { /* nobody can be told within the operation: peers may wait for what will not come */
+        bool left = transport_aborted(op->channel->transport); /* the peer has: its memory is not what it was */
+        if (!left)
+            kc_probe_abort(op->channel->transport->probe, KC_REASON_ERROR);
+        end(op, left ? -ESHUTDOWN : -EPROTO);
+        return MOVED;
     }
     if (a != FINISHED)
         return a;
@@ -258,19 +303,32 @@ static enum advance run(struct kc_comm_op *op)
     return MOVED;
 }
 
+/* Ring for what was published since the last time: see op_owe(). */
+static void channel_settle(struct channel *c)
+{
+    if (!c->owed)
+        return;
+    transport_fence();
+    for (; c->owed; c->owed &= c->owed - 1)
+        transport_ring(c->transport, c->member[__builtin_ctzll(c->owed)].rank);
+}
+
 /* One look at the head of a channel: did anything move? */
 static bool drive_channel(struct channel *c)
 {
     struct kc_comm_op *op = c ? c->head : NULL;
+    enum advance a = BLOCKED;
     if (!op)
         return false;
     switch ((enum op_stage)op->stage) {
-    case OP_QUEUED: return post(op) == MOVED;
-    case OP_POSTED: return look_at_posts(op) == MOVED;
-    case OP_RUNNING: return run(op) == MOVED;
+    case OP_QUEUED: a = post(op); break;
+    case OP_POSTED: a = look_at_posts(op); break;
+    case OP_RUNNING: a = run(op); break;
     case OP_ENDED: break;
     }
-    return false;
+    if (a != MOVED || op->stage == OP_ENDED)
+        channel_settle(c);
+    return a == MOVED;
 }
 
 /* One look at everything that is in flight in a group. */
@@ -282,6 +340,18 @@ static bool drive(struct slot *s, uint32_t count)
         moved |= drive_channel(s->receive[i]);
     }
     return moved;
+}
+
+/* Before control goes back to the caller, who may be long: nobody sleeps on what we have published. */
+static void settle(struct slot *s, uint32_t count)
+{
+    channel_settle(s->collectives);
+    for (uint32_t i = 0; s->pairs && i < count; i++) {
+        if (s->send[i]) {
+            channel_settle(s->send[i]);
+            channel_settle(s->receive[i]);
+        }
+    }
 }
 
 /* ---- the public verbs ---- */
@@ -327,8 +397,8 @@ static struct channel *channel_of(const struct kc_group *g, const struct kc_comm
     return s->collectives;
 }
 
-int kc_comm_start(const struct kc_group *g, const struct kc_comm_call *call, struct kc_comm_op **out,
-                  struct kc_error *e)
+static int start(const struct kc_group *g, const struct kc_comm_call *call, struct kc_comm_op **out,
+                 struct kc_error *e)
 {
     int code = call_check(g, call, e);
     if (code)
@@ -344,18 +414,29 @@ int kc_comm_start(const struct kc_group *g, const struct kc_comm_call *call, str
     op->channel = channel_of(g, call);
     op->call = *call;
     call_normalise(&op->call);
-    record(op);
     struct channel *c = op->channel;
     if (c->head)
         c->tail->next = op;
     else
         c->head = op;
+    op->waited = c->head != op;
     c->tail = op;
     s->pairs += c->pair;
-    if (c->head == op)
-        drive_channel(c);
+    bool first = c->head == op;
+    if (first)
+        post(op);
+    record(op, first); /* after the post, so that nobody waits for our bookkeeping */
     *out = op;
     return 0;
+}
+
+int kc_comm_start(const struct kc_group *g, const struct kc_comm_call *call, struct kc_comm_op **out,
+                  struct kc_error *e)
+{
+    int code = start(g, call, out, e);
+    if (code == 0)
+        channel_settle((*out)->channel);
+    return code;
 }
 
 /* An ended operation goes back to its owner as a result, and its memory to the group. */
@@ -385,6 +466,7 @@ int kc_comm_test(struct kc_comm_op **out, struct kc_error *e)
             return -EAGAIN;
         end(op, -ESHUTDOWN);
     }
+    settle(group_slot(g), g->count);
     return op->stage == OP_ENDED ? collect(out, e) : -EAGAIN;
 }
 
@@ -397,23 +479,27 @@ static inline void pause_core(void)
 #endif
 }
 
-/* Look for a while without giving up the core. */
+/* Look for a while before sleeping. Where others want the core (the peers that are waited for, or this rank's own
+ * compute threads) it is given up between the looks: to a thread that can run a yield costs what a switch costs, and
+ * nothing is owed to a sleeper. */
 static bool spin(struct slot *s, const struct kc_group *g, uint64_t deadline)
 {
-    if (g->transport->spin_short)
-        return false;
+    bool shared = g->transport->spin_short;
+    uint32_t hot = shared ? 1 : SPIN_HOT;
     uint64_t until = 0;
     for (uint32_t i = 1;; i++) {
         if (drive(s, g->count))
             return true;
         if (transport_aborted(g->transport))
             return false;
-        if (i > SPIN_HOT)
+        if (i > hot)
             pause_core();
-        if (i % SPIN_HOT)
+        if (i % hot)
             continue;
+        if (shared)
+            sched_yield();
         uint64_t now = kc_now();
-        until = until ? until : now + SPIN;
+        until = until ? until : now + (shared ? YIELD : SPIN);
         if (now >= until || (deadline && now >= deadline))
             return false;
     }
@@ -469,15 +555,18 @@ int kc_comm_wait(struct kc_comm_op **out, uint64_t deadline, struct kc_error *e)
         int code = late ? -ETIMEDOUT : sleep_until_moved(s, op, deadline);
         if (code == -ESHUTDOWN && op->stage != OP_ENDED)
             end(op, code);
-        if (code == -ETIMEDOUT)
+        if (code == -ETIMEDOUT) {
+            settle(s, g->count);
             return say_late(op, e);
+        }
     }
+    settle(s, g->count);
     return collect(out, e);
 }
 
 int kc_comm_run(const struct kc_group *g, const struct kc_comm_call *call, struct kc_error *e)
 {
     struct kc_comm_op *op = NULL;
-    int code = kc_comm_start(g, call, &op, e);
+    int code = start(g, call, &op, e);
     return code ? code : kc_comm_wait(&op, 0, e);
 }

@@ -1,4 +1,4 @@
-/* op.h - one operation in flight, and what the algorithms (direct.c, ring.c) need of it.
+/* op.h - one operation in flight, and what the algorithms (direct.c, ring.c, tree.c) need of it.
  *
  * Life: QUEUED behind older operations of its channel; POSTED its signature and waiting for those of all members;
  * RUNNING its algorithm; ENDED, with a result, until its owner collects it. Only the head of a channel is past
@@ -8,14 +8,16 @@
 
 #include "call.h"
 #include "reduce.h"
+#include "stream.h"
 
 enum op_stage { OP_QUEUED, OP_POSTED, OP_RUNNING, OP_ENDED };
 
 /* How the bytes travel; chosen from the posts of all members, so all choose the same. */
-enum op_way { WAY_NOTHING, WAY_ALONE, WAY_WINDOW, WAY_STAGED, WAY_RING_WINDOW, WAY_RING_STAGED };
+enum op_way { WAY_NOTHING, WAY_ALONE, WAY_WINDOW, WAY_REMOTE, WAY_STAGED, WAY_RING_WINDOW, WAY_RING_STAGED,
+              WAY_TREE };
 
-/* What one look at an operation did. */
-enum advance { BLOCKED, MOVED, FINISHED };
+/* What one look at an operation did. FAILED: op->error says what, and the run cannot go on. */
+enum advance { BLOCKED, MOVED, FINISHED, FAILED };
 
 struct kc_comm_op {
     struct channel *channel;
@@ -26,13 +28,15 @@ struct kc_comm_op {
     uint64_t checked;         /* POSTED: members whose signature agrees, a bit each */
     uint32_t cursor;          /* members that have reached what is waited for now */
     uint8_t stage, way;       /* enums */
+    bool waited;              /* behind another one, when it was started */
     int result;
     /* progress of the algorithm */
+    bool streams;             /* the result is too large for the caches: written past them */
     bool middle;              /* direct, staged: reduced by slices, then gathered (see direct.c) */
     uint64_t rounds, produced, reduced, consumed;
-    uint32_t step;            /* ring: within the round */
+    uint32_t step;            /* ring: within the round; tree: sums that are in; windows: sources read */
     size_t piece;             /* elements of a round: of the vector, or of each strip */
-    size_t at;                /* direct, window: elements of our own slice that are finished */
+    size_t at;                /* direct, window and remote: elements of what is under way that are finished */
     struct kc_error error;    /* what the owner is told if result is not 0; last, it is large */
 };
 
@@ -63,7 +67,22 @@ static inline struct reduce op_reduce(const struct kc_comm_op *op)
     return (struct reduce){.type = op->call.type,
                            .reduce = op->call.reduce,
                            .wide = op->channel->transport->wide,
+                           .past = op->streams,
                            .divide = op->call.reduce == KC_AVG ? op_members(op) : 1};
+}
+
+/* Copy a part of the result, or nothing if it is there. */
+static inline void op_copy(const struct kc_comm_op *op, void *to, const void *from, size_t bytes)
+{
+    bool wide = op->channel->transport->wide;
+    if (to == from || !bytes)
+        return;
+    if (!op->streams) {
+        memcpy(to, from, bytes);
+        return;
+    }
+    stream_copy(to, from, bytes, wide);
+    stream_end(wide);
 }
 
 /* A member's staging chunk for a round of this operation. The half of an operation is free again when all members
@@ -75,39 +94,35 @@ static inline uint8_t *op_chunk(const struct kc_comm_op *op, uint32_t member, ui
     return c->member[member].staging + ((op->number & 1) * 2 + (round & 1)) * c->chunk;
 }
 
-static inline void op_ring_all(const struct kc_comm_op *op)
+/* Something was published that a member, or all (-1), may wait for. Not rung at once: the fence before it waits until
+ * our stores have reached the cores that read them, and the next look at the peers' words need not. channel_settle()
+ * in op.c rings when a look finds nothing, and before control goes back to the caller. */
+static inline void op_owe(const struct kc_comm_op *op, int whom)
 {
-    const struct channel *c = op->channel;
-    for (uint32_t i = 0; i < c->members; i++) {
-        if (i != c->self)
-            transport_ring(c->transport, c->member[i].rank);
-    }
+    struct channel *c = op->channel;
+    c->owed |= whom < 0 ? channel_all(c) & ~(UINT64_C(1) << c->self) : UINT64_C(1) << whom;
 }
 
-/* Say how far we are (steps or rounds of this operation), and wake whoever may wait for it: a member, or all (-1). */
+/* Say how far we are (steps or rounds of this operation), to a member or to all (-1). */
 static inline void op_say_ready(const struct kc_comm_op *op, uint64_t steps, int whom)
 {
     const struct channel *c = op->channel;
     transport_publish(&c->member[c->self].cell->ready, c->ready + steps);
-    if (whom < 0)
-        op_ring_all(op);
-    else
-        transport_ring(c->transport, c->member[whom].rank);
+    op_owe(op, whom);
 }
 
 static inline void op_say_done(const struct kc_comm_op *op, uint64_t rounds, int whom)
 {
     const struct channel *c = op->channel;
     transport_publish(&c->member[c->self].cell->done, c->done + rounds);
-    if (whom < 0)
-        op_ring_all(op);
-    else
-        transport_ring(c->transport, c->member[whom].rank);
+    op_owe(op, whom);
 }
 
+/* A member whose first round came with its post need not be asked for it: one line less that changes hands. */
 static inline bool op_is_ready(const struct kc_comm_op *op, uint32_t member, uint64_t steps)
 {
-    return atomic_load(&op->channel->member[member].cell->ready) >= op->channel->ready + steps;
+    const struct member *m = &op->channel->member[member];
+    return (steps == 1 && m->first) || atomic_load(&m->cell->ready) >= op->channel->ready + steps;
 }
 
 static inline bool op_is_done(const struct kc_comm_op *op, uint32_t member, uint64_t rounds)
@@ -141,17 +156,36 @@ static inline bool op_all_done(struct kc_comm_op *op, uint64_t rounds)
 size_t direct_length(const struct kc_comm_op *op);
 /* Plan the staged rounds for that length; for all-to-all the largest count of any pair. */
 void direct_plan(struct kc_comm_op *op, uint64_t longest);
-/* Produce the first round before the post, so that who sees the post has the data too. */
+/* Produce the first round before the post, so that who sees the post has the data too. The post tells of it. */
 void direct_produce_first(struct kc_comm_op *op);
 enum advance direct_advance_staged(struct kc_comm_op *op);
-enum advance direct_advance_window(struct kc_comm_op *op);
+enum advance direct_advance_window(struct kc_comm_op *op); /* and remote */
+/* Our slice of n elements, in whole cache lines, so that no two members write to one. */
+void direct_slice(const struct kc_comm_op *op, uint32_t member, size_t n, size_t *first, size_t *count);
 /* The whole operation of a group of one. */
 void direct_alone(struct kc_comm_op *op);
+
+/* ---- remote.c ---- */
+#define REMOTE_PIECE (1 << 20) /* bytes that one look reads: a system call's cost is nothing beside it */
+/* Is this worth reading from the members' own memory, if all can? `most`: all-to-all, the largest block. */
+bool remote_is_worth(const struct kc_comm_op *op, uint64_t most);
+/* Copy what lies `at` bytes into a member's input or output. 0; -EAGAIN the member is gone, an abort will come;
+ * else what the kernel says, and op->error. */
+int remote_read(struct kc_comm_op *op, uint32_t member, bool output, size_t at, void *to, size_t bytes);
+/* One piece of: summing our part of all inputs; reading the other members' sums. FINISHED: that was the last. */
+enum advance remote_reduce(struct kc_comm_op *op);
+enum advance remote_gather(struct kc_comm_op *op);
 
 /* ---- ring.c ---- */
 void ring_plan(struct kc_comm_op *op);
 /* Steps that one round adds to `ready`. */
 uint32_t ring_steps(const struct kc_comm_op *op);
 enum advance ring_advance(struct kc_comm_op *op);
+
+/* ---- tree.c ---- */
+void tree_plan(struct kc_comm_op *op);
+/* Steps that one round adds to `ready`. */
+uint32_t tree_steps(const struct kc_comm_op *op);
+enum advance tree_advance(struct kc_comm_op *op);
 
 #endif

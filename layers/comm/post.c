@@ -12,11 +12,13 @@ bool post_in_window(const struct kc_comm_op *op, const void *buffer, size_t byte
     return bytes && at >= data && at - data <= p->data_bytes && bytes <= p->data_bytes - (at - data);
 }
 
-static uint64_t place_of(const struct kc_comm_op *op, const void *buffer, size_t count)
+/* Where a buffer lies: an offset in our data area, and the flag that says so, or its address. */
+static uint64_t place_of(const struct kc_comm_op *op, const void *buffer, size_t count, uint8_t flag, uint8_t *flags)
 {
     const struct kc_transport *t = op->channel->transport;
     if (!post_in_window(op, buffer, count * op_bytes(op)))
-        return NOWHERE;
+        return (uintptr_t)buffer;
+    *flags |= flag;
     return (uint64_t)((const uint8_t *)buffer - t->peer[t->rank].data);
 }
 
@@ -39,14 +41,17 @@ void post_write(struct kc_comm_op *op)
     struct post *p = &m->cell->post[op->number & 1];
     p->sequence = call->sequence;
     p->count = call->count;
-    p->in_at = place_of(op, call->in, in_count(op, c->self));
-    p->out_at = place_of(op, call->out, call_out_count(call, c->members, c->self));
+    uint8_t flags = (uint8_t)((call->in == call->out ? POST_IN_PLACE : 0) | (c->reach ? POST_REACH : 0) |
+                              (op->produced ? POST_FIRST : 0));
+    p->in_at = place_of(op, call->in, in_count(op, c->self), POST_IN_WINDOW, &flags);
+    p->out_at = place_of(op, call->out, call_out_count(call, c->members, c->self), POST_OUT_WINDOW, &flags);
     p->peer = c->pair ? -1 : call->peer;
     p->primitive = call->primitive;
     p->type = call->type;
     p->reduce = call->reduce;
     p->algorithm = call->algorithm;
-    p->in_place = call->in == call->out;
+    p->flags = flags;
+    c->reached = c->reach && !(call->primitive == KC_ALL_TO_ALL && flags & POST_IN_PLACE);
     m->in = call->in;
     m->out = call->out;
     transport_publish(&p->number, op->number);
@@ -84,13 +89,15 @@ static int corrupt(struct kc_comm_op *op, uint32_t member, const char *what, uin
                    op->channel->member[member].rank, what, value, op->channel->group->id, op->call.sequence);
 }
 
-/* Is a buffer of `count` elements at `at` inside the member's data area? Sets *out to it, or NULL if it is
- * nowhere. */
-static bool locate(const struct kc_comm_op *op, uint32_t member, uint64_t at, uint64_t count, uint8_t **out)
+/* Is a buffer of `count` elements at `at` inside the member's data area? Sets *out to it, or NULL if it does not lie
+ * in a window, and then *remote to its address, which means nothing here: who reads there asks the kernel. */
+static bool locate(const struct kc_comm_op *op, uint32_t member, bool window, uint64_t at, uint64_t count,
+                   uint8_t **out, uint64_t *remote)
 {
     const struct peer *p = &op->channel->transport->peer[op->channel->member[member].rank];
     *out = NULL;
-    if (at == NOWHERE)
+    *remote = window ? 0 : at;
+    if (!window)
         return true;
     size_t b = op_bytes(op);
     if (at > p->data_bytes || at % b || count > (p->data_bytes - at) / b)
@@ -103,7 +110,7 @@ static struct post copy_post(const struct post *p)
 {
     return (struct post){.sequence = p->sequence, .count = p->count, .in_at = p->in_at, .out_at = p->out_at,
                          .peer = p->peer, .primitive = p->primitive, .type = p->type, .reduce = p->reduce,
-                         .algorithm = p->algorithm, .in_place = p->in_place};
+                         .algorithm = p->algorithm, .flags = p->flags};
 }
 
 int post_look(struct kc_comm_op *op, uint32_t member)
@@ -125,12 +132,15 @@ int post_look(struct kc_comm_op *op, uint32_t member)
     if (own->primitive == KC_ALL_TO_ALL)
         ins = outs = 0; /* where its blocks lie is checked with the counts */
     uint8_t *in = NULL, *out = NULL;
-    if (!locate(op, member, p.in_at, ins, &in))
+    if (!locate(op, member, p.flags & POST_IN_WINDOW, p.in_at, ins, &in, &m->remote_in))
         return corrupt(op, member, "input at", p.in_at);
-    if (!locate(op, member, p.out_at, outs, &out))
+    if (!locate(op, member, p.flags & POST_OUT_WINDOW, p.out_at, outs, &out, &m->remote_out))
         return corrupt(op, member, "output at", p.out_at);
-    m->in = own->primitive == KC_ALL_TO_ALL && p.in_place ? NULL : in;
+    bool rewritten = own->primitive == KC_ALL_TO_ALL && p.flags & POST_IN_PLACE;
+    m->in = rewritten ? NULL : in;
     m->out = out;
+    m->first = p.flags & POST_FIRST;
+    op->channel->reached &= p.flags & POST_REACH && !rewritten;
     return 1;
 }
 
@@ -159,9 +169,10 @@ int post_compare_counts(struct kc_comm_op *op, uint64_t *most)
             *most = sent > *most ? sent : *most;
             before += j < c->self ? sent : 0;
         }
+        /* from here on `in` of a peer is its block for us */
+        c->member[i].remote_in += before * op_bytes(op);
         if (i == c->self || !c->member[i].in)
             continue;
-        /* from here on `in` of a peer is its block for us */
         const struct peer *p = &c->transport->peer[c->member[i].rank];
         uint64_t room = (uint64_t)(p->data + p->data_bytes - c->member[i].in) / op_bytes(op);
         if (before > room || op->call.recv_counts[i] > room - before)

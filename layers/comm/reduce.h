@@ -23,6 +23,7 @@ static inline size_t reduce_accumulator_bytes(enum kc_type type)
 struct reduce {
     uint8_t type, reduce; /* enums; AVG sums, and finish divides */
     bool wide;
+    bool past;            /* reduce_fold: destinations that are no source are written past the caches */
     uint32_t divide;      /* AVG: by how much, else 1 */
 };
 
@@ -30,10 +31,12 @@ struct reduce {
 void reduce_start(struct reduce r, void *accumulator, const void *in, size_t count);
 /* out[i] = accumulator[i] ∘ in[i]; out may be accumulator, and for types other than bf16 also in */
 void reduce_add(struct reduce r, void *out, const void *accumulator, const void *in, size_t count);
+/* sum[i] = sum[i] ∘ more[i], both accumulators */
+void reduce_join(struct reduce r, void *sum, const void *more, size_t count);
 /* out[i] = accumulator[i] / divide, rounded to the type; out may be accumulator */
 void reduce_finish(struct reduce r, void *out, const void *accumulator, size_t count);
-/* out[i] = (in[0][i] ∘ in[1][i] ∘ …) / divide in this order, into each of `outs` destinations. Every source is read
- * before any destination at the same index is written. */
+/* out[i] = (in[0][i] ∘ in[1][i] ∘ …) / divide in this order, into each of `outs` destinations. Every source is
+ * read before any destination at the same index is written. */
 void reduce_fold(struct reduce r, uint32_t outs, void *const out[], uint32_t ins, const void *const in[],
                  size_t count);
 

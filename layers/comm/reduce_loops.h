@@ -82,16 +82,23 @@ static inline uint16_t bf16_store(float f)
         }                                                                                                            \
     } while (0)
 
-/* out[i] = (a[i] ∘ b[i]) / divide in one pass */
+/* (a[i] ∘ b[i]) / divide in one pass, into one destination or two */
 #define PAIR_LOOP(T, A, LOAD, STORE, OP, DIVIDE)                                                                     \
     do {                                                                                                             \
-        T *to = out;                                                                                                 \
+        T *to = out[0], *also = out[1];                                                                              \
         const T *first = in[0], *second = in[1];                                                                     \
-        NO_CARRY for (size_t i = 0; i < count; i++)                                                                  \
-        {                                                                                                            \
-            A x = LOAD(first[i]), y = LOAD(second[i]), a = OP(x, y);                                                 \
-            to[i] = STORE(DIVIDE);                                                                                   \
-        }                                                                                                            \
+        if (also)                                                                                                    \
+            NO_CARRY for (size_t i = 0; i < count; i++)                                                              \
+            {                                                                                                        \
+                A x = LOAD(first[i]), y = LOAD(second[i]), a = OP(x, y);                                             \
+                to[i] = also[i] = STORE(DIVIDE);                                                                     \
+            }                                                                                                        \
+        else                                                                                                         \
+            NO_CARRY for (size_t i = 0; i < count; i++)                                                              \
+            {                                                                                                        \
+                A x = LOAD(first[i]), y = LOAD(second[i]), a = OP(x, y);                                             \
+                to[i] = STORE(DIVIDE);                                                                               \
+            }                                                                                                        \
     } while (0)
 
 #define PAIR_ALL(T, A, LOAD, STORE, SUM, HALF)                                                                       \
@@ -109,7 +116,7 @@ static inline uint16_t bf16_store(float f)
 void LOOPS(start)(struct reduce r, void *accumulator, const void *in, size_t count);
 void LOOPS(add)(struct reduce r, void *out, const void *accumulator, const void *in, size_t count);
 void LOOPS(finish)(struct reduce r, void *out, const void *accumulator, size_t count);
-void LOOPS(pair)(struct reduce r, void *out, const void *const in[2], size_t count);
+void LOOPS(pair)(struct reduce r, void *const out[2], const void *const in[2], size_t count);
 
 void LOOPS(start)(struct reduce r, void *accumulator, const void *in, size_t count)
 {
@@ -168,7 +175,7 @@ void LOOPS(finish)(struct reduce r, void *out, const void *accumulator, size_t c
     }
 }
 
-void LOOPS(pair)(struct reduce r, void *out, const void *const in[2], size_t count)
+void LOOPS(pair)(struct reduce r, void *const out[2], const void *const in[2], size_t count)
 {
     switch ((enum kc_type)r.type) {
     case KC_F32: PAIR_ALL(float, float, PLAIN, PLAIN, SUM_OF, a * 0.5f); break;

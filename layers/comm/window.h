@@ -16,14 +16,23 @@
 #include <stddef.h>
 
 #define WINDOW_MAGIC UINT64_C(0x31306e697763636b) /* "kccwin01" */
-#define WINDOW_VERSION 1
+#define WINDOW_VERSION 2
 #define WINDOW_PAGE 4096
-#define NOWHERE UINT64_MAX /* a buffer that does not lie in its owner's data area */
+
+/* What a post says of its owner's buffers. */
+#define POST_IN_WINDOW 1u  /* in_at is an offset in the data area, else an address in the owner's own memory */
+#define POST_OUT_WINDOW 2u /* out_at likewise */
+#define POST_IN_PLACE 4u   /* all-to-all: the result may overwrite what peers would read */
+#define POST_REACH 8u      /* the owner can read the own memory of all members */
+#define POST_FIRST 16u     /* the first round is in staging already */
 
 struct window_head {
     _Atomic uint64_t magic; /* stored last: all else in the head is then whole and never changes again */
     uint32_t version, ranks, rank, slots;
     uint64_t generation, data_at, data_bytes;
+    /* Whether peers can read the owner's own memory is found out by reading a token in it. */
+    uint64_t token_at, token;
+    int32_t pid;
     /* Threads of the owner that sleep on its doorbell, or are about to. A sleeper adds one, loads the doorbell,
      * looks at what it waits for once more, and sleeps; a poster stores what was waited for, then loads this, and
      * rings if it is not 0. A full fence stands between on both sides: one of the two always sees the other. */
@@ -37,10 +46,10 @@ struct post {
      * then they no longer look at k. */
     alignas(64) _Atomic uint64_t number;
     uint64_t sequence, count;
-    uint64_t in_at, out_at; /* offsets in the owner's data area, or NOWHERE */
+    uint64_t in_at, out_at; /* see flags; nothing is read there or written where the signature has no elements */
     int32_t peer;           /* root of a broadcast, else -1 */
     uint8_t primitive, type, reduce, algorithm;
-    uint8_t in_place;       /* all-to-all: the result may overwrite what peers would read */
+    uint8_t flags;          /* POST_… */
 };
 
 /* One end of a channel (the collectives of a group, or the sends of one member to another). */

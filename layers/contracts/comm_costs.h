@@ -26,12 +26,14 @@ struct kc_comm_costs {
 };
 
 /* Steps in which ranks wait for each other: direct publishes and then reads (2); a ring passes n − 1 times, for all-reduce
- * twice (reduce-scatter, then all-gather). */
+ * twice (reduce-scatter, then all-gather); a tree has ⌈log2 n⌉ levels, for all-reduce twice (up, then down). */
 static inline double kc_comm_cost_ns(const struct kc_comm_cost *row, uint32_t ranks, uint64_t bytes)
 {
     uint32_t steps = ranks < 2 ? 0 : 2;
     if (row->algorithm == KC_RING && ranks > 1)
         steps = (ranks - 1) * (row->primitive == KC_ALL_REDUCE ? 2 : 1);
+    if (row->algorithm == KC_TREE && ranks > 1)
+        steps = (32 - (uint32_t)__builtin_clz(ranks - 1)) * (row->primitive == KC_ALL_REDUCE ? 2 : 1);
     return row->latency_ns * steps + (double)bytes / row->bytes_per_second * 1e9;
 }
 

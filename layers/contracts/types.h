@@ -13,7 +13,7 @@
 /* id, name, bytes of an element */
 #define KC_TYPE_TABLE(X) X(F32, "f32", 4) X(F64, "f64", 8) X(BF16, "bf16", 2) X(I32, "i32", 4) X(U64, "u64", 8)
 #define KC_REDUCE_TABLE(X) X(SUM, "sum", 0) X(AVG, "avg", 0) X(MAX, "max", 0) X(MIN, "min", 0)
-#define KC_ALGORITHM_TABLE(X) X(DIRECT, "direct", 0) X(RING, "ring", 0)
+#define KC_ALGORITHM_TABLE(X) X(DIRECT, "direct", 0) X(RING, "ring", 0) X(TREE, "tree", 0)
 #define KC_PRIMITIVE_TABLE(X)                                                                                          \
     X(ALL_REDUCE, "all-reduce", 0) X(ALL_GATHER, "all-gather", 0) X(REDUCE_SCATTER, "reduce-scatter", 0)               \
     X(BROADCAST, "broadcast", 0) X(ALL_TO_ALL, "all-to-all", 0) X(SEND, "send", 0) X(RECV, "recv", 0)                  \

@@ -23,7 +23,9 @@ static double steps(enum kc_algorithm algorithm, enum kc_primitive primitive, ui
 {
     if (ranks < 2)
         return 0;
-    double halves = primitive == KC_ALL_REDUCE ? 2 : 1; /* reduce-scatter, then all-gather */
+    double halves = primitive == KC_ALL_REDUCE ? 2 : 1; /* reduce-scatter, then all-gather; up, then down */
+    if (algorithm == KC_TREE)
+        return halves * (32 - __builtin_clz(ranks - 1));
     return algorithm == KC_RING ? halves * (ranks - 1) : halves;
 }
 

@@ -121,6 +121,38 @@ static union value reduced(const struct one *o, uint32_t n, uint32_t first, size
     return out;
 }
 
+/* The tree's sum at place v, from its definition: S(v) = x(v) ∘ S(v+1) ∘ S(v+2) ∘ S(v+4) …, 2^k below v's lowest bit. */
+#define TREE(T, name, get, sum)                                                                                      \
+    static T name(const struct one *o, uint32_t n, uint32_t at, size_t i)                                            \
+    {                                                                                                                \
+        union value v = value(o->type, at, i, o->salt);                                                              \
+        T a = get;                                                                                                   \
+        for (uint32_t step = 1; (at == 0 || at % (2 * step) == 0) && at + step < n; step *= 2) {                     \
+            T x = name(o, n, at + step, i);                                                                          \
+            a = o->reduce == KC_MAX ? (x > a ? x : a) : o->reduce == KC_MIN ? (x < a ? x : a) : (T)(sum);            \
+        }                                                                                                            \
+        return a;                                                                                                    \
+    }
+TREE(float, tree_f32, v.f32, a + x)
+TREE(double, tree_f64, v.f64, a + x)
+TREE(float, tree_bf16, from_bits((uint32_t)v.bf16 << 16), a + x)
+TREE(int32_t, tree_i32, v.i32, (uint32_t)a + (uint32_t)x)
+TREE(uint64_t, tree_u64, v.u64, a + x)
+
+static union value reduced_by_tree(const struct one *o, uint32_t n, size_t i)
+{
+    union value out = {.u64 = 0};
+    bool average = o->reduce == KC_AVG;
+    switch (o->type) {
+    case KC_F32: out.f32 = tree_f32(o, n, 0, i) / (average ? (float)n : 1); break;
+    case KC_F64: out.f64 = tree_f64(o, n, 0, i) / (average ? (double)n : 1); break;
+    case KC_BF16: out.bf16 = to_bf16(tree_bf16(o, n, 0, i) / (average ? (float)n : 1)); break;
+    case KC_I32: out.i32 = tree_i32(o, n, 0, i) / (average ? (int32_t)n : 1); break;
+    default: out.u64 = tree_u64(o, n, 0, i) / (average ? n : 1); break;
+    }
+    return out;
+}
+
 /* ---- one call ---- */
 
 /* all-to-all: rank i sends rank j this many; the same for all in place */
@@ -158,6 +190,8 @@ static union value expected(const struct one *o, const struct sizes *s, uint32_t
     switch (o->primitive) {
     case KC_ALL_REDUCE: {
         size_t segment = (o->count + n - 1) / n;
+        if (o->algorithm == KC_TREE)
+            return reduced_by_tree(o, n, i);
         return reduced(o, n, o->algorithm == KC_RING ? (uint32_t)(i / segment + 1) % n : 0, i);
     }
     case KC_REDUCE_SCATTER:
@@ -303,14 +337,14 @@ static void large(struct world_rank *w)
                                          KC_ALL_TO_ALL};
     static const uint8_t types[] = {KC_F32, KC_BF16, KC_F32, KC_I32, KC_BF16, KC_U64};
     struct bench t = {.w = w, .g = w->all, .plain = aligned_alloc(64, 2 * HALF), .sequence = 1};
-    for (uint32_t i = 0; i < 2 * 6 * WHERES && !atomic_load(&w->world->failures); i++) {
-        uint32_t p = i / 2 % 6;
+    for (uint32_t i = 0; i < KC_ALGORITHMS * 6 * WHERES && !atomic_load(&w->world->failures); i++) {
+        uint32_t p = i / KC_ALGORITHMS % 6;
         struct one o = {.primitive = primitives[p],
                         .type = types[p],
                         .reduce = p == 1 ? KC_AVG : KC_SUM,
-                        .algorithm = i % 2,
-                        .where = i / 12,
-                        .in_place = (i / 2 + i / 12) % 2,
+                        .algorithm = i % KC_ALGORITHMS,
+                        .where = i / (KC_ALGORITHMS * 6),
+                        .in_place = (i / KC_ALGORITHMS + i / (KC_ALGORITHMS * 6)) % 2,
                         .count = p < 3 ? LONG : LONG / w->ranks,
                         .root = w->ranks / 2,
                         .salt = i};
@@ -321,7 +355,7 @@ static void large(struct world_rank *w)
     free(t.plain);
 }
 
-static const uint32_t rank_counts[] = {1, 2, 3, 4, 5, 8};
+static const uint32_t rank_counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
 
 START_TEST(threads_give_the_reference_bits)
 {

@@ -165,6 +165,33 @@ START_TEST(f10_abort_wakes_every_waiter)
 }
 END_TEST
 
+/* Everybody has agreed and is under way in a vector of many rounds when one member leaves. */
+static void abort_under_way(struct world_rank *w)
+{
+    float *x = calloc(LONG, sizeof *x);
+    struct kc_comm_call call = all_reduce(x, x, LONG, 1);
+    struct kc_comm_op *op = NULL;
+    call.algorithm = *(const uint8_t *)w->arg;
+    int code = kc_comm_start(w->all, &call, &op, &w->e);
+    bool leaves = w->rank == w->ranks - 1; /* its post is there; it moves nothing more */
+    if (leaves)
+        kc_comm_abort(w->t, KC_REASON_ERROR);
+    else if (code == 0)
+        code = kc_comm_wait(&op, 0, &w->e);
+    WORLD_CHECK(w, leaves || (code == -ESHUTDOWN && !op), "it ended with %d", code);
+    free(x);
+}
+
+START_TEST(f10_abort_ends_every_algorithm_under_way)
+{
+    uint8_t algorithm = (uint8_t)_i;
+    for (uint32_t ranks = 2; ranks <= 9; ranks++) {
+        const char *failure = world_run(ranks, 1, 0, false, abort_under_way, &algorithm);
+        ck_assert_msg(!failure, "%s", failure);
+    }
+}
+END_TEST
+
 /* A sleeper is woken by the post it waits for, not by its own 200 ms look: rank 1 comes when rank 0 sleeps (as a
  * watcher sees it), and the best of some tries must be far quicker than what is left of such a sleep. */
 static void wake(struct world_rank *w)
@@ -428,6 +455,7 @@ static void corrupt(struct world_rank *w)
         p->type = KC_F32;
         p->algorithm = KC_DIRECT;
         p->peer = -1;
+        p->flags = POST_IN_WINDOW | POST_OUT_WINDOW;
         p->in_at = DATA - 512;
         p->out_at = 0;
         atomic_store(&p->number, 1);
@@ -436,6 +464,37 @@ static void corrupt(struct world_rank *w)
     WORLD_CHECK(w, kc_comm_run(w->all, &call, &w->e) == -EPROTO, "believed a corrupt peer");
     WORLD_CHECK(w, strstr(w->e.text, "window of rank 1 is corrupt"), "the line is: %s", w->e.text);
 }
+
+/* An address in a peer's own memory that is none: the kernel says so, and the run ends with a line of its own. */
+static void unreadable(struct world_rank *w)
+{
+    float *x = calloc(LONG, sizeof *x);
+    struct kc_comm_call call = all_reduce(x, x, LONG, 1);
+    if (w->rank == 1) {
+        void *window = (uint8_t *)kc_transport_data(w->t, 1, NULL) - kc_transport_local_bytes(2, 1);
+        struct post *p = &window_cell(window, 2, 0)->post[1];
+        *p = (struct post){.sequence = 1, .count = LONG, .peer = -1, .primitive = KC_ALL_REDUCE, .type = KC_F32,
+                           .algorithm = KC_DIRECT, .flags = POST_REACH, .in_at = 4096, .out_at = 4096};
+        atomic_store(&p->number, 1);
+        free(x);
+        while (!kc_probe_aborted(w->world->probe[1])) /* it lives until it is told */
+            usleep(1000);
+        return;
+    }
+    int code = kc_comm_run(w->all, &call, &w->e);
+    free(x);
+    WORLD_CHECK(w, code == -EPROTO, "believed an address that is none: %d", code);
+    WORLD_CHECK(w, strstr(w->e.text, "of the memory of rank 1 at"), "the line is: %s", w->e.text);
+    struct kc_comm_op *op = NULL;
+    WORLD_CHECK(w, kc_comm_start(w->all, &call, &op, &w->e) == -ESHUTDOWN, "the run goes on");
+}
+
+START_TEST(memory_that_cannot_be_read_ends_the_run)
+{
+    const char *failure = world_run(2, 1, DATA, _i, unreadable, NULL);
+    ck_assert_msg(!failure, "%s", failure);
+}
+END_TEST
 
 START_TEST(a_corrupt_peer_is_an_error)
 {
@@ -614,6 +673,8 @@ int main(void)
     tcase_add_test(cases, f21_send_and_recv_compare_counts);
     tcase_add_test(cases, timing_changes_no_bit);
     tcase_add_test(cases, a_corrupt_peer_is_an_error);
+    tcase_add_loop_test(cases, memory_that_cannot_be_read_ends_the_run, 0, 2);
+    tcase_add_loop_test(cases, f10_abort_ends_every_algorithm_under_way, 0, KC_ALGORITHMS);
     tcase_add_test(cases, wrong_arguments_are_named);
     tcase_add_test(cases, missing_ranks_are_named);
     tcase_add_test(cases, a_window_of_another_run_is_refused);
