@@ -87,7 +87,7 @@ $(BIN)/kc: $(B)/console/main.o $(call archives,$(KC_ROOMS))
 	@mkdir -p $(@D)
 	$(call link,$<,$(call archives,$(KC_ROOMS)),$(LIBS) $(LIBS_CONSOLE))
 
-.PHONY: all found check deps bench boundary install clean quickstart unit sanitized
+.PHONY: all found check deps bench bench-peers boundary install clean quickstart unit sanitized
 all: found $(BIN)/kc-rank $(BIN)/kcd $(BIN)/kc
 
 # What was found, and what is therefore left out. NVML is looked for when a program runs, not here.
@@ -147,7 +147,11 @@ BENCHES := $(patsubst tests/bench/%.c,%,$(wildcard tests/bench/bench_*.c))
 $(B)/bench/%: $(B)/tests/bench/%.o $(call archives,$(TEST_ROOMS))
 	@mkdir -p $(@D)
 	$(call link,$<,$(call archives,$(TEST_ROOMS)),$(LIBS) $(LIBS_CONSOLE))
-bench: all $(addprefix $(B)/bench/,$(BENCHES))
+# what we are compared with: tests/bench/compare_comm runs both
+bench-peers: $(B)/bench/bench_comm
+	@if command -v mpicc >/dev/null; then mpicc -O2 tests/bench/peer_mpi.c -o $(B)/bench/peer_mpi; \
+	 else echo "peer_mpi  not built: no mpicc (apt install libopenmpi-dev openmpi-bin)"; fi
+bench: all bench-peers $(addprefix $(B)/bench/,$(BENCHES))
 	@for b in $(BENCHES); do echo "== $$b"; $(B)/bench/$$b || exit 1; done
 	@if [ -x tests/bench/bench_step ]; then tests/bench/bench_step; fi
 

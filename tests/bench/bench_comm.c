@@ -1,29 +1,33 @@
 /* bench_comm.c - how fast collectives are between processes of one node, beside the limit that memory sets in the
  * same run.
  *
- *   bench_comm [RANKS [LARGEST]]       default 2 ranks, up to 64 MiB
+ *   bench_comm [--json] [RANKS [LARGEST [PRIMITIVE …]]]       default 2 ranks, up to 64 MiB, all primitives
  *
- * For each size: the time of one operation and the payload rate (bytes of one rank's vector ÷ time) for buffers in
- * windows (in place) and for plain ones. "copy" is memcpy of that size by all ranks at once, each in its own
- * memory; "shared" is the same from a neighbour's window, which it has just written: what has to cross between
- * cores. */
+ * For each size: the time of one operation and the payload rate (comm_cases.h says which bytes), for buffers in
+ * windows and for plain ones, and in windows also in place. --json: one line per primitive, kind and size, as
+ * peer_mpi.c prints them, of the algorithm `direct`. "copy" is memcpy of that size by all ranks at once, each in its own memory;
+ * "shared" is the same from a neighbour's window, which it has just written: what has to cross between cores. */
+#include "comm_cases.h"
+
 #include "base/clock.h"
 #include "comm/comm.h"
 #include "shm/probe.h"
 
-#include <stdatomic.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define LARGEST (64 << 20)
+enum kind { PLAIN, WINDOW, IN_PLACE, KINDS }; /* IN_PLACE: in the window */
+static const char *const kind_name[KINDS] = {"plain", "window", "in place"};
 
 struct rank {
     struct kc_transport *t;
     struct kc_group *g;
     uint32_t rank, ranks;
-    uint8_t *window, *plain; /* 2 · LARGEST each */
+    float *in[KINDS], *out[KINDS];
     uint64_t sequence;
+    double (*times)[ROUNDS_MAX]; /* shared: microseconds by rank and round */
 };
 
 static void must(int code, const struct kc_error *e)
@@ -37,144 +41,241 @@ static void must(int code, const struct kc_error *e)
 static void call(struct rank *r, struct kc_comm_call c)
 {
     struct kc_error e;
-    c.peer = c.primitive == KC_BROADCAST ? 0 : -1;
+    c.type = KC_F32;
     c.sequence = r->sequence++;
     must(kc_comm_run(r->g, &c, &e), &e);
 }
 
-static void all_reduce(struct rank *r, uint8_t algorithm, uint8_t *buffer, size_t bytes)
+static void barrier(struct rank *r)
 {
-    call(r, (struct kc_comm_call){.primitive = KC_ALL_REDUCE, .type = KC_F32, .algorithm = algorithm, .in = buffer,
-                                  .out = buffer, .count = bytes / 4});
+    call(r, (struct kc_comm_call){.primitive = KC_BARRIER, .peer = -1});
 }
 
-static void window_direct(struct rank *r, size_t bytes)
+static void there_and_back(struct rank *r, const float *in, float *out, size_t count)
 {
-    all_reduce(r, KC_DIRECT, r->window, bytes);
+    for (uint32_t there = 0; there < 2 && (r->rank ^ 1) < r->ranks; there++)
+        call(r, (struct kc_comm_call){.primitive = there == (r->rank & 1) ? KC_SEND : KC_RECV,
+                                      .peer = (int32_t)(r->rank ^ 1), .in = in, .out = out, .count = count});
 }
 
-static void plain_direct(struct rank *r, size_t bytes)
+static void run(struct rank *r, enum what w, enum kind k, uint8_t algorithm, size_t bytes)
 {
-    all_reduce(r, KC_DIRECT, r->plain, bytes);
+    static const uint8_t primitive[WHATS] = {KC_ALL_REDUCE, KC_ALL_GATHER, KC_REDUCE_SCATTER, KC_BROADCAST,
+                                             KC_ALL_TO_ALL, KC_SEND,       KC_BARRIER};
+    uint64_t counts[KC_RANKS_MAX];
+    size_t part = bytes / 4 / r->ranks;
+    for (uint32_t i = 0; w == ALL_TO_ALL && i < r->ranks; i++)
+        counts[i] = part;
+    if (w == SEND)
+        there_and_back(r, r->in[k], r->out[k], bytes / 4);
+    else
+        call(r, (struct kc_comm_call){.primitive = primitive[w], .algorithm = algorithm,
+                                      .peer = w == BROADCAST ? 0 : -1, .in = r->in[k], .out = r->out[k],
+                                      .count = w == ALL_GATHER ? part : bytes / 4, .send_counts = counts,
+                                      .recv_counts = counts});
 }
 
-static void window_ring(struct rank *r, size_t bytes)
+/* Microseconds: the median over rounds of the slowest rank's. */
+static double measure(struct rank *r, enum what w, enum kind k, uint8_t algorithm, size_t bytes)
 {
-    all_reduce(r, KC_RING, r->window, bytes);
-}
-
-static void plain_ring(struct rank *r, size_t bytes)
-{
-    all_reduce(r, KC_RING, r->plain, bytes);
-}
-
-static void window_gather(struct rank *r, size_t bytes)
-{
-    size_t part = bytes / r->ranks / 64 * 64;
-    call(r, (struct kc_comm_call){.primitive = KC_ALL_GATHER, .type = KC_F32, .in = r->window + r->rank * part,
-                                  .out = r->window, .count = part / 4});
-}
-
-static void window_scatter(struct rank *r, size_t bytes)
-{
-    size_t part = bytes / r->ranks / 64 * 64;
-    call(r, (struct kc_comm_call){.primitive = KC_REDUCE_SCATTER, .type = KC_F32, .in = r->window,
-                                  .out = r->window + r->rank * part, .count = part / 4 * r->ranks});
-}
-
-static void own_copy(struct rank *r, size_t bytes)
-{
-    memcpy(r->plain + LARGEST, r->plain, bytes);
-}
-
-/* One neighbour's bytes that are fresh in its core; a barrier on each side, as any exchange needs. */
-static void shared_copy(struct rank *r, size_t bytes)
-{
-    const uint8_t *other = kc_transport_data(r->t, (r->rank + 1) % r->ranks, NULL);
-    memset(r->window, (int)r->sequence, bytes);
-    call(r, (struct kc_comm_call){.primitive = KC_BARRIER});
-    memcpy(r->plain, other, bytes);
-    call(r, (struct kc_comm_call){.primitive = KC_BARRIER});
-}
-
-static const struct {
-    const char *name;
-    void (*run)(struct rank *r, size_t bytes);
-} columns[] = {{"window direct", window_direct}, {"plain direct", plain_direct}, {"window ring", window_ring},
-               {"plain ring", plain_ring},       {"all-gather", window_gather},  {"reduce-scatter", window_scatter},
-               {"copy", own_copy},               {"shared", shared_copy}};
-
-/* Seconds for one, in the best of many short batches: what the code can do, not what else runs on the machine. */
-static double measure(struct rank *r, void (*run)(struct rank *, size_t), size_t bytes)
-{
-    size_t times = bytes < (64 << 10) ? 500 : bytes < (1 << 20) ? 50 : bytes < (16 << 20) ? 4 : 1;
-    double best = 1e9;
-    for (int batch = 0; batch < (times > 1 ? 30 : 6); batch++) {
-        call(r, (struct kc_comm_call){.primitive = KC_BARRIER});
+    int rounds = rounds_of(bytes), ranks = (int)r->ranks, rank = (int)r->rank;
+    fill(r->in[k], in_count(w, bytes, ranks), rank);
+    memset(r->out[k], 0, r->out[k] == r->in[k] ? 0 : out_count(w, bytes, ranks) * 4);
+    for (int i = -ROUNDS_WARM; i < rounds; i++) {
+        barrier(r);
         uint64_t start = kc_now();
-        for (size_t i = 0; i < times; i++)
-            run(r, bytes);
-        double s = (double)(kc_now() - start) / 1e9 / (double)times;
-        best = s < best ? s : best;
+        run(r, w, k, algorithm, bytes);
+        if (i >= 0)
+            r->times[rank][i] = (double)(kc_now() - start) / 1e3 / (w == SEND ? 2 : 1);
     }
-    return best;
+    size_t first = k == IN_PLACE ? 0 : wrong(w, r->out[k], bytes, ranks, rank); /* in place sums grow */
+    if (first) {
+        fprintf(stderr, "bench_comm: %s of %zu bytes, %s: element %zu is wrong\n", what_name[w], bytes, kind_name[k],
+                first - 1);
+        _exit(1);
+    }
+    barrier(r);
+    double slowest[ROUNDS_MAX];
+    for (int i = 0; i < rounds; i++) {
+        slowest[i] = 0;
+        for (int j = 0; j < ranks; j++)
+            slowest[i] = r->times[j][i] > slowest[i] ? r->times[j][i] : slowest[i];
+    }
+    barrier(r);
+    return median(slowest, rounds);
 }
 
-static void be_rank(uint32_t rank, uint32_t ranks, size_t largest, const int *fds, struct kc_probe *probe)
+/* ---- what memory gives ---- */
+
+static double measure_copy(struct rank *r, bool shared, size_t bytes)
 {
-    struct rank r = {.rank = rank, .ranks = ranks, .sequence = 1};
+    const void *from = shared ? kc_transport_data(r->t, (r->rank + 1) % r->ranks, NULL) : r->in[PLAIN];
+    double times[ROUNDS_MAX];
+    for (int i = 0; i < rounds_of(bytes) / 4 + 1; i++) {
+        if (shared)
+            memset(r->in[WINDOW], i, bytes);
+        barrier(r);
+        uint64_t start = kc_now();
+        memcpy(r->out[PLAIN], from, bytes);
+        times[i] = (double)(kc_now() - start) / 1e3;
+        barrier(r);
+    }
+    return median(times, rounds_of(bytes) / 4 + 1);
+}
+
+/* ---- what is printed ---- */
+
+static void print_cell(bool json, const struct rank *r, enum what w, enum kind k, uint8_t algorithm, size_t bytes,
+                       double us)
+{
+    if (r->rank != 0)
+        return;
+    if (json)
+        printf("{\"who\":\"kuangchao\",\"primitive\":\"%s\",\"kind\":\"%s\",\"algorithm\":\"%s\",\"ranks\":%u,"
+               "\"bytes\":%zu,\"us\":%.3f}\n",
+               what_name[w], kind_name[k], kc_algorithm_name[algorithm], r->ranks, bytes, us);
+    else
+        printf(" %10.2f %6.2f", us, (double)bytes / us / 1e3);
+    fflush(stdout);
+}
+
+/* Only what sums or passes on differs between algorithms. */
+static uint8_t algorithms_of(enum what w)
+{
+    return w <= BROADCAST ? KC_ALGORITHMS : 1;
+}
+
+static void print_head(const struct rank *r, enum what w, enum kind kinds)
+{
+    if (r->rank != 0)
+        return;
+    printf("%s, %u ranks: microseconds and GB/s\n%10s", what_name[w], r->ranks, "bytes");
+    for (enum kind k = 0; k < kinds; k++)
+        for (uint8_t a = 0; a < algorithms_of(w); a++)
+            printf(" %10s %-6s", kind_name[k], w == BARRIER ? "" : kc_algorithm_name[a]);
+    printf("%s\n", w == ALL_REDUCE ? "            copy            shared" : "");
+}
+
+static void bench(struct rank *r, enum what w, size_t largest, bool json)
+{
+    enum kind kinds = w == ALL_REDUCE ? KINDS : w == BARRIER ? WINDOW : IN_PLACE;
+    if (!json)
+        print_head(r, w, kinds);
+    for (size_t bytes = SMALLEST; bytes <= (w == BARRIER ? SMALLEST : largest); bytes *= 4) {
+        if (!json && r->rank == 0)
+            printf("%10zu", bytes);
+        for (enum kind k = 0; k < kinds; k++)
+            for (uint8_t a = 0; a < (json ? KC_DIRECT + 1 : algorithms_of(w)); a++)
+                print_cell(json, r, w, k, a, bytes, measure(r, w, k, a, bytes));
+        for (int shared = 0; w == ALL_REDUCE && !json && shared < 2; shared++)
+            print_cell(false, r, w, PLAIN, KC_DIRECT, bytes, measure_copy(r, shared, bytes));
+        if (!json && r->rank == 0)
+            printf("\n");
+    }
+}
+
+struct wish {
+    bool json;
+    uint32_t ranks;
+    size_t largest;
+    bool primitive[WHATS];
+};
+
+static bool shared_cores(uint32_t ranks)
+{
+    cpu_set_t may;
+    return sched_getaffinity(0, sizeof may, &may) == 0 && ranks > (uint32_t)CPU_COUNT(&may);
+}
+
+/* As a lease would: each rank on a core of its own, or in turn where there are fewer. */
+static void pin(uint32_t rank, uint32_t ranks)
+{
+    cpu_set_t may, one;
+    uint32_t at = 0;
+    CPU_ZERO(&one);
+    if (sched_getaffinity(0, sizeof may, &may) < 0 || CPU_COUNT(&may) == 0)
+        return;
+    uint32_t wanted = rank * (uint32_t)CPU_COUNT(&may) / ranks;
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, &may) && at++ == wanted)
+            CPU_SET(cpu, &one);
+    sched_setaffinity(0, sizeof one, &one);
+}
+
+static void be_rank(uint32_t rank, const struct wish *wish, const int *fds, struct kc_probe *probe, void *times)
+{
+    struct rank r = {.rank = rank, .ranks = wish->ranks, .sequence = 1, .times = times};
     struct kc_error e;
-    struct kc_transport_local_config config = {.rank = rank, .ranks = ranks, .slots = 1, .window_fds = fds,
-                                               .data_bytes = 2 * LARGEST, .probe = probe,
-                                               .spin_short = (long)ranks > sysconf(_SC_NPROCESSORS_ONLN)};
+    bool shared = shared_cores(wish->ranks);
+    pin(rank, wish->ranks);
+    struct kc_transport_local_config config = {.rank = rank, .ranks = wish->ranks, .slots = 1, .window_fds = fds,
+                                               .data_bytes = 2 * wish->largest, .probe = probe,
+                                               .spin_short = shared};
     must(kc_transport_local_new(&config, &r.t, &e), &e);
     uint32_t members[KC_RANKS_MAX];
-    for (uint32_t i = 0; i < ranks; i++)
+    for (uint32_t i = 0; i < wish->ranks; i++)
         members[i] = i;
-    must(kc_group_new(r.t, &(struct kc_group_config){.count = ranks, .ranks = members}, &r.g, &e), &e);
-    r.window = kc_transport_data(r.t, rank, NULL);
-    r.plain = aligned_alloc(4096, 2 * LARGEST);
-    memset(r.plain, 0, 2 * LARGEST);
-    memset(r.window, 0, 2 * LARGEST);
-    size_t names = sizeof columns / sizeof *columns;
-    if (rank == 0) {
-        printf("%u ranks, f32 all-reduce unless named; microseconds and GB/s of one rank's vector\n%10s", ranks,
-               "bytes");
-        for (size_t c = 0; c < names; c++)
-            printf(" %18s", columns[c].name);
-        printf("\n");
+    must(kc_group_new(r.t, &(struct kc_group_config){.count = wish->ranks, .ranks = members}, &r.g, &e), &e);
+    r.in[WINDOW] = r.in[IN_PLACE] = r.out[IN_PLACE] = kc_transport_data(r.t, rank, NULL);
+    r.out[WINDOW] = r.in[WINDOW] + wish->largest / 4;
+    r.in[PLAIN] = malloc(wish->largest);
+    r.out[PLAIN] = malloc(wish->largest);
+    for (enum what w = 0; w < WHATS; w++)
+        if (wish->primitive[w])
+            bench(&r, w, wish->largest, wish->json);
+    free(r.in[PLAIN]);
+    free(r.out[PLAIN]);
+    kc_group_free(r.g);
+    kc_transport_free(r.t);
+}
+
+/* Does this name a primitive? */
+static bool wish_for(struct wish *w, const char *name)
+{
+    for (enum what i = 0; i < WHATS; i++) {
+        if (!strcmp(name, what_name[i]))
+            return w->primitive[i] = true;
     }
-    for (size_t bytes = 1 << 10; bytes <= largest; bytes *= 4) {
-        if (rank == 0)
-            printf("%10zu", bytes);
-        for (size_t c = 0; c < names; c++) {
-            double s = measure(&r, columns[c].run, bytes);
-            if (rank == 0)
-                printf(" %9.2f %8.2f", s * 1e6, (double)bytes / s / 1e9);
-        }
-        if (rank == 0)
-            printf("\n");
-        fflush(stdout);
-    }
+    return false;
+}
+
+static bool read_wish(struct wish *w, int argc, char **argv)
+{
+    int at = 1;
+    *w = (struct wish){.ranks = 2, .largest = 64 << 20};
+    if (at < argc && !strcmp(argv[at], "--json"))
+        w->json = at++;
+    if (at < argc)
+        w->ranks = (uint32_t)strtoul(argv[at++], NULL, 10);
+    if (at < argc)
+        w->largest = strtoull(argv[at++], NULL, 10);
+    bool sound = w->ranks >= 2 && w->ranks <= KC_RANKS_MAX && w->largest >= SMALLEST && w->largest <= LARGEST;
+    for (enum what i = 0; at == argc && i < WHATS; i++)
+        w->primitive[i] = true;
+    for (; sound && at < argc; at++)
+        sound = wish_for(w, argv[at]);
+    return sound;
 }
 
 int main(int argc, char **argv)
 {
-    uint32_t ranks = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : 2;
-    size_t largest = argc > 2 ? strtoull(argv[2], NULL, 10) : LARGEST;
-    if (ranks < 1 || ranks > KC_RANKS_MAX || largest > LARGEST) {
-        fprintf(stderr, "bench_comm: 1 to %d ranks, up to %d bytes\n", KC_RANKS_MAX, LARGEST);
+    struct wish wish;
+    if (!read_wish(&wish, argc, argv)) {
+        fprintf(stderr, "bench_comm: [--json] [RANKS [LARGEST [PRIMITIVE …]]], 2 to %d ranks, %zu to %zu bytes\n",
+                KC_RANKS_MAX, SMALLEST, LARGEST);
         return 2;
     }
     struct kc_probe *probe[KC_RANKS_MAX];
     struct kc_error e;
-    must(kc_probe_private(ranks, probe, &e), &e);
+    must(kc_probe_private(wish.ranks, probe, &e), &e);
+    void *times = mmap(NULL, sizeof(double[KC_RANKS_MAX][ROUNDS_MAX]), PROT_READ | PROT_WRITE,
+                       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     int fds[KC_RANKS_MAX];
-    for (uint32_t i = 0; i < ranks; i++)
+    for (uint32_t i = 0; i < wish.ranks; i++)
         fds[i] = memfd_create("window", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    for (uint32_t i = 0; i < ranks; i++) {
+    for (uint32_t i = 0; i < wish.ranks; i++) {
         if (fork() == 0) {
-            be_rank(i, ranks, largest, fds, probe[i]);
+            be_rank(i, &wish, fds, probe[i], times);
             _exit(0);
         }
     }
