@@ -44,6 +44,7 @@ static int build_graph(void *self, struct kc_arena *a, struct kc_error *e)
 
 struct devices {
     struct check *check;
+    const struct kc_home *home;
     struct kc_pool *pool;
     struct kc_lease *lease[KC_RANKS_MAX];
     const struct kc_comm_costs *costs;
@@ -59,7 +60,9 @@ static int build_costs(void *self, struct kc_arena *a, struct kc_error *e)
 {
     (void)e;
     struct devices *d = self;
-    return kc_resource_costs(a, &d->costs);
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/" KC_COSTS_FILE, d->home->home);
+    return kc_costs_choose(path, NULL, a, &d->costs, &d->check->warning);
 }
 
 /* Leases that hold nothing: every rank the next `threads` units of the pool, from the first again where ranks
@@ -122,7 +125,7 @@ static int look_at_devices(struct check *c, const struct kc_home *home, struct d
 static int plan(struct check *c, const struct kc_home *home, struct kc_error *e)
 {
     static const struct kc_strategy_opcodes opcodes = {.update = KC_OP_ADAMW, .norm = KC_OP_NORM};
-    struct devices d = {.check = c};
+    struct devices d = {.check = c, .home = home};
     int rc = build(&c->graph_arena, build_graph, c, e);
     if (!rc)
         rc = look_at_devices(c, home, &d, e);

@@ -18,6 +18,7 @@ struct check {
     struct kc_plans plans;
     struct kc_memory_need need;
     uint64_t room; /* bytes free for it; 0 unknown */
+    struct kc_error warning; /* about the stored table of costs; "" nothing */
     struct kc_arena spec_arena, graph_arena, view_arena, costs_arena;
 };
 

@@ -75,6 +75,8 @@ int verb_check(struct session *s, const struct arguments *a)
     int code = check_spec(&s->home, a->word[0], &c, &e);
     if (code)
         return session_fail(s, code, "%s", e.text);
+    if (c.warning.text[0])
+        session_note(s, "%s", c.warning.text);
     if (s->json)
         code = emit_check(s, &c);
     else
@@ -128,6 +130,8 @@ int verb_start(struct session *s, const struct arguments *a)
     int code = check_spec(&s->home, a->word[0], &c, &e);
     if (code)
         return session_fail(s, code, "%s", e.text);
+    if (c.warning.text[0])
+        session_note(s, "%s", c.warning.text);
     json_t *spec = kc_spec_json(c.spec);
     check_free(&c);
     int rc = folder_of(a->word[0], folder, sizeof folder);

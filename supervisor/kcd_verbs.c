@@ -11,6 +11,7 @@
 #include "base/socket.h"
 #include "base/version.h"
 #include "govern/spec.h"
+#include "resource/resource.h"
 #include "shm/segment.h"
 
 #include <dirent.h>
@@ -23,6 +24,8 @@
 #include <sys/socket.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
+
+#define COSTS_ARENA (1u << 20)
 
 void kc_kcd_reply(struct kc_kcd_client *client, json_t *reply)
 {
@@ -107,6 +110,26 @@ static int write_spec(const struct kc_record *r, const struct kc_job_spec *spec,
     return code < 0 ? kc_fail(e, code, "%s can't be written: %s", path, strerror(-code)) : 0;
 }
 
+/* The table of costs that every incarnation of the job will plan with. */
+static int keep_costs(struct kc_kcd *d, const struct kc_record *r, struct kc_error *e)
+{
+    char stored[PATH_MAX + 32], kept[PATH_MAX + 32];
+    struct kc_arena arena;
+    const struct kc_comm_costs *costs;
+    struct kc_error warning = {""};
+    snprintf(stored, sizeof stored, "%s/" KC_COSTS_FILE, d->home->home);
+    snprintf(kept, sizeof kept, "%s/" KC_COSTS_FILE, r->directory);
+    int code = kc_arena_new(&arena, COSTS_ARENA);
+    if (code < 0)
+        return kc_fail(e, code, "no memory in kcd");
+    code = kc_costs_choose(stored, NULL, &arena, &costs, &warning);
+    if (warning.text[0])
+        kc_kcd_log("job '%s': %s", r->id, warning.text);
+    code = code < 0 ? kc_fail(e, code, "the table of costs: %s", strerror(-code)) : kc_costs_keep(kept, costs, e);
+    kc_arena_free(&arena);
+    return code;
+}
+
 static int claim(struct kc_kcd *d, const struct kc_job_spec *spec, struct kc_record *r, struct kc_error *e)
 {
     *r = (struct kc_record){.state = KC_JOB_QUEUED, .ranks = spec->ranks, .steps = spec->steps, .created = kc_wall(),
@@ -120,7 +143,7 @@ static int claim(struct kc_kcd *d, const struct kc_job_spec *spec, struct kc_rec
     if (code < 0)
         return code;
     snprintf(r->directory, sizeof r->directory, "%s/jobs/%s", d->home->home, r->id);
-    if ((code = write_spec(r, spec, e)) == 0)
+    if ((code = write_spec(r, spec, e)) == 0 && (code = keep_costs(d, r, e)) == 0)
         code = kc_record_write(r, e);
     if (code < 0)
         kc_id_remove(d->home->home, r->id, NULL);

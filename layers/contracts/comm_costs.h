@@ -25,16 +25,22 @@ struct kc_comm_costs {
     struct kc_span rows; /* struct kc_comm_cost */
 };
 
-/* Steps in which ranks wait for each other: direct publishes and then reads (2); a ring passes n − 1 times, for all-reduce
- * twice (reduce-scatter, then all-gather); a tree has ⌈log2 n⌉ levels, for all-reduce twice (up, then down). */
+/* Steps in which ranks wait for each other: an all-reduce has two halves (reduce-scatter, then all-gather), all others one;
+ * direct takes one step a half, a ring passes n − 1 times, a tree has ⌈log2 n⌉ levels (an all-reduce goes up, then down). */
+static inline uint32_t kc_comm_cost_steps(uint8_t primitive, uint8_t algorithm, uint32_t ranks)
+{
+    uint32_t halves = primitive == KC_ALL_REDUCE ? 2 : 1;
+    if (ranks < 2)
+        return 0;
+    if (algorithm == KC_TREE)
+        return halves * (32 - (uint32_t)__builtin_clz(ranks - 1));
+    return algorithm == KC_RING ? halves * (ranks - 1) : halves;
+}
+
 static inline double kc_comm_cost_ns(const struct kc_comm_cost *row, uint32_t ranks, uint64_t bytes)
 {
-    uint32_t steps = ranks < 2 ? 0 : 2;
-    if (row->algorithm == KC_RING && ranks > 1)
-        steps = (ranks - 1) * (row->primitive == KC_ALL_REDUCE ? 2 : 1);
-    if (row->algorithm == KC_TREE && ranks > 1)
-        steps = (32 - (uint32_t)__builtin_clz(ranks - 1)) * (row->primitive == KC_ALL_REDUCE ? 2 : 1);
-    return row->latency_ns * steps + (double)bytes / row->bytes_per_second * 1e9;
+    return row->latency_ns * kc_comm_cost_steps(row->primitive, row->algorithm, ranks) +
+           (double)bytes / row->bytes_per_second * 1e9;
 }
 
 extern const struct kc_layout kc_comm_costs_layout;

@@ -6,7 +6,7 @@
 #include "base/contract.h"
 #include "contracts/types.h"
 
-#define KC_JOB_SPEC_VERSION 1
+#define KC_JOB_SPEC_VERSION 2
 
 #define KC_FAMILY_TABLE(X) X(FAMILY_GPT2, "gpt2", 0)
 #define KC_DEVICE_TABLE(X) X(DEVICE_CPU, "cpu", 0)
@@ -19,6 +19,10 @@
 #define KC_ON_NONFINITE_TABLE(X) X(NONFINITE_STOP, "stop", 0) X(NONFINITE_SKIP, "skip", 0)
 #define KC_ON_CRASH_TABLE(X) X(CRASH_RESTART, "restart", 0) X(CRASH_STOP, "stop", 0)
 
+/* Who chooses an algorithm: the table of costs (auto), or the spec, which names one. */
+#define KC_CHOICE_ROW(id, name, extra) KC_CHOICE_##id,
+enum kc_choice { KC_CHOICE_AUTO, KC_ALGORITHM_TABLE(KC_CHOICE_ROW) KC_CHOICES };
+
 enum kc_family { KC_FAMILY_TABLE(KC_ENUM_ROW) KC_FAMILIES };
 enum kc_device_name { KC_DEVICE_TABLE(KC_ENUM_ROW) KC_DEVICE_NAMES };
 enum kc_precision { KC_PRECISION_TABLE(KC_ENUM_ROW) KC_PRECISIONS };
@@ -30,7 +34,8 @@ enum kc_on_crash { KC_ON_CRASH_TABLE(KC_ENUM_ROW) KC_ON_CRASHES };
 extern const char *const kc_family_name[KC_FAMILIES], *const kc_device_kind_name[KC_DEVICE_NAMES],
     *const kc_precision_name[KC_PRECISIONS], *const kc_order_name[KC_ORDERS],
     *const kc_optimizer_name[KC_OPTIMIZERS], *const kc_lr_name[KC_LRS],
-    *const kc_on_nonfinite_name[KC_ON_NONFINITES], *const kc_on_crash_name[KC_ON_CRASHES];
+    *const kc_on_nonfinite_name[KC_ON_NONFINITES], *const kc_on_crash_name[KC_ON_CRASHES],
+    *const kc_choice_name[KC_CHOICES];
 
 struct kc_spec_env {
     kc_text name, value;
@@ -64,6 +69,7 @@ struct kc_job_spec {
     double grace_seconds;
     uint32_t log_max_mib, log_keep;
     struct kc_span env; /* struct kc_spec_env */
+    uint32_t algorithm[KC_PRIMITIVES]; /* enum kc_choice; KC_CHOICE_AUTO where the spec does not name one */
 };
 
 extern const struct kc_layout kc_job_spec_layout;

@@ -49,6 +49,8 @@ const char *const kc_optimizer_name[KC_OPTIMIZERS] = {KC_OPTIMIZER_TABLE(NAME_RO
 const char *const kc_lr_name[KC_LRS] = {KC_LR_TABLE(NAME_ROW)};
 const char *const kc_on_nonfinite_name[KC_ON_NONFINITES] = {KC_ON_NONFINITE_TABLE(NAME_ROW)};
 const char *const kc_on_crash_name[KC_ON_CRASHES] = {KC_ON_CRASH_TABLE(NAME_ROW)};
+#define CHOICE_NAME_ROW(id, name, extra) [KC_CHOICE_##id] = name,
+const char *const kc_choice_name[KC_CHOICES] = {[KC_CHOICE_AUTO] = "auto", KC_ALGORITHM_TABLE(CHOICE_NAME_ROW)};
 const char *const kc_distance_name[KC_DISTANCES] = {KC_DISTANCE_TABLE(NAME_ROW)};
 const char *const kc_place_name[KC_PLACES] = {KC_PLACE_TABLE(NAME_ROW)};
 const char *const kc_purpose_name[KC_PURPOSES] = {KC_PURPOSE_TABLE(NAME_ROW)};
@@ -112,6 +114,7 @@ static const struct kc_field job_spec[] = {
     SCALAR(kc_job_spec, log_max_mib),
     SCALAR(kc_job_spec, log_keep),
     SPAN_OF(kc_job_spec, env, spec_env_layout),
+    ENUMS(kc_job_spec, algorithm, kc_choice_name),
 };
 const struct kc_layout kc_job_spec_layout = LAYOUT(kc_job_spec, job_spec);
 

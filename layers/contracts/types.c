@@ -15,3 +15,4 @@ const char *const kc_state_name[KC_STATES] = {KC_STATE_TABLE(NAME_ROW)};
 const char *const kc_init_name[KC_INITS] = {KC_INIT_TABLE(NAME_ROW)};
 const char *const kc_contract_name[KC_CONTRACTS] = {KC_CONTRACT_TABLE(NAME_ROW)};
 const uint8_t kc_type_bytes[KC_TYPES] = {KC_TYPE_TABLE(EXTRA_ROW)};
+const uint8_t kc_primitive_algorithms[KC_PRIMITIVES] = {KC_PRIMITIVE_TABLE(EXTRA_ROW)};

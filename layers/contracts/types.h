@@ -14,10 +14,13 @@
 #define KC_TYPE_TABLE(X) X(F32, "f32", 4) X(F64, "f64", 8) X(BF16, "bf16", 2) X(I32, "i32", 4) X(U64, "u64", 8)
 #define KC_REDUCE_TABLE(X) X(SUM, "sum", 0) X(AVG, "avg", 0) X(MAX, "max", 0) X(MIN, "min", 0)
 #define KC_ALGORITHM_TABLE(X) X(DIRECT, "direct", 0) X(RING, "ring", 0) X(TREE, "tree", 0)
+/* id, name, the algorithms that it has (bits 1 << enum kc_algorithm) */
 #define KC_PRIMITIVE_TABLE(X)                                                                                          \
-    X(ALL_REDUCE, "all-reduce", 0) X(ALL_GATHER, "all-gather", 0) X(REDUCE_SCATTER, "reduce-scatter", 0)               \
-    X(BROADCAST, "broadcast", 0) X(ALL_TO_ALL, "all-to-all", 0) X(SEND, "send", 0) X(RECV, "recv", 0)                  \
-    X(BARRIER, "barrier", 0)
+    X(ALL_REDUCE, "all-reduce", 1 << KC_DIRECT | 1 << KC_RING | 1 << KC_TREE)                                          \
+    X(ALL_GATHER, "all-gather", 1 << KC_DIRECT | 1 << KC_RING)                                                         \
+    X(REDUCE_SCATTER, "reduce-scatter", 1 << KC_DIRECT | 1 << KC_RING)                                                 \
+    X(BROADCAST, "broadcast", 1 << KC_DIRECT | 1 << KC_TREE) X(ALL_TO_ALL, "all-to-all", 1 << KC_DIRECT)               \
+    X(SEND, "send", 1 << KC_DIRECT) X(RECV, "recv", 1 << KC_DIRECT) X(BARRIER, "barrier", 1 << KC_DIRECT)
 /* mesh axes, fastest first (DESIGN §3.3) */
 #define KC_AXIS_TABLE(X)                                                                                               \
     X(TENSOR, "tensor", 0) X(CONTEXT, "context", 0) X(EXPERT, "expert", 0) X(DATA, "data", 0)                          \
@@ -67,5 +70,6 @@ extern const char *const kc_type_name[KC_TYPES], *const kc_reduce_name[KC_REDUCE
     *const kc_dim_name[KC_DIMS], *const kc_role_name[KC_ROLES], *const kc_class_name[KC_CLASSES],
     *const kc_state_name[KC_STATES], *const kc_init_name[KC_INITS], *const kc_contract_name[KC_CONTRACTS];
 extern const uint8_t kc_type_bytes[KC_TYPES];
+extern const uint8_t kc_primitive_algorithms[KC_PRIMITIVES];
 
 #endif

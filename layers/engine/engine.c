@@ -55,7 +55,17 @@ struct kc_engine {
     struct kc_executor *executor;
 };
 
-/* ---- resource: what devices the ranks of this job hold ---- */
+/* ---- resource: what devices the ranks of this job hold, and what it costs to talk ---- */
+
+/* The table that the job began with, whatever has been measured since: a plan never changes under a job. */
+static int load_costs(struct kc_engine *x, struct kc_error *e)
+{
+    char path[PATH_MAX + 32];
+    if (!x->directory[0])
+        return kc_resource_costs(&x->costs_arena, &x->costs);
+    snprintf(path, sizeof path, "%s/" KC_COSTS_FILE, x->directory);
+    return kc_costs_load(path, &x->costs_arena, &x->costs, e);
+}
 
 static int view_devices(struct kc_engine *x, const char *leases, struct kc_error *e)
 {
@@ -70,7 +80,7 @@ static int view_devices(struct kc_engine *x, const char *leases, struct kc_error
     if (code == 0)
         code = kc_arena_new(&x->costs_arena, 1 << 20);
     if (code == 0)
-        code = kc_resource_costs(&x->costs_arena, &x->costs);
+        code = load_costs(x, e);
     return code;
 }
 

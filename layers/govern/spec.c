@@ -253,7 +253,7 @@ static int known(const char *path)
 static const char *nearest(const char *path, const char *key)
 {
     static const char *const objects[] = {"model", "model.init", "data", "batch", "optimizer", "lr_schedule",
-                                          "parallel", "snapshot", "evaluate", "policy", "stop", "log"};
+                                          "parallel", "parallel.algorithms", "snapshot", "evaluate", "policy", "stop", "log"};
     enum { OBJECTS = sizeof objects / sizeof *objects };
     const char *whole[ROWS + OBJECTS], *last[ROWS];
     for (size_t i = 0; i < ROWS; i++) {
@@ -297,6 +297,25 @@ static int refuse_unknown(struct reader *r, const json_t *object, const char *pr
     return 0;
 }
 
+/* A primitive has only some of the algorithms: say which. */
+static int check_algorithms(const struct kc_job_spec *s, struct kc_error *e)
+{
+    for (int p = 0; p < KC_PRIMITIVES; p++) {
+        uint32_t named = s->algorithm[p];
+        char has[128] = "";
+        if (named == KC_CHOICE_AUTO || kc_primitive_algorithms[p] >> (named - KC_CHOICE_AUTO - 1) & 1)
+            continue;
+        for (uint32_t a = 0; a < KC_ALGORITHMS; a++) {
+            size_t n = strlen(has);
+            if (kc_primitive_algorithms[p] >> a & 1)
+                snprintf(has + n, sizeof has - n, "%s%s", n ? " and " : "", kc_algorithm_name[a]);
+        }
+        return kc_fail(e, -EINVAL, "parallel.algorithms.%s is \"%s\", but %s has no such algorithm: it has %s, or \"auto\"",
+                       kc_primitive_name[p], kc_choice_name[named], kc_primitive_name[p], has);
+    }
+    return 0;
+}
+
 /* Combinations: every number of the equation, and a value that would do (F48). */
 static int check_together(const struct kc_job_spec *s, struct kc_error *e)
 {
@@ -324,7 +343,7 @@ static int check_together(const struct kc_job_spec *s, struct kc_error *e)
         return kc_fail(e, -EINVAL,
                        "evaluate.every is %llu, but data.validation is missing: name a token file or set evaluate.every to 0",
                        (unsigned long long)s->evaluate_every);
-    return 0;
+    return check_algorithms(s, e);
 }
 
 int kc_spec_parse(const char *text, const char *directory, struct kc_arena *arena, const struct kc_job_spec **out,

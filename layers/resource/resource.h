@@ -208,8 +208,26 @@ int kc_pool_ledger(const struct kc_pool *pool, size_t index, struct kc_pool_ledg
  * success; *out lies in it. -ENOSPC (arena->need says how much), -ENODEV a unit that this machine does not have. */
 int kc_resource_view(const struct kc_pool *pool, struct kc_lease *const *leases, size_t ranks, struct kc_arena *arena,
                      const struct kc_device_view **out, struct kc_error *e);
-/* The stored table of communication costs. The arena is fresh and is frozen on success. -ENOSPC. */
+
+/* Tables of communication costs. Arenas are fresh and are frozen on success; -ENOSPC, -ENOMEM. Files are those of
+ * costs.c; `root` is "" or NULL on a real machine. */
+#define KC_COSTS_FILE "comm_costs.json" /* in $KC_HOME: what was measured; in a job's directory: what it plans with */
+/* The built-in one. */
 int kc_resource_costs(struct kc_arena *arena, const struct kc_comm_costs **out);
+/* The file at `path` if it was measured on this machine, with the built-in rows for groups larger than it knows; the
+ * built-in table if there is no such file, and, with one line in *warning (else it is ""), if it is damaged or another
+ * machine's. */
+int kc_costs_choose(const char *path, const char *root, struct kc_arena *arena, const struct kc_comm_costs **out,
+                    struct kc_error *warning);
+/* Add measured rows to the file; they replace those of the same primitive, algorithm, distance and size of group. A
+ * file that is damaged or another machine's is begun anew. -errno of the file. */
+int kc_costs_store(const char *path, const char *root, const struct kc_comm_cost *rows, size_t count,
+                   struct kc_error *e);
+/* Write a whole table down where a job keeps it, and read it again: row for row and bit for bit, on whatever machine the
+ * job goes on, so that its plan stays what it was. No file: the built-in table (jobs of before there were files).
+ * -EINVAL it is damaged; never another table instead. */
+int kc_costs_keep(const char *path, const struct kc_comm_costs *costs, struct kc_error *e);
+int kc_costs_load(const char *path, struct kc_arena *arena, const struct kc_comm_costs **out, struct kc_error *e);
 
 /* ---- memory and cores of the calling process
  * ------------------------------------------------------------------------ */

@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 struct build {
+    const struct kc_job_spec *spec;
     const struct kc_shard_plan *shard;
     const struct kc_device_view *devices;
     const struct kc_comm_costs *costs;
@@ -67,12 +68,14 @@ static void add(struct build *b, enum kc_purpose purpose, struct kc_conversion h
     if (!b->collectives)
         return;
     const struct kc_span ranks = b->groups[group].ranks;
+    const uint32_t named = b->spec->algorithm[how.primitive];
     enum kc_distance distance = kc_costs_distance(b->devices, KC_AT(b->plan, uint32_t, ranks), ranks.count);
     uint64_t bytes = count * kc_type_bytes[type] * (how.primitive == KC_ALL_GATHER ? ranks.count : 1);
     struct kc_plan_collective *c = &b->collectives[i];
     c->primitive = how.primitive, c->type = (uint8_t)type, c->reduce = how.reduce, c->purpose = (uint8_t)purpose;
-    c->algorithm =
-        (uint8_t)kc_costs_algorithm(b->costs, (enum kc_primitive)how.primitive, distance, ranks.count, bytes);
+    c->algorithm = (uint8_t)(named != KC_CHOICE_AUTO ? named - 1 /* as the rows of the two enums stand */
+                                                     : kc_costs_algorithm(b->costs, (enum kc_primitive)how.primitive,
+                                                                          distance, ranks.count, bytes));
     c->group = group, c->bucket = bucket, c->count = count;
 }
 
@@ -149,11 +152,11 @@ static int collectives_list(struct build *b, struct kc_error *e)
     return 0;
 }
 
-int kc_collectives_build(const struct kc_shard_plan *shard, const struct kc_device_view *devices,
-                         const struct kc_comm_costs *costs, struct kc_arena *arena, struct kc_comm_plan **out,
-                         struct kc_error *e)
+int kc_collectives_build(const struct kc_job_spec *spec, const struct kc_shard_plan *shard,
+                         const struct kc_device_view *devices, const struct kc_comm_costs *costs,
+                         struct kc_arena *arena, struct kc_comm_plan **out, struct kc_error *e)
 {
-    struct build b = {.shard = shard, .devices = devices, .costs = costs};
+    struct build b = {.spec = spec, .shard = shard, .devices = devices, .costs = costs};
     b.plan = kc_contract_begin(arena, KC_CONTRACT_COMM_PLAN, KC_COMM_PLAN_VERSION, sizeof *b.plan);
     if (!b.plan)
         return full(arena, e);

@@ -18,17 +18,6 @@ enum kc_distance kc_costs_distance(const struct kc_device_view *devices, const u
     return (enum kc_distance)farthest;
 }
 
-/* Messages that follow each other in one operation. */
-static double steps(enum kc_algorithm algorithm, enum kc_primitive primitive, uint32_t ranks)
-{
-    if (ranks < 2)
-        return 0;
-    double halves = primitive == KC_ALL_REDUCE ? 2 : 1; /* reduce-scatter, then all-gather; up, then down */
-    if (algorithm == KC_TREE)
-        return halves * (32 - __builtin_clz(ranks - 1));
-    return algorithm == KC_RING ? halves * (ranks - 1) : halves;
-}
-
 /* The row for this size of group: the one with the smallest limit that still holds it. */
 static const struct kc_comm_cost *row_of(const struct kc_comm_costs *costs, enum kc_primitive primitive,
                                          enum kc_algorithm algorithm, enum kc_distance distance, uint32_t ranks)
@@ -51,8 +40,7 @@ enum kc_algorithm kc_costs_algorithm(const struct kc_comm_costs *costs, enum kc_
         const struct kc_comm_cost *row = row_of(costs, primitive, (enum kc_algorithm)a, distance, ranks);
         if (!row)
             continue;
-        double ns = row->latency_ns * steps((enum kc_algorithm)a, primitive, ranks) +
-                    (double)bytes / row->bytes_per_second * 1e9;
+        double ns = kc_comm_cost_ns(row, ranks, bytes);
         if (best_ns < 0 || ns < best_ns)
             best = (enum kc_algorithm)a, best_ns = ns;
     }
@@ -67,8 +55,8 @@ double kc_costs_worthwhile(const struct kc_comm_costs *costs, enum kc_primitive 
         const struct kc_comm_cost *row = row_of(costs, primitive, (enum kc_algorithm)a, distance, ranks);
         if (!row)
             continue;
-        double bytes =
-            7 * row->latency_ns * 1e-9 * steps((enum kc_algorithm)a, primitive, ranks) * row->bytes_per_second;
+        uint32_t steps = kc_comm_cost_steps(row->primitive, row->algorithm, ranks);
+        double bytes = 7 * row->latency_ns * 1e-9 * steps * row->bytes_per_second;
         if (least == 0 || bytes < least)
             least = bytes;
     }

@@ -59,7 +59,7 @@ int kc_strategy_plan(const struct kc_model_graph *graph, const struct kc_job_spe
     int r = check_mesh(spec, devices, e);
     if (r < 0 ||
         (r = kc_shard_build(graph, spec, opcodes, bucket_target(spec, devices, costs), shard_arena, &s, e)) < 0 ||
-        (r = kc_collectives_build(s, devices, costs, comm_arena, &c, e)) < 0)
+        (r = kc_collectives_build(spec, s, devices, costs, comm_arena, &c, e)) < 0)
         return r;
     if ((r = kc_contract_seal(shard_arena)) < 0)
         return kc_fail(e, r, "the shard plan needs %zu bytes, its arena has %zu", shard_arena->need,
