@@ -19,8 +19,10 @@
 
 static const char help[] =
     "kc-rank - one rank of a Kuangchao job\n\n"
-    "usage: kc-rank                    started by a keeper, with its facts in the environment (kc-rank(8))\n"
-    "       kc-rank --task sample …    continue a text with a snapshot's model (kc sample)\n"
+    "usage: kc-rank                      started by a keeper, with its facts in the environment (kc-rank(8))\n"
+    "       kc-rank --task sample …      continue a text with a snapshot's model (kc sample)\n"
+    "       kc-rank --task bench-comm …  time the collectives between processes (kc bench comm)\n"
+    "       kc-rank --task peak …        time matrix products on one core (kc bench step)\n"
     "       kc-rank --help | --version\n";
 
 /* Say why on the board and in the log, and tell the peers: they are woken at once. */

@@ -1,8 +1,13 @@
-/* task.h - what kc-rank does without a job: `kc-rank --task sample …`. */
+/* task.h - what kc-rank does without a job: `kc-rank --task NAME …`. What must compute runs here and not in kc. */
 #ifndef KC_ENGINE_TASK_H
 #define KC_ENGINE_TASK_H
 
 /* argv[0] is the task's name. Writes to stdout; messages to stderr. Returns an exit code. */
 int kc_task_main(int argc, char **argv);
+
+/* One task each, same signature: task_<name>.c. */
+int task_sample(int argc, char **argv);
+int task_comm(int argc, char **argv);
+int task_peak(int argc, char **argv);
 
 #endif
