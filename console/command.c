@@ -202,7 +202,7 @@ static int check_arguments(const struct statement *s, struct kc_error *e)
     const struct command *c = s->command;
     const struct arguments *a = &s->arguments;
     for (int i = 0; i < OPTIONS; i++)
-        if (a->option[i] && !(c->options & (1u << i)))
+        if (a->option[i] && !(c->options & OPT_BIT(i)))
             return kc_fail(e, -EINVAL, "`kc %s` has no option --%s. `kc %s --help` lists its options", c->verb,
                            option_rows[i].name, c->verb);
     if (a->words < c->least)
@@ -308,7 +308,7 @@ void help_command(const struct command *c, FILE *out)
     for (int i = 0; i < OPTIONS; i++) {
         const struct option_row *o = &option_rows[i];
         char left[64];
-        if (!(c->options & (1u << i)))
+        if (!(c->options & OPT_BIT(i)))
             continue;
         snprintf(left, sizeof left, "--%s%s%s", o->name, o->argument ? " " : "", o->argument ? o->argument : "");
         fprintf(out, "  %c%c%c %-22s %s\n", o->letter ? '-' : ' ', o->letter ? o->letter : ' ', o->letter ? ',' : ' ',

@@ -18,7 +18,8 @@ enum option_id {
     OPTIONS
 };
 #undef OPTION
-#define OPT(id) (1u << OPTION_##id)
+#define OPT_BIT(number) (UINT64_C(1) << (number))
+#define OPT(id) OPT_BIT(OPTION_##id)
 
 struct option_row {
     const char *name;
@@ -42,7 +43,7 @@ struct command {
     const char *arguments;
     int least, most;  /* words that follow; most -1: any number */
     enum command_needs needs;
-    uint32_t options; /* OPT() bits, HELP and JSON always among them */
+    uint64_t options; /* OPT() bits, HELP and JSON always among them */
     const char *summary, *help;
     /* Returns an exit code. Has told why if it is not 0. */
     int (*run)(struct session *s, const struct arguments *a);

@@ -74,7 +74,7 @@ static json_t *command_json(const struct command *c)
     json_t *options = json_array();
     for (int i = 0; i < OPTIONS; i++) {
         const struct option_row *o = &option_rows[i];
-        if (c->options & (1u << i))
+        if (c->options & OPT_BIT(i))
             json_array_append_new(options,
                                   json_pack("{s:s,s:o,s:s}", "name", o->name, "argument",
                                             o->argument ? json_string(o->argument) : json_null(), "help", o->help));

@@ -1,0 +1,153 @@
+/* bench_snapshot.c - `kc bench snapshot`: what training loses by a snapshot, beside what the disk takes for as much. */
+#include "bench_rig.h"
+#include "text.h"
+#include "verbs.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "state/state.h"
+#include "supervisor/protocol.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define EVERY 3      /* steps between snapshots */
+#define SNAPSHOTS 4
+#define DISK_TRIES 3
+#define BLOCK (1u << 20)
+
+struct figures {
+    double lost, step, disk; /* seconds: between two steps by a snapshot; a step; the disk for as many bytes */
+    uint64_t bytes;
+    size_t count, verified;
+};
+
+/* What lies between the end of a step and the beginning of the next, where a snapshot was due. */
+static void time_lost(const struct rig *r, struct figures *f)
+{
+    double gap[SNAPSHOTS], step[RIG_STEPS];
+    size_t steps = 0;
+    for (size_t i = 1; i < r->steps; i++) {
+        double between = (double)(r->step[i].end - r->step[i - 1].end) * 1e-9 - r->step[i].seconds;
+        if (r->step[i - 1].step % EVERY == 0 && f->count < SNAPSHOTS)
+            gap[f->count++] = between;
+        step[steps++] = r->step[i].seconds;
+    }
+    f->lost = bench_median(gap, f->count);
+    f->step = bench_median(step, steps);
+}
+
+static int look_at_snapshots(struct rig *r, struct figures *f)
+{
+    char path[PATH_MAX + 128];
+    struct kc_snapshot_info *info = calloc(8, sizeof *info);
+    struct kc_error e = {""};
+    size_t count = 0;
+    rig_snapshots_path(r, path, sizeof path);
+    int rc = info ? kc_snapshot_list(path, info, 8, &count, &e) : -ENOMEM;
+    for (size_t i = 0; rc == 0 && i < count && i < 8; i++)
+        if (!info[i].error) {
+            f->bytes = info[i].bytes;
+            f->verified += info[i].verified;
+        }
+    free(info);
+    if (rc)
+        return session_fail(r->s, session_code(rc), "%s", e.text[0] ? e.text : strerror(-rc));
+    return f->bytes ? KC_EXIT_OK : session_fail(r->s, KC_EXIT_FALSE, "no snapshot was committed");
+}
+
+/* A plain sequential write of as much, and one fsync. */
+static int time_disk(struct rig *r, struct figures *f)
+{
+    char path[PATH_MAX + 32];
+    double took[DISK_TRIES];
+    unsigned char *block = malloc(BLOCK);
+    int rc = block ? 0 : -ENOMEM;
+    snprintf(path, sizeof path, "%s/disk", r->folder);
+    for (uint32_t i = 0; block && i < BLOCK; i++)
+        block[i] = (unsigned char)(i * 2654435761u >> 24);
+    for (int n = 0; !rc && n < DISK_TRIES; n++) {
+        bench_progress(r->s, "the disk alone, %d of %d", n + 1, DISK_TRIES);
+        uint64_t start = kc_now();
+        int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+        rc = fd < 0 ? -errno : 0;
+        for (uint64_t left = f->bytes; !rc && left;) {
+            size_t part = left < BLOCK ? (size_t)left : BLOCK;
+            rc = kc_write_all(fd, block, part);
+            left -= part;
+        }
+        if (!rc && fsync(fd))
+            rc = -errno;
+        if (fd >= 0)
+            close(fd);
+        took[n] = (double)(kc_now() - start) * 1e-9;
+        if (!rc && interrupt_seen())
+            rc = -EINTR;
+    }
+    free(block);
+    bench_progress_end(r->s);
+    if (rc)
+        return session_fail(r->s, rc == -EINTR ? KC_EXIT_INTERRUPTED : KC_EXIT_SYSTEM, "%s: %s", path, strerror(-rc));
+    f->disk = bench_median(took, DISK_TRIES);
+    return KC_EXIT_OK;
+}
+
+static int emit(struct session *s, const struct rig_job *j, const struct figures *f)
+{
+    json_t *o = session_envelope(s);
+    rig_job_json(j, o);
+    json_object_set_new(o, "snapshots", json_integer((json_int_t)f->count));
+    json_object_set_new(o, "bytes", json_integer((json_int_t)f->bytes));
+    json_object_set_new(o, "lost_seconds", kc_json_number(f->lost));
+    json_object_set_new(o, "bytes_per_second", kc_json_number((double)f->bytes / f->lost));
+    json_object_set_new(o, "step_seconds", kc_json_number(f->step));
+    json_object_set_new(o, "verified", json_boolean(f->verified > 0));
+    json_object_set_new(o, "disk_seconds", kc_json_number(f->disk));
+    json_object_set_new(o, "disk_bytes_per_second", kc_json_number((double)f->bytes / f->disk));
+    return session_emit(s, o);
+}
+
+static int print(struct session *s, const struct rig_job *j, const struct figures *f)
+{
+    char a[32], b[32];
+    FILE *out = s->out;
+    rig_job_print(j, out);
+    fprintf(out, "snapshot    %s, training lost %s by each (median of %zu), %.0f MB/s; %s\n",
+            text_bytes((double)f->bytes, a, sizeof a), text_seconds(f->lost, b, sizeof b), f->count,
+            (double)f->bytes / f->lost * 1e-6, f->verified ? "verified" : "NOT verified");
+    fprintf(out, "step        %s\n", text_seconds(f->step, a, sizeof a));
+    fprintf(out, "limit       %s, %.0f MB/s: a plain write and fsync of as much on this disk\n",
+            text_seconds(f->disk, a, sizeof a), (double)f->bytes / f->disk * 1e-6);
+    return ferror(out) ? KC_EXIT_SYSTEM : KC_EXIT_OK;
+}
+
+int verb_bench_snapshot(struct session *s, const struct arguments *a)
+{
+    struct rig_job job;
+    struct rig *rig = NULL;
+    struct bench_cores cores;
+    struct figures f = {.disk = NAN};
+    int code = rig_job_read(s, a, &job);
+    if (!code)
+        code = bench_cores(s, a, (size_t)job.ranks * job.threads, &cores);
+    job.snapshot_every = EVERY;
+    if (!code)
+        code = rig_open(s, &job, &rig);
+    if (!code)
+        code = rig_follow(rig, EVERY * SNAPSHOTS + 1);
+    if (!code) {
+        rig_end(rig);
+        time_lost(rig, &f);
+        code = look_at_snapshots(rig, &f);
+    }
+    if (!code)
+        code = time_disk(rig, &f);
+    if (!code)
+        code = s->json ? emit(s, &job, &f) : print(s, &job, &f);
+    rig_close(rig);
+    return code;
+}
