@@ -17,22 +17,23 @@
 #include <string.h>
 #include <unistd.h>
 
-int bench_whole(struct session *s, const struct arguments *a, enum option_id id, uint32_t least, uint32_t most,
-                uint32_t otherwise, uint32_t *out)
+int bench_whole(struct session *s, const struct arguments *a, enum option_id id, uint32_t least,
+                uint32_t most, uint32_t otherwise, uint32_t *out)
 {
     const char *text = a->option[id];
     char *end = NULL;
     errno = 0;
     long long v = text ? strtoll(text, &end, 10) : otherwise;
     if (text && (end == text || *end || errno || v < least || v > most))
-        return session_fail(s, KC_EXIT_USAGE, "--%s wants a whole number from %u to %u, not \"%.40s\"",
+        return session_fail(s, KC_EXIT_USAGE,
+                            "--%s wants a whole number from %u to %u, not \"%.40s\"",
                             option_rows[id].name, least, most, text);
     *out = (uint32_t)v;
     return KC_EXIT_OK;
 }
 
-int bench_size(struct session *s, const struct arguments *a, enum option_id id, uint64_t least, uint64_t most,
-               uint64_t otherwise, uint64_t *out)
+int bench_size(struct session *s, const struct arguments *a, enum option_id id, uint64_t least,
+               uint64_t most, uint64_t otherwise, uint64_t *out)
 {
     static const char units[] = "KMG";
     const char *text = a->option[id];
@@ -42,15 +43,18 @@ int bench_size(struct session *s, const struct arguments *a, enum option_id id, 
     if (unit)
         v *= (double)(UINT64_C(1024) << 10 * (unit - units)), end++;
     if (text && (end == text || *end || !(v >= (double)least && v <= (double)most)))
-        return session_fail(s, KC_EXIT_USAGE, "--%s wants a size from %s to %s, written 64K, 64M or 1G, not \"%.40s\"",
-                            option_rows[id].name, text_bytes((double)least, low, sizeof low),
-                            text_bytes((double)most, high, sizeof high), text);
+        return session_fail(
+            s, KC_EXIT_USAGE,
+            "--%s wants a size from %s to %s, written 64K, 64M or 1G, not \"%.40s\"",
+            option_rows[id].name, text_bytes((double)least, low, sizeof low),
+            text_bytes((double)most, high, sizeof high), text);
     *out = (uint64_t)v / least * least;
     return KC_EXIT_OK;
 }
 
 /* Jobs of this home run on some of these cores: said, not refused. */
-static void note_held(struct session *s, const struct kc_pool *pool, const size_t *index, size_t count)
+static void note_held(struct session *s, const struct kc_pool *pool, const size_t *index,
+                      size_t count)
 {
     size_t held = 0;
     char job[64] = "";
@@ -61,10 +65,12 @@ static void note_held(struct session *s, const struct kc_pool *pool, const size_
             snprintf(job, sizeof job, "%s", live.job);
     }
     if (held)
-        session_note(s, "%zu of the cores are held by jobs (%s): figures will suffer. kc pause %s", held, job, job);
+        session_note(s, "%zu of the cores are held by jobs (%s): figures will suffer. kc pause %s",
+                     held, job, job);
 }
 
-int bench_cores(struct session *s, const struct arguments *a, size_t wanted, struct bench_cores *out)
+int bench_cores(struct session *s, const struct arguments *a, size_t wanted,
+                struct bench_cores *out)
 {
     struct kc_pool_config config = {.home = s->home.home, .run_dir = s->home.node, .look = true};
     struct kc_pool *pool;
@@ -83,8 +89,11 @@ int bench_cores(struct session *s, const struct arguments *a, size_t wanted, str
     if (out->count == 0)
         code = session_fail(s, KC_EXIT_SYSTEM, "no core is there to run on");
     else if (out->count < wanted && !a->option[OPTION_OVERSUBSCRIBE])
-        code = session_fail(s, KC_EXIT_INVALID, "%zu cores are wanted, %zu are there. Lower --ranks or --threads, or let "
-                            "ranks share cores: --oversubscribe", wanted, out->count);
+        code =
+            session_fail(s, KC_EXIT_INVALID,
+                         "%zu cores are wanted, %zu are there. Lower --ranks or --threads, or let "
+                         "ranks share cores: --oversubscribe",
+                         wanted, out->count);
     else
         note_held(s, pool, index, out->count);
     kc_pool_close(pool);
@@ -108,8 +117,8 @@ int bench_program(struct session *s, const char *program)
     helper_path(program, path, sizeof path);
     if (!access(path, X_OK))
         return KC_EXIT_OK;
-    return session_fail(s, errno == ENOENT ? KC_EXIT_NO_OBJECT : KC_EXIT_SYSTEM, "%s: %s. `make` builds it beside kc",
-                        path, strerror(errno));
+    return session_fail(s, errno == ENOENT ? KC_EXIT_NO_OBJECT : KC_EXIT_SYSTEM,
+                        "%s: %s. `make` builds it beside kc", path, strerror(errno));
 }
 
 int bench_home(struct session *s)
@@ -119,7 +128,8 @@ int bench_home(struct session *s)
         rc = -errno;
     if (!rc)
         return KC_EXIT_OK;
-    return session_fail(s, KC_EXIT_SYSTEM, "%s can't be written: %s. Set KC_HOME to a directory that is yours",
+    return session_fail(s, KC_EXIT_SYSTEM,
+                        "%s can't be written: %s. Set KC_HOME to a directory that is yours",
                         s->home.home, strerror(-rc));
 }
 

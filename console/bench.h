@@ -1,4 +1,5 @@
-/* bench.h - what the verbs of `kc bench` share: their options as numbers, the cores they run on, medians. */
+/* bench.h - what the verbs of `kc bench` share: their options as numbers, the cores they run on,
+ * medians. */
 #ifndef KC_CONSOLE_BENCH_H
 #define KC_CONSOLE_BENCH_H
 
@@ -16,14 +17,15 @@ struct bench_cores {
 /* All return an exit code and have told why if it is not 0. */
 
 /* A whole number option, `otherwise` when it is not given. */
-int bench_whole(struct session *s, const struct arguments *a, enum option_id id, uint32_t least, uint32_t most,
-                uint32_t otherwise, uint32_t *out);
+int bench_whole(struct session *s, const struct arguments *a, enum option_id id, uint32_t least,
+                uint32_t most, uint32_t otherwise, uint32_t *out);
 /* "64M": bytes, with K, M or G behind it. */
-int bench_size(struct session *s, const struct arguments *a, enum option_id id, uint64_t least, uint64_t most,
-               uint64_t otherwise, uint64_t *out);
-/* The first `wanted` cores of this machine, all there are with --oversubscribe. Too few, and cores that jobs of this home
- * hold (a note: figures will suffer), are told. */
-int bench_cores(struct session *s, const struct arguments *a, size_t wanted, struct bench_cores *out);
+int bench_size(struct session *s, const struct arguments *a, enum option_id id, uint64_t least,
+               uint64_t most, uint64_t otherwise, uint64_t *out);
+/* The first `wanted` cores of this machine, all there are with --oversubscribe. Too few, and cores
+ * that jobs of this home hold (a note: figures will suffer), are told. */
+int bench_cores(struct session *s, const struct arguments *a, size_t wanted,
+                struct bench_cores *out);
 /* `bytes` are about to be used: refuse, with the numbers, what would not fit. */
 int bench_memory(struct session *s, uint64_t bytes, const char *lower);
 /* A program that the bench needs beside kc. */
@@ -32,7 +34,8 @@ int bench_program(struct session *s, const char *program);
 int bench_home(struct session *s);
 
 /* "step 5 of 12": on a terminal one line that is rewritten, else a line every ten seconds. */
-void bench_progress(struct session *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void bench_progress(struct session *s, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 void bench_progress_end(struct session *s);
 double bench_median(double *values, size_t count); /* sorts them; NaN of none */
 

@@ -1,4 +1,5 @@
-/* bench_comm.c - `kc bench comm`: lets kc-rank time the collectives, shows the figures, and keeps the costs. */
+/* bench_comm.c - `kc bench comm`: lets kc-rank time the collectives, shows the figures, and keeps
+ * the costs. */
 #include "bench.h"
 #include "bench_fit.h"
 #include "helper.h"
@@ -16,14 +17,14 @@
 #include <string.h>
 
 #define SMALLEST 1024
-#define RESULTS 4096
+#define RESULTS  4096
 
 /* One time, as kc-rank wrote it. */
 struct result {
-    int primitive;   /* enum kc_primitive; -1: memcpy */
-    int algorithm;   /* -1: memcpy */
+    int primitive; /* enum kc_primitive; -1: memcpy */
+    int algorithm; /* -1: memcpy */
     bool window;
-    uint64_t bytes;  /* of one rank's vector */
+    uint64_t bytes; /* of one rank's vector */
     double seconds;
 };
 
@@ -57,7 +58,9 @@ static size_t results_expected(const struct bench *b)
     return sizes * (2 * ways + 1) + 1;
 }
 
-/* ---- measuring ------------------------------------------------------------------------------------------------- */
+/* ---- measuring
+ * -------------------------------------------------------------------------------------------------
+ */
 
 static void take_result(struct bench *b, const char *line)
 {
@@ -73,7 +76,8 @@ static void take_result(struct bench *b, const char *line)
     if (json_is_object(o) && r->seconds > 0 && b->count + 1 < RESULTS) {
         char size[32];
         b->count++;
-        bench_progress(b->s, "%zu of %zu: %s %s", b->count, results_expected(b), kc_json_text(o, "primitive", ""),
+        bench_progress(b->s, "%zu of %zu: %s %s", b->count, results_expected(b),
+                       kc_json_text(o, "primitive", ""),
                        text_bytes((double)r->bytes, size, sizeof size));
     }
     json_decref(o);
@@ -84,7 +88,8 @@ static int measure(struct bench *b)
     char ranks[16], largest[32], cpus[8192];
     struct helper helper;
     struct helper_line line = {.used = 0};
-    uint32_t cpu[KC_RANKS_MAX], count = b->cores.count < KC_RANKS_MAX ? (uint32_t)b->cores.count : KC_RANKS_MAX;
+    uint32_t cpu[KC_RANKS_MAX],
+        count = b->cores.count < KC_RANKS_MAX ? (uint32_t)b->cores.count : KC_RANKS_MAX;
     memcpy(cpu, b->cores.cpu, count * sizeof *cpu);
     for (uint32_t i = 1; i < count; i++) /* a list of cpus is written ascending */
         for (uint32_t k = i; k > 0 && cpu[k] < cpu[k - 1]; k--) {
@@ -96,8 +101,8 @@ static int measure(struct bench *b)
         return session_fail(b->s, KC_EXIT_SYSTEM, "the list of cores is too long to be written");
     snprintf(ranks, sizeof ranks, "%u", b->ranks);
     snprintf(largest, sizeof largest, "%llu", (unsigned long long)b->largest);
-    const char *const words[] = {"kc-rank", "--task", "bench-comm", "--ranks", ranks, "--largest", largest, "--cpus",
-                                 cpus, NULL};
+    const char *const words[] = {"kc-rank",   "--task", "bench-comm", "--ranks", ranks,
+                                 "--largest", largest,  "--cpus",     cpus,      NULL};
     int rc = helper_start(words, NULL, &helper);
     if (rc)
         return session_fail(b->s, KC_EXIT_SYSTEM, "kc-rank can't be started: %s", strerror(-rc));
@@ -107,8 +112,8 @@ static int measure(struct bench *b)
     return helper_end(b->s, &helper);
 }
 
-/* A row for each primitive and algorithm, from the times in windows: there lies what a step moves. What a receive costs is
- * what the send beside it does. */
+/* A row for each primitive and algorithm, from the times in windows: there lies what a step moves.
+ * What a receive costs is what the send beside it does. */
 static void fit(struct bench *b)
 {
     for (int p = 0; p < KC_PRIMITIVES; p++)
@@ -119,36 +124,44 @@ static void fit(struct bench *b)
             for (size_t i = 0; i < b->count && n < 64; i++) {
                 const struct result *r = &b->result[i];
                 if (r->primitive == timed && r->algorithm == a && r->window)
-                    point[n++] = (struct fit_point){.bytes = (double)r->bytes, .seconds = r->seconds};
+                    point[n++] =
+                        (struct fit_point){.bytes = (double)r->bytes, .seconds = r->seconds};
             }
             if (n == 0)
                 continue;
             struct kc_comm_cost *row = &b->row[b->rows++];
-            *row = (struct kc_comm_cost){.primitive = (uint8_t)p, .algorithm = (uint8_t)a,
-                                         .distance = KC_DISTANCE_MACHINE, .ranks_max = b->ranks};
-            bench_fit(point, n, kc_comm_cost_steps(row->primitive, row->algorithm, b->ranks), &row->latency_ns,
-                      &row->bytes_per_second);
+            *row = (struct kc_comm_cost){.primitive = (uint8_t)p,
+                                         .algorithm = (uint8_t)a,
+                                         .distance = KC_DISTANCE_MACHINE,
+                                         .ranks_max = b->ranks};
+            bench_fit(point, n, kc_comm_cost_steps(row->primitive, row->algorithm, b->ranks),
+                      &row->latency_ns, &row->bytes_per_second);
         }
 }
 
-/* ---- showing --------------------------------------------------------------------------------------------------- */
+/* ---- showing
+ * ---------------------------------------------------------------------------------------------------
+ */
 
 static double rate(const struct result *r)
 {
     return r->bytes ? (double)r->bytes / r->seconds : 0;
 }
 
-static const struct result *find(const struct bench *b, int primitive, int algorithm, bool window, uint64_t bytes)
+static const struct result *find(const struct bench *b, int primitive, int algorithm, bool window,
+                                 uint64_t bytes)
 {
     for (size_t i = 0; i < b->count; i++) {
         const struct result *r = &b->result[i];
-        if (r->primitive == primitive && r->algorithm == algorithm && r->window == window && r->bytes == bytes)
+        if (r->primitive == primitive && r->algorithm == algorithm && r->window == window &&
+            r->bytes == bytes)
             return r;
     }
     return NULL;
 }
 
-static void print_cell(const struct bench *b, int primitive, int algorithm, bool window, uint64_t bytes, FILE *out)
+static void print_cell(const struct bench *b, int primitive, int algorithm, bool window,
+                       uint64_t bytes, FILE *out)
 {
     const struct result *r = find(b, primitive, algorithm, window, bytes);
     if (r)
@@ -164,7 +177,8 @@ static void print_primitive(const struct bench *b, int p, FILE *out)
     for (int a = 0; a < KC_ALGORITHMS; a++)
         for (int window = 1; window >= 0 && kc_primitive_algorithms[p] >> a & 1; window--) {
             char name[48];
-            snprintf(name, sizeof name, "%s, %s", kc_algorithm_name[a], window ? "windows" : "plain");
+            snprintf(name, sizeof name, "%s, %s", kc_algorithm_name[a],
+                     window ? "windows" : "plain");
             fprintf(out, " %17s", name);
         }
     fprintf(out, " %17s\n", "memcpy");
@@ -187,8 +201,8 @@ static void print_fit(const struct bench *b, FILE *out)
     fprintf(out, "\n%-14s %-10s %14s %14s\n", "costs", "algorithm", "latency a step", "bandwidth");
     for (size_t i = 0; i < b->rows; i++) {
         const struct kc_comm_cost *r = &b->row[i];
-        fprintf(out, "%-14s %-10s %11.2f us ", kc_primitive_name[r->primitive], kc_algorithm_name[r->algorithm],
-                r->latency_ns * 1e-3);
+        fprintf(out, "%-14s %-10s %11.2f us ", kc_primitive_name[r->primitive],
+                kc_algorithm_name[r->algorithm], r->latency_ns * 1e-3);
         if (r->primitive == KC_BARRIER)
             fprintf(out, "%14s\n", "-");
         else
@@ -198,7 +212,8 @@ static void print_fit(const struct bench *b, FILE *out)
 
 static void print_all(const struct bench *b, FILE *out)
 {
-    fprintf(out, "%u ranks on %zu cores; microseconds, and GB/s of one rank's vector\n", b->ranks, b->cores.count);
+    fprintf(out, "%u ranks on %zu cores; microseconds, and GB/s of one rank's vector\n", b->ranks,
+            b->cores.count);
     for (int p = 0; p < KC_PRIMITIVES; p++)
         if (p != KC_RECV && p != KC_BARRIER)
             print_primitive(b, p, out);
@@ -214,8 +229,12 @@ static json_t *results_json(const struct bench *b)
     for (size_t i = 0; i < b->count; i++) {
         const struct result *r = &b->result[i];
         json_t *o = json_object();
-        json_object_set_new(o, "operation", json_string(r->primitive < 0 ? "memcpy" : kc_primitive_name[r->primitive]));
-        json_object_set_new(o, "algorithm", r->algorithm < 0 ? json_null() : json_string(kc_algorithm_name[r->algorithm]));
+        json_object_set_new(
+            o, "operation",
+            json_string(r->primitive < 0 ? "memcpy" : kc_primitive_name[r->primitive]));
+        json_object_set_new(o, "algorithm",
+                            r->algorithm < 0 ? json_null()
+                                             : json_string(kc_algorithm_name[r->algorithm]));
         json_object_set_new(o, "window", json_boolean(r->window));
         json_object_set_new(o, "bytes", json_integer((json_int_t)r->bytes));
         json_object_set_new(o, "seconds", json_real(r->seconds));
@@ -232,10 +251,11 @@ static int emit(const struct bench *b, const char *stored)
         json_array_append_new(cores, json_integer(b->cores.cpu[i]));
     for (size_t i = 0; i < b->rows; i++) {
         const struct kc_comm_cost *r = &b->row[i];
-        json_array_append_new(costs, json_pack("{s:s,s:s,s:I,s:f,s:f}", "primitive", kc_primitive_name[r->primitive],
-                                               "algorithm", kc_algorithm_name[r->algorithm], "ranks",
-                                               (json_int_t)r->ranks_max, "latency_ns", r->latency_ns,
-                                               "bytes_per_second", r->bytes_per_second));
+        json_array_append_new(
+            costs, json_pack("{s:s,s:s,s:I,s:f,s:f}", "primitive", kc_primitive_name[r->primitive],
+                             "algorithm", kc_algorithm_name[r->algorithm], "ranks",
+                             (json_int_t)r->ranks_max, "latency_ns", r->latency_ns,
+                             "bytes_per_second", r->bytes_per_second));
     }
     json_object_set_new(o, "ranks", json_integer(b->ranks));
     json_object_set_new(o, "cpus", cores);
@@ -245,7 +265,9 @@ static int emit(const struct bench *b, const char *stored)
     return session_emit(b->s, o);
 }
 
-/* ---- the verb -------------------------------------------------------------------------------------------------- */
+/* ---- the verb
+ * --------------------------------------------------------------------------------------------------
+ */
 
 static int store(struct bench *b, const char *path)
 {
@@ -261,16 +283,19 @@ static int prepare(struct bench *b, const struct arguments *a)
 {
     int code = bench_whole(b->s, a, OPTION_RANKS, 2, KC_RANKS_MAX, 2, &b->ranks);
     if (!code)
-        code = bench_size(b->s, a, OPTION_LARGEST, SMALLEST, UINT64_C(1) << 30, UINT64_C(64) << 20, &b->largest);
+        code = bench_size(b->s, a, OPTION_LARGEST, SMALLEST, UINT64_C(1) << 30, UINT64_C(64) << 20,
+                          &b->largest);
     if (!code)
         code = bench_program(b->s, "kc-rank");
+    if (!code && a->option[OPTION_STORE])
+        code = bench_home(b->s);
     if (!code)
         code = bench_cores(b->s, a, b->ranks, &b->cores);
     if (!code && b->cores.count < b->ranks && a->option[OPTION_STORE])
-        code = session_fail(b->s, KC_EXIT_USAGE, "ranks that share cores measure the scheduler, not the algorithms: such a "
-                            "table is not kept. Leave out --store");
-    if (!code && a->option[OPTION_STORE])
-        code = bench_home(b->s);
+        code =
+            session_fail(b->s, KC_EXIT_USAGE,
+                         "ranks that share cores measure the scheduler, not the algorithms: such a "
+                         "table is not kept. Leave out --store");
     /* a window and a plain buffer, each of twice the size */
     return code ? code : bench_memory(b->s, 4 * b->largest * b->ranks, "--largest or --ranks");
 }

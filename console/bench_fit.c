@@ -14,7 +14,8 @@ void bench_fit(const struct fit_point *points, size_t count, uint32_t steps, dou
         u += one, v += bytes;
     }
     double determinant = uu * vv - uv * uv;
-    if (vv == 0 || determinant <= 1e-12 * uu * vv) /* one size only: no two figures come out of it */
+    if (vv == 0 ||
+        determinant <= 1e-12 * uu * vv) /* one size only: no two figures come out of it */
         a = vv == 0 ? u / uu : 0, b = vv == 0 ? 0 : v / vv;
     else
         a = (u * vv - v * uv) / determinant, b = (v * uu - u * uv) / determinant;

@@ -6,15 +6,35 @@
 #include <string.h>
 
 /* The sizes that are compared with others (tests/bench/README.md). */
-static const struct rig_job presets[] = {
-    {.model = "0.84m", .layers = 4, .hidden = 128, .heads = 4, .context = 128, .vocab = 256, .micro = 8, .accumulate = 2},
-    {.model = "10.8m", .layers = 6, .hidden = 384, .heads = 6, .context = 256, .vocab = 256, .micro = 4, .accumulate = 1},
-    {.model = "124m", .layers = 12, .hidden = 768, .heads = 12, .context = 256, .vocab = 50257, .micro = 4,
+static const struct bench_job presets[] = {
+    {.model = "0.84m",
+     .layers = 4,
+     .hidden = 128,
+     .heads = 4,
+     .context = 128,
+     .vocab = 256,
+     .micro = 8,
+     .accumulate = 2},
+    {.model = "10.8m",
+     .layers = 6,
+     .hidden = 384,
+     .heads = 6,
+     .context = 256,
+     .vocab = 256,
+     .micro = 4,
+     .accumulate = 1},
+    {.model = "124m",
+     .layers = 12,
+     .hidden = 768,
+     .heads = 12,
+     .context = 256,
+     .vocab = 50257,
+     .micro = 4,
      .accumulate = 1},
 };
 #define PRESETS (sizeof presets / sizeof *presets)
 
-static int choose(struct session *s, const struct arguments *a, struct rig_job *out)
+static int choose(struct session *s, const struct arguments *a, struct bench_job *out)
 {
     const char *name = a->option[OPTION_MODEL] ? a->option[OPTION_MODEL] : "10.8m";
     for (size_t i = 0; i < PRESETS; i++)
@@ -22,14 +42,16 @@ static int choose(struct session *s, const struct arguments *a, struct rig_job *
             *out = presets[i];
             return KC_EXIT_OK;
         }
-    return session_fail(s, KC_EXIT_USAGE, "--model %.40s: there are 0.84m, 10.8m and 124m; other sizes by --layers, "
-                        "--hidden, --heads, --vocab", name);
+    return session_fail(s, KC_EXIT_USAGE,
+                        "--model %.40s: there are 0.84m, 10.8m and 124m; other sizes by --layers, "
+                        "--hidden, --heads, --vocab",
+                        name);
 }
 
 /* Bounds here keep numbers sane; whether they go together is the spec's to say. */
-int rig_job_read(struct session *s, const struct arguments *a, struct rig_job *out)
+int bench_job_read(struct session *s, const struct arguments *a, struct bench_job *out)
 {
-    struct rig_job j;
+    struct bench_job j;
     int code = choose(s, a, &j);
     if (code)
         return code;
@@ -38,14 +60,20 @@ int rig_job_read(struct session *s, const struct arguments *a, struct rig_job *o
         enum option_id id;
         uint32_t least, most, otherwise, *to;
     } numbers[] = {
-        {OPTION_LAYERS, 1, 1024, j.layers, &j.layers},   {OPTION_HIDDEN, 1, 65536, j.hidden, &j.hidden},
-        {OPTION_HEADS, 1, 1024, heads, &j.heads},        {OPTION_CONTEXT, 1, 1u << 20, j.context, &j.context},
-        {OPTION_VOCAB, 2, 65536, j.vocab, &j.vocab},     {OPTION_MICRO, 1, 4096, j.micro, &j.micro},
-        {OPTION_RANKS, 1, KC_RANKS_MAX, 2, &j.ranks},    {OPTION_THREADS, 1, 64, 1, &j.threads},
-        {OPTION_ZERO, 0, 1, 0, &j.zero},                 {OPTION_ACCUMULATE, 1, 4096, j.accumulate, &j.accumulate},
+        {OPTION_LAYERS, 1, 1024, j.layers, &j.layers},
+        {OPTION_HIDDEN, 1, 65536, j.hidden, &j.hidden},
+        {OPTION_HEADS, 1, 1024, heads, &j.heads},
+        {OPTION_CONTEXT, 1, 1u << 20, j.context, &j.context},
+        {OPTION_VOCAB, 2, 65536, j.vocab, &j.vocab},
+        {OPTION_MICRO, 1, 4096, j.micro, &j.micro},
+        {OPTION_RANKS, 1, KC_RANKS_MAX, 2, &j.ranks},
+        {OPTION_THREADS, 1, 64, 1, &j.threads},
+        {OPTION_ZERO, 0, 1, 0, &j.zero},
+        {OPTION_ACCUMULATE, 1, 4096, j.accumulate, &j.accumulate},
     };
     for (size_t i = 0; !code && i < sizeof numbers / sizeof *numbers; i++)
-        code = bench_whole(s, a, numbers[i].id, numbers[i].least, numbers[i].most, numbers[i].otherwise, numbers[i].to);
+        code = bench_whole(s, a, numbers[i].id, numbers[i].least, numbers[i].most,
+                           numbers[i].otherwise, numbers[i].to);
     if (code)
         return code;
     if (j.heads == 0)
@@ -58,12 +86,13 @@ int rig_job_read(struct session *s, const struct arguments *a, struct rig_job *o
     return KC_EXIT_OK;
 }
 
-void rig_job_json(const struct rig_job *j, json_t *o)
+void bench_job_json(const struct bench_job *j, json_t *o)
 {
     json_object_set_new(o, "model",
-                        json_pack("{s:s,s:I,s:I,s:I,s:I,s:I}", "name", j->model, "layers", (json_int_t)j->layers,
-                                  "hidden", (json_int_t)j->hidden, "heads", (json_int_t)j->heads, "context",
-                                  (json_int_t)j->context, "vocab", (json_int_t)j->vocab));
+                        json_pack("{s:s,s:I,s:I,s:I,s:I,s:I}", "name", j->model, "layers",
+                                  (json_int_t)j->layers, "hidden", (json_int_t)j->hidden, "heads",
+                                  (json_int_t)j->heads, "context", (json_int_t)j->context, "vocab",
+                                  (json_int_t)j->vocab));
     json_object_set_new(o, "precision", json_string(j->precision));
     json_object_set_new(o, "ranks", json_integer(j->ranks));
     json_object_set_new(o, "threads", json_integer(j->threads));
@@ -72,21 +101,23 @@ void rig_job_json(const struct rig_job *j, json_t *o)
     json_object_set_new(o, "zero", json_integer(j->zero));
 }
 
-void rig_job_print(const struct rig_job *j, FILE *out)
+void bench_job_print(const struct bench_job *j, FILE *out)
 {
-    fprintf(out, "job         %s: %u layers, %u wide, %u heads, context %u, vocabulary %u; %s\n", j->model, j->layers,
-            j->hidden, j->heads, j->context, j->vocab, j->precision);
-    fprintf(out, "            %u ranks x %u threads, %u micro-batches of %u sequences a rank, zero %u\n", j->ranks,
-            j->threads, j->accumulate, j->micro, j->zero);
+    fprintf(out, "job         %s: %u layers, %u wide, %u heads, context %u, vocabulary %u; %s\n",
+            j->model, j->layers, j->hidden, j->heads, j->context, j->vocab, j->precision);
+    fprintf(out,
+            "            %u ranks x %u threads, %u micro-batches of %u sequences a rank, zero %u\n",
+            j->ranks, j->threads, j->accumulate, j->micro, j->zero);
 }
 
-uint64_t rig_job_tokens(const struct rig_job *j)
+uint64_t bench_job_tokens(const struct bench_job *j)
 {
     return (uint64_t)j->ranks * j->micro * j->accumulate * j->context;
 }
 
-double rig_job_flops(const struct rig_job *j)
+double bench_job_flops(const struct bench_job *j)
 {
-    double l = j->layers, h = j->hidden, v = j->vocab, t = j->context, tokens = (double)rig_job_tokens(j);
+    double l = j->layers, h = j->hidden, v = j->vocab, t = j->context,
+           tokens = (double)bench_job_tokens(j);
     return 6 * (12 * l * h * h + v * h) * tokens + 6 * l * h * t * tokens;
 }

@@ -23,13 +23,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define KCD_NS (10 * KC_SECOND)   /* for its socket to answer */
-#define END_NS (60 * KC_SECOND)   /* for a kcd whose ranks are dead to end */
-#define LOOK_NS (20 * KC_MILLISECOND)
-#define STATE_NS (250 * KC_MILLISECOND)
+#define KCD_NS       (10 * KC_SECOND) /* for its socket to answer */
+#define END_NS       (60 * KC_SECOND) /* for a kcd whose ranks are dead to end */
+#define LOOK_NS      (20 * KC_MILLISECOND)
+#define STATE_NS     (250 * KC_MILLISECOND)
 #define TOKENS_LEAST (1u << 18)
-#define TOKENS_MOST (1u << 24)
-#define STEPS_ASKED 1000000       /* never reached: what is timed decides when it ends */
+#define TOKENS_MOST  (1u << 24)
+#define STEPS_ASKED  1000000 /* never reached: what is timed decides when it ends */
 
 static void nap(uint64_t ns)
 {
@@ -37,17 +37,16 @@ static void nap(uint64_t ns)
     nanosleep(&t, NULL);
 }
 
-/* ---- folder, tokens, spec -------------------------------------------------------------------------------------- */
+/* ---- folder, tokens, spec
+ * -------------------------------------------------------------------------------------- */
 
-static int make_folder(struct rig *r)
+static int make_folder(struct bench_rig *r)
 {
-    int code = bench_home(r->s);
-    if (code)
-        return code;
     snprintf(r->folder, sizeof r->folder, "%s/bench.XXXXXX", r->s->home.home);
     if (!mkdtemp(r->folder)) {
         r->folder[0] = 0;
-        return session_fail(r->s, KC_EXIT_SYSTEM, "%s: no folder can be made: %s", r->s->home.home, strerror(errno));
+        return session_fail(r->s, KC_EXIT_SYSTEM, "%s: no folder can be made: %s", r->s->home.home,
+                            strerror(errno));
     }
     char instance[32];
     struct kc_error e = {""};
@@ -56,30 +55,35 @@ static int make_folder(struct rig *r)
     return rc ? session_fail(r->s, session_code(rc), "%s", e.text) : KC_EXIT_OK;
 }
 
-static int write_whole(struct rig *r, const char *name, const void *data, size_t bytes)
+static int write_whole(struct bench_rig *r, const char *name, const void *data, size_t bytes)
 {
     char path[PATH_MAX + 32];
     snprintf(path, sizeof path, "%s/%s", r->folder, name);
     int rc = kc_file_replace(path, data, bytes);
-    return rc ? session_fail(r->s, KC_EXIT_SYSTEM, "%s can't be written: %s", path, strerror(-rc)) : KC_EXIT_OK;
+    return rc ? session_fail(r->s, KC_EXIT_SYSTEM, "%s can't be written: %s", path, strerror(-rc))
+              : KC_EXIT_OK;
 }
 
 /* Four steps of random tokens: only speed is measured. */
-static int write_tokens(struct rig *r, const struct rig_job *j)
+static int write_tokens(struct bench_rig *r, const struct bench_job *j)
 {
-    uint64_t count = 4 * rig_job_tokens(j) + 1, state = 1;
+    uint64_t count = 4 * bench_job_tokens(j) + 1, state = 1;
     count = count < TOKENS_LEAST ? TOKENS_LEAST : count;
     if (count > TOKENS_MOST)
-        return session_fail(r->s, KC_EXIT_USAGE, "%llu tokens a step are more than a bench makes up; lower --micro, "
-                            "--accumulate or --context", (unsigned long long)rig_job_tokens(j));
+        return session_fail(r->s, KC_EXIT_USAGE,
+                            "%llu tokens a step are more than a bench makes up; lower --micro, "
+                            "--accumulate or --context",
+                            (unsigned long long)bench_job_tokens(j));
     size_t bytes = KC_TOKENS_HEADER + 2 * count;
     unsigned char *file = calloc(1, bytes);
     if (!file)
-        return session_fail(r->s, KC_EXIT_SYSTEM, "no memory for %llu tokens", (unsigned long long)count);
+        return session_fail(r->s, KC_EXIT_SYSTEM, "no memory for %llu tokens",
+                            (unsigned long long)count);
     int32_t head[] = {KC_TOKENS_MAGIC, KC_TOKENS_VERSION, (int32_t)count};
     memcpy(file, head, sizeof head);
     for (uint64_t i = 0; i < count; i++) {
-        state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407); /* Knuth, MMIX */
+        state =
+            state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407); /* Knuth, MMIX */
         uint16_t token = (uint16_t)((state >> 33) % j->vocab);
         memcpy(file + KC_TOKENS_HEADER + 2 * i, &token, sizeof token);
     }
@@ -88,20 +92,20 @@ static int write_tokens(struct rig *r, const struct rig_job *j)
     return code;
 }
 
-static int write_spec(struct rig *r, const struct rig_job *j)
+static int write_spec(struct bench_rig *r, const struct bench_job *j)
 {
     json_t *o = json_pack(
-        "{s:s,s:I,s:I,s:b,s:i,s:s,s:{s:s,s:I,s:I,s:I,s:I,s:I},s:{s:s},s:{s:I,s:I},s:{s:f},s:{s:I,s:I},s:{s:I,s:i},s:{s:s}}",
-        "name", "bench", "ranks", (json_int_t)j->ranks, "threads", (json_int_t)j->threads, "oversubscribe",
-        (int)j->oversubscribe, "steps", STEPS_ASKED, "precision", j->precision,
-        "model", "family", "gpt2", "layers", (json_int_t)j->layers, "hidden", (json_int_t)j->hidden, "heads",
-        (json_int_t)j->heads, "context", (json_int_t)j->context, "vocab", (json_int_t)j->vocab,
-        "data", "train", "train.bin",
-        "batch", "sequences", (json_int_t)j->ranks * j->micro * j->accumulate, "micro", (json_int_t)j->micro,
-        "optimizer", "lr", 1e-4,
-        "parallel", "data", (json_int_t)j->ranks, "zero", (json_int_t)j->zero,
-        "snapshot", "every", (json_int_t)j->snapshot_every, "keep", 2,
-        "policy", "on_crash", "stop"); /* the ranks are killed in the end, and that is all */
+        "{s:s,s:I,s:I,s:b,s:i,s:s,s:{s:s,s:I,s:I,s:I,s:I,s:I},s:{s:s},s:{s:I,s:I},s:{s:f},s:{s:I,s:"
+        "I},s:{s:I,s:i},s:{s:s}}",
+        "name", "bench", "ranks", (json_int_t)j->ranks, "threads", (json_int_t)j->threads,
+        "oversubscribe", (int)j->oversubscribe, "steps", STEPS_ASKED, "precision", j->precision,
+        "model", "family", "gpt2", "layers", (json_int_t)j->layers, "hidden", (json_int_t)j->hidden,
+        "heads", (json_int_t)j->heads, "context", (json_int_t)j->context, "vocab",
+        (json_int_t)j->vocab, "data", "train", "train.bin", "batch", "sequences",
+        (json_int_t)j->ranks * j->micro * j->accumulate, "micro", (json_int_t)j->micro, "optimizer",
+        "lr", 1e-4, "parallel", "data", (json_int_t)j->ranks, "zero", (json_int_t)j->zero,
+        "snapshot", "every", (json_int_t)j->snapshot_every, "keep", 2, "policy", "on_crash",
+        "stop"); /* the ranks are killed in the end, and that is all */
     char *text = o ? json_dumps(o, JSON_INDENT(1)) : NULL;
     json_decref(o);
     int code = text ? write_whole(r, "spec.json", text, strlen(text))
@@ -110,10 +114,11 @@ static int write_spec(struct rig *r, const struct rig_job *j)
     return code;
 }
 
-/* ---- kcd and the job ------------------------------------------------------------------------------------------- */
+/* ---- kcd and the job
+ * ------------------------------------------------------------------------------------------- */
 
 /* A session of its own: Ctrl-C is for us, who then end it. */
-static void be_kcd(const struct rig *r, pid_t parent)
+static void be_kcd(const struct bench_rig *r, pid_t parent)
 {
     char path[PATH_MAX + 16], log[PATH_MAX + 16];
     prctl(PR_SET_PDEATHSIG, SIGTERM); /* if we are killed it stops the job and ends */
@@ -121,17 +126,19 @@ static void be_kcd(const struct rig *r, pid_t parent)
         _exit(KC_EXIT_SYSTEM);
     setsid();
     snprintf(log, sizeof log, "%s/kcd.log", r->folder);
-    int null = open("/dev/null", O_RDONLY | O_CLOEXEC), fd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    int null = open("/dev/null", O_RDONLY | O_CLOEXEC),
+        fd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     dup2(null, STDIN_FILENO);
     dup2(fd, STDOUT_FILENO);
     dup2(fd, STDERR_FILENO);
     helper_path("kcd", path, sizeof path);
-    execl(path, "kcd", "--home", r->own.home.home, "--instance", r->own.home.instance, (char *)NULL);
+    execl(path, "kcd", "--home", r->own.home.home, "--instance", r->own.home.instance,
+          (char *)NULL);
     dprintf(STDERR_FILENO, "%s: %s\n", path, strerror(errno));
     _exit(KC_EXIT_SYSTEM);
 }
 
-static int start_kcd(struct rig *r)
+static int start_kcd(struct bench_rig *r)
 {
     pid_t parent = getpid();
     uint64_t end = kc_now() + KCD_NS;
@@ -165,7 +172,7 @@ static int start_kcd(struct rig *r)
 }
 
 /* As a person types it: what is timed includes it. */
-static int type_start(struct rig *r)
+static int type_start(struct bench_rig *r)
 {
     char spec[PATH_MAX + 16];
     struct helper helper;
@@ -181,9 +188,17 @@ static int type_start(struct rig *r)
     return helper_end(r->s, &helper);
 }
 
-int rig_open(struct session *s, const struct rig_job *job, struct rig **out)
+int bench_rig_possible(struct session *s)
 {
-    struct rig *r = calloc(1, sizeof *r);
+    int code = bench_program(s, "kcd");
+    if (!code)
+        code = bench_program(s, "kc-rank");
+    return code ? code : bench_home(s);
+}
+
+int bench_rig_open(struct session *s, const struct bench_job *job, struct bench_rig **out)
+{
+    struct bench_rig *r = calloc(1, sizeof *r);
     if (!r)
         return session_fail(s, KC_EXIT_SYSTEM, "no memory for a bench");
     r->s = s;
@@ -191,11 +206,7 @@ int rig_open(struct session *s, const struct rig_job *job, struct rig **out)
     r->own.json = false;
     r->pss = NAN;
     interrupt_catch();
-    int code = bench_program(s, "kcd");
-    if (!code)
-        code = bench_program(s, "kc-rank");
-    if (!code)
-        code = make_folder(r);
+    int code = make_folder(r);
     if (!code)
         code = write_tokens(r, job);
     if (!code)
@@ -205,26 +216,31 @@ int rig_open(struct session *s, const struct rig_job *job, struct rig **out)
     if (!code)
         code = type_start(r);
     if (code) {
-        rig_close(r);
+        bench_rig_close(r);
         return code;
     }
     *out = r;
     return KC_EXIT_OK;
 }
 
-/* ---- looking --------------------------------------------------------------------------------------------------- */
+/* ---- looking
+ * ---------------------------------------------------------------------------------------------------
+ */
 
 /* The parts of the newest step, if rank 0 has told them of that very step. */
-static void take_split(struct rig *r, const struct kc_reader *board)
+static void take_split(struct bench_rig *r, const struct kc_reader *board)
 {
     static const enum kc_metric part[SPLITS] = {
-        [SPLIT_DATA] = KC_METRIC_DATA_SECONDS,         [SPLIT_FORWARD] = KC_METRIC_FORWARD_SECONDS,
-        [SPLIT_BACKWARD] = KC_METRIC_BACKWARD_SECONDS, [SPLIT_COMM_EXPOSED] = KC_METRIC_COMM_EXPOSED_SECONDS,
+        [SPLIT_DATA] = KC_METRIC_DATA_SECONDS,
+        [SPLIT_FORWARD] = KC_METRIC_FORWARD_SECONDS,
+        [SPLIT_BACKWARD] = KC_METRIC_BACKWARD_SECONDS,
+        [SPLIT_COMM_EXPOSED] = KC_METRIC_COMM_EXPOSED_SECONDS,
         [SPLIT_OPTIMIZER] = KC_METRIC_OPTIMIZER_SECONDS,
     };
     struct kc_rank_view v;
     double step = 0, value[SPLITS];
-    if (r->steps <= 2 || kc_reader_rank(board, 0, &v) || !kc_metric_get(&v.metrics, KC_METRIC_STEP, &step) ||
+    if (r->steps <= 2 || kc_reader_rank(board, 0, &v) ||
+        !kc_metric_get(&v.metrics, KC_METRIC_STEP, &step) ||
         (uint64_t)step != r->step[r->steps - 1].step)
         return;
     for (int i = 0; i < SPLITS; i++)
@@ -235,11 +251,12 @@ static void take_split(struct rig *r, const struct kc_reader *board)
     r->splits++;
 }
 
-static int look(struct rig *r, const struct kc_reader *board, uint64_t *cursor)
+static int look(struct bench_rig *r, const struct kc_reader *board, uint64_t *cursor)
 {
     struct kc_plan_facts plan;
     uint64_t lost = 0;
-    int n = kc_reader_steps(board, cursor, r->step + r->steps, (uint32_t)(RIG_STEPS - r->steps), &lost);
+    int n =
+        kc_reader_steps(board, cursor, r->step + r->steps, (uint32_t)(RIG_STEPS - r->steps), &lost);
     if (n <= 0)
         return 0;
     r->steps += (size_t)n;
@@ -250,7 +267,7 @@ static int look(struct rig *r, const struct kc_reader *board, uint64_t *cursor)
 }
 
 /* It ended before it was told to: why. */
-static int ended(struct rig *r)
+static int ended(struct bench_rig *r)
 {
     struct job j;
     char line[1600] = "the job is gone";
@@ -267,7 +284,7 @@ static int ended(struct rig *r)
     return session_fail(r->s, KC_EXIT_FALSE, "%s", line);
 }
 
-int rig_follow(struct rig *r, size_t steps)
+int bench_rig_follow(struct bench_rig *r, size_t steps)
 {
     struct kc_reader *board = NULL;
     uint64_t cursor = 0, asked = kc_now();
@@ -290,7 +307,8 @@ int rig_follow(struct rig *r, size_t steps)
         }
         if (!code && interrupt_seen()) {
             bench_progress_end(r->s);
-            code = session_fail(r->s, KC_EXIT_INTERRUPTED, "interrupted; nothing is left of the bench");
+            code = session_fail(r->s, KC_EXIT_INTERRUPTED,
+                                "interrupted; nothing is left of the bench");
         }
         if (!code && r->steps < steps)
             nap(wait);
@@ -300,12 +318,14 @@ int rig_follow(struct rig *r, size_t steps)
     return code;
 }
 
-void rig_snapshots_path(const struct rig *r, char *out, size_t room)
+void bench_rig_snapshots_path(const struct bench_rig *r, char *out, size_t room)
 {
     snprintf(out, room, "%s/jobs/%s/snapshots", r->folder, r->id);
 }
 
-/* ---- the end --------------------------------------------------------------------------------------------------- */
+/* ---- the end
+ * ---------------------------------------------------------------------------------------------------
+ */
 
 /* Proportional: a page that several ranks map counts once in all. Bytes, NaN unknown. */
 static double pss_of(int64_t pid)
@@ -325,7 +345,7 @@ static double pss_of(int64_t pid)
 }
 
 /* Read the memory of the ranks, then kill them. */
-static void end_ranks(struct rig *r)
+static void end_ranks(struct bench_rig *r)
 {
     struct job j;
     struct kc_error e = {""};
@@ -342,7 +362,7 @@ static void end_ranks(struct rig *r)
     job_free(&j);
 }
 
-void rig_end(struct rig *r)
+void bench_rig_end(struct bench_rig *r)
 {
     if (!r->kcd)
         return;
@@ -364,11 +384,11 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
     return 0;
 }
 
-void rig_close(struct rig *r)
+void bench_rig_close(struct bench_rig *r)
 {
     if (!r)
         return;
-    rig_end(r);
+    bench_rig_end(r);
     if (r->folder[0])
         nftw(r->folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
     free(r);

@@ -1,5 +1,6 @@
-/* bench_rig.h - a real job for `kc bench`: random tokens, a folder and a kcd of its own below $KC_HOME, so that nothing
- * of the user's is touched and figures of the disk are those of his disk. */
+/* bench_rig.h - a real job for `kc bench`: random tokens, a folder and a kcd of its own below
+ * $KC_HOME, so that nothing of the user's is touched and figures of the disk are those of his disk.
+ */
 #ifndef KC_CONSOLE_BENCH_RIG_H
 #define KC_CONSOLE_BENCH_RIG_H
 
@@ -11,7 +12,7 @@
 #define RIG_STEPS 4096 /* most that are kept */
 
 /* What is run. */
-struct rig_job {
+struct bench_job {
     const char *model; /* what it is called: "10.8m", or "own" */
     uint32_t layers, hidden, heads, context, vocab, micro, accumulate, ranks, threads, zero;
     bool oversubscribe;
@@ -19,40 +20,44 @@ struct rig_job {
     uint64_t snapshot_every;
 };
 /* From the options. Exit codes, told. */
-int rig_job_read(struct session *s, const struct arguments *a, struct rig_job *out);
+int bench_job_read(struct session *s, const struct arguments *a, struct bench_job *out);
 /* Its parts, for --json. */
-void rig_job_json(const struct rig_job *j, json_t *o);
-void rig_job_print(const struct rig_job *j, FILE *out);
+void bench_job_json(const struct bench_job *j, json_t *o);
+void bench_job_print(const struct bench_job *j, FILE *out);
 /* Tokens of a step over all ranks. */
-uint64_t rig_job_tokens(const struct rig_job *j);
+uint64_t bench_job_tokens(const struct bench_job *j);
 /* Matrix products of a step, causal attention counted half: what the peak of products bounds. */
-double rig_job_flops(const struct rig_job *j);
+double bench_job_flops(const struct bench_job *j);
 
 /* What was seen of it. */
-struct rig {
-    struct session *s;      /* the user's */
-    struct session own;     /* of the rig's home and instance */
+struct bench_rig {
+    struct session *s;  /* the user's */
+    struct session own; /* of the rig's home and instance */
     char folder[PATH_MAX];
-    pid_t kcd;              /* 0: none */
-    char id[JOB_ID_ROOM];   /* "": none yet */
-    uint64_t typed;         /* kc_now() when `kc start` was */
+    pid_t kcd;            /* 0: none */
+    char id[JOB_ID_ROOM]; /* "": none yet */
+    uint64_t typed;       /* kc_now() when `kc start` was */
     struct kc_step_record step[RIG_STEPS];
     size_t steps;
     double split[SPLITS][RIG_STEPS]; /* of rank 0, where a step's split was seen */
     size_t splits;
-    double pss;             /* bytes of a rank, mean; NaN unknown */
-    char variant[64];       /* of the kernels; "" unknown */
+    double pss;       /* bytes of a rank, mean; NaN unknown */
+    char variant[64]; /* of the kernels; "" unknown */
 };
 
-/* Make folder, tokens, spec, kcd; start the job. On any failure nothing is left. *out is owned (rig_close). */
-int rig_open(struct session *s, const struct rig_job *job, struct rig **out);
+/* The programs that it takes are there, and $KC_HOME may be written. */
+int bench_rig_possible(struct session *s);
+/* Make folder, tokens, spec, kcd; start the job. On any failure nothing is left. *out is owned
+ * (bench_rig_close). */
+int bench_rig_open(struct session *s, const struct bench_job *job, struct bench_rig **out);
 /* Watch until so many steps are done. 130 when interrupted; 1 if the job ended first. */
-int rig_follow(struct rig *r, size_t steps);
+int bench_rig_follow(struct bench_rig *r, size_t steps);
 /* The job's folder of snapshots. */
-void rig_snapshots_path(const struct rig *r, char *out, size_t room);
-/* Stop looking: memory is read, then the ranks are killed (a snapshot of random weights is worth nothing) and kcd ends. */
-void rig_end(struct rig *r);
-/* rig_end(), and the folder is removed. NULL is fine. */
-void rig_close(struct rig *r);
+void bench_rig_snapshots_path(const struct bench_rig *r, char *out, size_t room);
+/* Stop looking: memory is read, then the ranks are killed (a snapshot of random weights is worth
+ * nothing) and kcd ends. */
+void bench_rig_end(struct bench_rig *r);
+/* bench_rig_end(), and the folder is removed. NULL is fine. */
+void bench_rig_close(struct bench_rig *r);
 
 #endif

@@ -1,4 +1,5 @@
-/* bench_snapshot.c - `kc bench snapshot`: what training loses by a snapshot, beside what the disk takes for as much. */
+/* bench_snapshot.c - `kc bench snapshot`: what training loses by a snapshot, beside what the disk
+ * takes for as much. */
 #include "bench_rig.h"
 #include "text.h"
 #include "verbs.h"
@@ -15,19 +16,20 @@
 #include <string.h>
 #include <unistd.h>
 
-#define EVERY 3      /* steps between snapshots */
-#define SNAPSHOTS 4
+#define EVERY      3 /* steps between snapshots */
+#define SNAPSHOTS  4
 #define DISK_TRIES 3
-#define BLOCK (1u << 20)
+#define BLOCK      (1u << 20)
 
 struct figures {
-    double lost, step, disk; /* seconds: between two steps by a snapshot; a step; the disk for as many bytes */
+    double lost, step,
+        disk; /* seconds: between two steps by a snapshot; a step; the disk for as many bytes */
     uint64_t bytes;
     size_t count, verified;
 };
 
 /* What lies between the end of a step and the beginning of the next, where a snapshot was due. */
-static void time_lost(const struct rig *r, struct figures *f)
+static void time_lost(const struct bench_rig *r, struct figures *f)
 {
     double gap[SNAPSHOTS], step[RIG_STEPS];
     size_t steps = 0;
@@ -41,13 +43,13 @@ static void time_lost(const struct rig *r, struct figures *f)
     f->step = bench_median(step, steps);
 }
 
-static int look_at_snapshots(struct rig *r, struct figures *f)
+static int look_at_snapshots(struct bench_rig *r, struct figures *f)
 {
     char path[PATH_MAX + 128];
     struct kc_snapshot_info *info = calloc(8, sizeof *info);
     struct kc_error e = {""};
     size_t count = 0;
-    rig_snapshots_path(r, path, sizeof path);
+    bench_rig_snapshots_path(r, path, sizeof path);
     int rc = info ? kc_snapshot_list(path, info, 8, &count, &e) : -ENOMEM;
     for (size_t i = 0; rc == 0 && i < count && i < 8; i++)
         if (!info[i].error) {
@@ -61,7 +63,7 @@ static int look_at_snapshots(struct rig *r, struct figures *f)
 }
 
 /* A plain sequential write of as much, and one fsync. */
-static int time_disk(struct rig *r, struct figures *f)
+static int time_disk(struct bench_rig *r, struct figures *f)
 {
     char path[PATH_MAX + 32];
     double took[DISK_TRIES];
@@ -91,15 +93,16 @@ static int time_disk(struct rig *r, struct figures *f)
     free(block);
     bench_progress_end(r->s);
     if (rc)
-        return session_fail(r->s, rc == -EINTR ? KC_EXIT_INTERRUPTED : KC_EXIT_SYSTEM, "%s: %s", path, strerror(-rc));
+        return session_fail(r->s, rc == -EINTR ? KC_EXIT_INTERRUPTED : KC_EXIT_SYSTEM, "%s: %s",
+                            path, strerror(-rc));
     f->disk = bench_median(took, DISK_TRIES);
     return KC_EXIT_OK;
 }
 
-static int emit(struct session *s, const struct rig_job *j, const struct figures *f)
+static int emit(struct session *s, const struct bench_job *j, const struct figures *f)
 {
     json_t *o = session_envelope(s);
-    rig_job_json(j, o);
+    bench_job_json(j, o);
     json_object_set_new(o, "snapshots", json_integer((json_int_t)f->count));
     json_object_set_new(o, "bytes", json_integer((json_int_t)f->bytes));
     json_object_set_new(o, "lost_seconds", kc_json_number(f->lost));
@@ -111,11 +114,11 @@ static int emit(struct session *s, const struct rig_job *j, const struct figures
     return session_emit(s, o);
 }
 
-static int print(struct session *s, const struct rig_job *j, const struct figures *f)
+static int print(struct session *s, const struct bench_job *j, const struct figures *f)
 {
     char a[32], b[32];
     FILE *out = s->out;
-    rig_job_print(j, out);
+    bench_job_print(j, out);
     fprintf(out, "snapshot    %s, training lost %s by each (median of %zu), %.0f MB/s; %s\n",
             text_bytes((double)f->bytes, a, sizeof a), text_seconds(f->lost, b, sizeof b), f->count,
             (double)f->bytes / f->lost * 1e-6, f->verified ? "verified" : "NOT verified");
@@ -127,20 +130,22 @@ static int print(struct session *s, const struct rig_job *j, const struct figure
 
 int verb_bench_snapshot(struct session *s, const struct arguments *a)
 {
-    struct rig_job job;
-    struct rig *rig = NULL;
+    struct bench_job job;
+    struct bench_rig *rig = NULL;
     struct bench_cores cores;
     struct figures f = {.disk = NAN};
-    int code = rig_job_read(s, a, &job);
+    int code = bench_job_read(s, a, &job);
+    if (!code)
+        code = bench_rig_possible(s);
     if (!code)
         code = bench_cores(s, a, (size_t)job.ranks * job.threads, &cores);
     job.snapshot_every = EVERY;
     if (!code)
-        code = rig_open(s, &job, &rig);
+        code = bench_rig_open(s, &job, &rig);
     if (!code)
-        code = rig_follow(rig, EVERY * SNAPSHOTS + 1);
+        code = bench_rig_follow(rig, EVERY * SNAPSHOTS + 1);
     if (!code) {
-        rig_end(rig);
+        bench_rig_end(rig);
         time_lost(rig, &f);
         code = look_at_snapshots(rig, &f);
     }
@@ -148,6 +153,6 @@ int verb_bench_snapshot(struct session *s, const struct arguments *a)
         code = time_disk(rig, &f);
     if (!code)
         code = s->json ? emit(s, &job, &f) : print(s, &job, &f);
-    rig_close(rig);
+    bench_rig_close(rig);
     return code;
 }

@@ -1,4 +1,5 @@
-/* bench_step.c - `kc bench step`: the steps of a real job, beside the peak of matrix products on the same cores. */
+/* bench_step.c - `kc bench step`: the steps of a real job, beside the peak of matrix products on
+ * the same cores. */
 #include "bench_rig.h"
 #include "helper.h"
 #include "text.h"
@@ -13,9 +14,9 @@
 #define DROPPED 2 /* steps that warm up */
 
 struct figures {
-    double step, tokens_per_second, first_step; /* seconds; per second; seconds from `kc start` typed */
-    double peak;                                /* flop/s of all cores together, f32 */
-    char product[96];                           /* the library that reached it */
+    double step, tokens_per_second,
+        first_step;   /* seconds; per second; seconds from `kc start` typed */
+    double peak;      /* flop/s of all cores together, f32 */
     size_t cores, timed;
     double split[SPLITS];
 };
@@ -42,7 +43,6 @@ static int measure_peak(struct session *s, const struct bench_cores *cores, stru
         const char *text = helper_read_line(&helper[i], &line);
         json_t *o = text ? json_loads(text, 0, NULL) : NULL;
         f->peak += kc_json_real(o, "flops_per_second", NAN);
-        snprintf(f->product, sizeof f->product, "%s", kc_json_text(o, "variant", ""));
         json_decref(o);
         int ended = helper_end(s, &helper[i]);
         code = code ? code : ended;
@@ -53,14 +53,14 @@ static int measure_peak(struct session *s, const struct bench_cores *cores, stru
     return code;
 }
 
-static void compute(const struct rig *r, const struct rig_job *j, struct figures *f)
+static void compute(const struct bench_rig *r, const struct bench_job *j, struct figures *f)
 {
     double *seconds = calloc(r->steps, sizeof *seconds);
     for (size_t i = DROPPED; seconds && i < r->steps; i++)
         seconds[f->timed++] = r->step[i].seconds;
     f->step = seconds ? bench_median(seconds, f->timed) : NAN;
     free(seconds);
-    f->tokens_per_second = (double)rig_job_tokens(j) / f->step;
+    f->tokens_per_second = (double)bench_job_tokens(j) / f->step;
     f->first_step = (double)(r->step[0].end - r->typed) * 1e-9;
     for (int i = 0; i < SPLITS; i++) {
         double *part = calloc(r->splits + 1, sizeof *part);
@@ -71,12 +71,13 @@ static void compute(const struct rig *r, const struct rig_job *j, struct figures
     }
 }
 
-static double share(const struct rig_job *j, const struct figures *f)
+static double share(const struct bench_job *j, const struct figures *f)
 {
-    return rig_job_flops(j) / f->step / f->peak;
+    return bench_job_flops(j) / f->step / f->peak;
 }
 
-static int emit(struct session *s, const struct rig *r, const struct rig_job *j, const struct figures *f)
+static int emit(struct session *s, const struct bench_rig *r, const struct bench_job *j,
+                const struct figures *f)
 {
     json_t *o = session_envelope(s), *steps = json_array(), *split = json_object();
     for (size_t i = 0; i < r->steps; i++)
@@ -86,12 +87,12 @@ static int emit(struct session *s, const struct rig *r, const struct rig_job *j,
         snprintf(key, sizeof key, "%s_seconds", split_name[i]);
         json_object_set_new(split, key, kc_json_number(f->split[i]));
     }
-    rig_job_json(j, o);
-    json_object_set_new(o, "kernels", session_text(f->product));
+    bench_job_json(j, o);
+    json_object_set_new(o, "kernels", session_text(r->variant));
     json_object_set_new(o, "step_seconds", kc_json_number(f->step));
     json_object_set_new(o, "steps_seconds", steps);
     json_object_set_new(o, "tokens_per_second", kc_json_number(f->tokens_per_second));
-    json_object_set_new(o, "step_flops", kc_json_number(rig_job_flops(j)));
+    json_object_set_new(o, "step_flops", kc_json_number(bench_job_flops(j)));
     json_object_set_new(o, "peak_flops_per_second", kc_json_number(f->peak));
     json_object_set_new(o, "peak_share", kc_json_number(share(j, f)));
     json_object_set_new(o, "split", split);
@@ -100,47 +101,54 @@ static int emit(struct session *s, const struct rig *r, const struct rig_job *j,
     return session_emit(s, o);
 }
 
-static int print(struct session *s, const struct rig *r, const struct rig_job *j, const struct figures *f)
+static int print(struct session *s, const struct bench_rig *r, const struct bench_job *j,
+                 const struct figures *f)
 {
     char a[32], b[32];
     FILE *out = s->out;
-    rig_job_print(j, out);
-    fprintf(out, "step        %s, %s tokens/s (median of %zu)\n", text_seconds(f->step, a, sizeof a),
-            text_rate(f->tokens_per_second, b, sizeof b), f->timed);
-    fprintf(out, "limit       %s at the peak of matrix products, %.0f GFLOP/s on %zu cores; %.1f %% of it is used\n",
-            text_seconds(rig_job_flops(j) / f->peak, a, sizeof a), f->peak * 1e-9, f->cores, 100 * share(j, f));
+    bench_job_print(j, out);
+    fprintf(out, "step        %s, %s tokens/s (median of %zu)\n",
+            text_seconds(f->step, a, sizeof a), text_rate(f->tokens_per_second, b, sizeof b),
+            f->timed);
+    fprintf(out,
+            "limit       %s at the peak of matrix products, %.0f GFLOP/s on %zu cores; %.1f %% of "
+            "it is used\n",
+            text_seconds(bench_job_flops(j) / f->peak, a, sizeof a), f->peak * 1e-9, f->cores,
+            100 * share(j, f));
     fprintf(out, "split       ");
     for (int i = 0; i < SPLITS; i++)
-        fprintf(out, "%s%s %s", i ? ", " : "", split_name[i], text_seconds(f->split[i], a, sizeof a));
+        fprintf(out, "%s%s %s", i ? ", " : "", split_name[i],
+                text_seconds(f->split[i], a, sizeof a));
     fprintf(out, " (rank 0)\nmemory      %s a rank (PSS)\n", text_bytes(r->pss, a, sizeof a));
-    fprintf(out, "first step  done %s after `kc start` was typed\n", text_seconds(f->first_step, a, sizeof a));
-    fprintf(out, "kernels     %s\n", f->product);
+    fprintf(out, "first step  done %s after `kc start` was typed\n",
+            text_seconds(f->first_step, a, sizeof a));
+    fprintf(out, "kernels     %s\n", r->variant);
     return ferror(out) ? KC_EXIT_SYSTEM : KC_EXIT_OK;
 }
 
 int verb_bench_step(struct session *s, const struct arguments *a)
 {
-    struct rig_job job;
-    struct rig *rig = NULL;
+    struct bench_job job;
+    struct bench_rig *rig = NULL;
     struct bench_cores cores;
     struct figures f = {0};
     uint32_t steps;
-    int code = rig_job_read(s, a, &job);
+    int code = bench_job_read(s, a, &job);
     if (!code)
         code = bench_whole(s, a, OPTION_STEPS, DROPPED + 1, RIG_STEPS, 12, &steps);
     if (!code)
-        code = bench_cores(s, a, (size_t)job.ranks * job.threads, &cores);
+        code = bench_rig_possible(s);
     if (!code)
-        code = bench_program(s, "kc-rank");
+        code = bench_cores(s, a, (size_t)job.ranks * job.threads, &cores);
     if (!code)
         code = measure_peak(s, &cores, &f);
     if (!code)
-        code = rig_open(s, &job, &rig);
-    if (!code && !(code = rig_follow(rig, steps))) {
-        rig_end(rig);
+        code = bench_rig_open(s, &job, &rig);
+    if (!code && !(code = bench_rig_follow(rig, steps))) {
+        bench_rig_end(rig);
         compute(rig, &job, &f);
         code = s->json ? emit(s, rig, &job, &f) : print(s, rig, &job, &f);
     }
-    rig_close(rig);
+    bench_rig_close(rig);
     return code;
 }

@@ -86,7 +86,8 @@ static void hear(struct helper *h)
 ssize_t helper_read(struct helper *h, char *to, size_t room)
 {
     for (;;) {
-        struct pollfd p[2] = {{.fd = h->out, .events = POLLIN}, {.fd = h->errors, .events = POLLIN}};
+        struct pollfd p[2] = {{.fd = h->out, .events = POLLIN},
+                              {.fd = h->errors, .events = POLLIN}};
         if (poll(p, 2, -1) < 0) {
             if (errno != EINTR)
                 return -1;
@@ -114,7 +115,9 @@ char *helper_read_line(struct helper *h, struct helper_line *l)
             l->given = (size_t)(stop - l->text) + 1;
             return l->text;
         }
-        ssize_t n = l->used < sizeof l->text ? helper_read(h, l->text + l->used, sizeof l->text - l->used) : 0;
+        ssize_t n = l->used < sizeof l->text
+                        ? helper_read(h, l->text + l->used, sizeof l->text - l->used)
+                        : 0;
         if (n <= 0)
             return NULL;
         l->used += (size_t)n;
@@ -140,7 +143,8 @@ static int pass_on(struct session *s, struct helper *h, int status, int code)
     }
     if (code && WIFSIGNALED(status))
         return session_fail(s, code, "kc-rank was killed by signal %d", WTERMSIG(status));
-    return code ? session_fail(s, code, "kc-rank ended with exit code %d and said nothing", code) : KC_EXIT_OK;
+    return code ? session_fail(s, code, "kc-rank ended with exit code %d and said nothing", code)
+                : KC_EXIT_OK;
 }
 
 int helper_end(struct session *s, struct helper *h)

@@ -13,6 +13,7 @@ int kc_task_main(int argc, char **argv)
     for (size_t i = 0; argc > 0 && i < sizeof tasks / sizeof *tasks; i++)
         if (strcmp(argv[0], tasks[i].name) == 0)
             return tasks[i].run(argc, argv);
-    fprintf(stderr, "kc-rank: no task %s: there are sample, bench-comm and peak\n", argc > 0 ? argv[0] : "");
+    fprintf(stderr, "kc-rank: no task %s: there are sample, bench-comm and peak\n",
+            argc > 0 ? argv[0] : "");
     return 2;
 }

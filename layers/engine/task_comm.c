@@ -1,6 +1,6 @@
-/* task_comm.c - times every primitive with every algorithm it has between processes of this node: one JSON line each,
- * for `kc bench comm` to show and to make the table of costs from. The ranks are forked here and make their windows
- * themselves; no job, no supervisor. */
+/* task_comm.c - times every primitive with every algorithm it has between processes of this node:
+ * one JSON line each, for `kc bench comm` to show and to make the table of costs from. The ranks
+ * are forked here and make their windows themselves; no job, no supervisor. */
 #include "task.h"
 
 #include "base/clock.h"
@@ -20,15 +20,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define SMALLEST 1024
-#define BATCHES 5                        /* the best of them is told: what the code can do, not what else runs */
-#define BATCH_NS (10 * KC_MILLISECOND)
+#define SMALLEST   1024
+#define BATCHES    5 /* the best of them is told: what the code can do, not what else runs */
+#define BATCH_NS   (10 * KC_MILLISECOND)
 #define BATCH_MOST 4096
-#define PEERS_NS (60 * KC_SECOND)
+#define PEERS_NS   (60 * KC_SECOND)
 
 static const char usage[] =
     "usage: kc-rank --task bench-comm --ranks N --largest BYTES --cpus LIST\n"
-    "Rank i runs on the i-th cpu of the list, from the first again. Normally started by `kc bench comm`.\n";
+    "Rank i runs on the i-th cpu of the list, from the first again. Normally started by `kc bench "
+    "comm`.\n";
 
 struct wish {
     uint32_t ranks;
@@ -37,7 +38,8 @@ struct wish {
     size_t cpus_count;
 };
 
-/* One rank. Buffers hold 2 · largest bytes each: what is sent, and for all-to-all behind it what comes. */
+/* One rank. Buffers hold 2 · largest bytes each: what is sent, and for all-to-all behind it what
+ * comes. */
 struct rank {
     const struct wish *wish;
     struct kc_transport *t;
@@ -74,12 +76,17 @@ static void barrier(struct rank *r)
     call(r, (struct kc_comm_call){.primitive = KC_BARRIER, .peer = -1});
 }
 
-/* A message to the other of a pair and back: two of the operation. Without a partner there is nothing to do. */
+/* A message to the other of a pair and back: two of the operation. Without a partner there is
+ * nothing to do. */
 static void ping_pong(struct rank *r, const struct way *w, size_t bytes)
 {
     uint32_t peer = r->rank ^ 1;
-    struct kc_comm_call c = {.type = KC_F32, .algorithm = w->algorithm, .peer = (int32_t)peer, .in = w->buffer,
-                             .out = w->buffer, .count = bytes / sizeof(float)};
+    struct kc_comm_call c = {.type = KC_F32,
+                             .algorithm = w->algorithm,
+                             .peer = (int32_t)peer,
+                             .in = w->buffer,
+                             .out = w->buffer,
+                             .count = bytes / sizeof(float)};
     for (uint32_t turn = 0; peer < r->wish->ranks && turn < 2; turn++) {
         c.primitive = (r->rank & 1) == turn ? KC_SEND : KC_RECV;
         call(r, c);
@@ -90,8 +97,14 @@ static void run(struct rank *r, const struct way *w, size_t bytes)
 {
     uint32_t ranks = r->wish->ranks;
     size_t part = bytes / ranks / sizeof(float) * sizeof(float);
-    struct kc_comm_call c = {.primitive = w->primitive, .type = KC_F32, .reduce = KC_SUM, .algorithm = w->algorithm,
-                             .peer = -1, .in = w->buffer, .out = w->buffer, .count = bytes / sizeof(float)};
+    struct kc_comm_call c = {.primitive = w->primitive,
+                             .type = KC_F32,
+                             .reduce = KC_SUM,
+                             .algorithm = w->algorithm,
+                             .peer = -1,
+                             .in = w->buffer,
+                             .out = w->buffer,
+                             .count = bytes / sizeof(float)};
     if (w->copy) {
         memcpy(w->buffer + r->wish->largest, w->buffer, bytes);
         return;
@@ -132,7 +145,11 @@ static uint64_t batch_size(struct rank *r, const struct way *w, size_t bytes)
     run(r, w, bytes);
     uint64_t took = kc_now() - start, times = took ? BATCH_NS / took : BATCH_MOST;
     times = times < 1 ? 1 : times > BATCH_MOST ? BATCH_MOST : times;
-    call(r, (struct kc_comm_call){.primitive = KC_BROADCAST, .type = KC_U64, .peer = 0, .in = &times, .out = &times,
+    call(r, (struct kc_comm_call){.primitive = KC_BROADCAST,
+                                  .type = KC_U64,
+                                  .peer = 0,
+                                  .in = &times,
+                                  .out = &times,
                                   .count = 1});
     return times;
 }
@@ -152,10 +169,11 @@ static double seconds_of(struct rank *r, const struct way *w, size_t bytes)
     return w->primitive == KC_SEND && !w->copy ? best / 2 : best;
 }
 
-static void tell(const char *what, const char *algorithm, const char *place, size_t bytes, double seconds)
+static void tell(const char *what, const char *algorithm, const char *place, size_t bytes,
+                 double seconds)
 {
-    json_t *o = json_pack("{s:s,s:s?,s:s,s:I,s:f}", "primitive", what, "algorithm", algorithm, "place", place, "bytes",
-                          (json_int_t)bytes, "seconds", seconds);
+    json_t *o = json_pack("{s:s,s:s?,s:s,s:I,s:f}", "primitive", what, "algorithm", algorithm,
+                          "place", place, "bytes", (json_int_t)bytes, "seconds", seconds);
     char *text = json_dumps(o, KC_JSON_FLAGS);
     puts(text ? text : "");
     fflush(stdout); /* whoever waits sees how far it is */
@@ -167,11 +185,13 @@ static void time_way(struct rank *r, const struct way *w, size_t bytes)
 {
     double seconds = seconds_of(r, w, bytes);
     if (r->rank == 0)
-        tell(w->copy ? "copy" : kc_primitive_name[w->primitive], w->copy ? NULL : kc_algorithm_name[w->algorithm],
+        tell(w->copy ? "copy" : kc_primitive_name[w->primitive],
+             w->copy ? NULL : kc_algorithm_name[w->algorithm],
              w->buffer == r->plain ? "plain" : "window", bytes, seconds);
 }
 
-/* All sizes with one primitive, algorithm and place. A barrier has no size; what a send costs is what its receive does. */
+/* All sizes with one primitive, algorithm and place. A barrier has no size; what a send costs is
+ * what its receive does. */
 static void time_sizes(struct rank *r, const struct way *w)
 {
     size_t size = SMALLEST;
@@ -203,8 +223,13 @@ static void be_rank(const struct wish *w, uint32_t rank, const int *fds, struct 
     uint32_t members[KC_RANKS_MAX];
     char cpu[16];
     struct kc_error e = {""};
-    struct kc_transport_local_config config = {.rank = rank, .ranks = w->ranks, .slots = 1, .generation = 1,
-                                               .window_fds = fds, .data_bytes = 2 * w->largest, .probe = probe,
+    struct kc_transport_local_config config = {.rank = rank,
+                                               .ranks = w->ranks,
+                                               .slots = 1,
+                                               .generation = 1,
+                                               .window_fds = fds,
+                                               .data_bytes = 2 * w->largest,
+                                               .probe = probe,
                                                .spin_short = w->ranks > w->cpus_count,
                                                .deadline = kc_now() + PEERS_NS};
     snprintf(cpu, sizeof cpu, "%u", w->cpus[rank % w->cpus_count]);
@@ -212,7 +237,9 @@ static void be_rank(const struct wish *w, uint32_t rank, const int *fds, struct 
     must(kc_transport_local_new(&config, &r.t, &e), &e);
     for (uint32_t i = 0; i < w->ranks; i++)
         members[i] = i;
-    must(kc_group_new(r.t, &(struct kc_group_config){.count = w->ranks, .ranks = members}, &r.g, &e), &e);
+    must(
+        kc_group_new(r.t, &(struct kc_group_config){.count = w->ranks, .ranks = members}, &r.g, &e),
+        &e);
     r.window = kc_transport_data(r.t, rank, NULL);
     r.plain = aligned_alloc(4096, (2 * w->largest + 4095) / 4096 * 4096);
     if (!r.plain)
@@ -232,7 +259,8 @@ static int await(const pid_t *child, uint32_t ranks)
             continue;
         code = WIFEXITED(status) ? WEXITSTATUS(status) : 10;
         if (WIFSIGNALED(status))
-            fprintf(stderr, "kc-rank: a rank of the measurement was killed by signal %d\n", WTERMSIG(status));
+            fprintf(stderr, "kc-rank: a rank of the measurement was killed by signal %d\n",
+                    WTERMSIG(status));
         for (uint32_t i = 0; i < ranks; i++)
             if (child[i] > 0 && child[i] != pid)
                 kill(child[i], SIGKILL);
@@ -286,11 +314,12 @@ static int read_arguments(int argc, char **argv, struct wish *out)
             ranks = strtoull(optarg, &end, 10);
         else if (c == 'l')
             largest = strtoull(optarg, &end, 10);
-        else if (c != 'c' || kc_cpus_parse(optarg, out->cpus, KC_RANKS_MAX, &out->cpus_count, NULL) < 0)
+        else if (c != 'c' ||
+                 kc_cpus_parse(optarg, out->cpus, KC_RANKS_MAX, &out->cpus_count, NULL) < 0)
             return -EINVAL;
     }
-    if (*end || optind < argc || ranks < 2 || ranks > KC_RANKS_MAX || largest < SMALLEST || largest > 1ull << 32 ||
-        largest % SMALLEST || out->cpus_count == 0)
+    if (*end || optind < argc || ranks < 2 || ranks > KC_RANKS_MAX || largest < SMALLEST ||
+        largest > 1ull << 32 || largest % SMALLEST || out->cpus_count == 0)
         return -EINVAL;
     out->ranks = (uint32_t)ranks;
     out->largest = (size_t)largest;

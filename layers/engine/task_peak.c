@@ -1,5 +1,6 @@
-/* task_peak.c - the best rate of matrix products on one core: the limit beside which `kc bench step` shows a step. One
- * JSON line. Several of these at once measure what several ranks could reach. */
+/* task_peak.c - the best rate of matrix products on one core: the limit beside which `kc bench
+ * step` shows a step. One JSON line. Several of these at once measure what several ranks could
+ * reach. */
 #include "task.h"
 
 #include "base/error.h"
@@ -10,13 +11,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static const char usage[] = "usage: kc-rank --task peak [--cpus LIST] [--seconds S]\n"
-                            "Prints the rate of 2048 x 2048 x 2048 products in f32. Normally started by `kc bench step`.\n";
+static const char usage[] =
+    "usage: kc-rank --task peak [--cpus LIST] [--seconds S]\n"
+    "Prints the rate of 2048 x 2048 x 2048 products in f32. Normally started by `kc bench step`.\n";
 
 int task_peak(int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"cpus", required_argument, NULL, 'c'}, {"seconds", required_argument, NULL, 's'}, {NULL, 0, NULL, 0}};
+    static const struct option options[] = {{"cpus", required_argument, NULL, 'c'},
+                                            {"seconds", required_argument, NULL, 's'},
+                                            {NULL, 0, NULL, 0}};
     const char *cpus = NULL;
     double seconds = 1, rate;
     char variant[96], *end = "";

@@ -1,5 +1,5 @@
-/* costs.c - the table of communication costs: built in, or as `kc bench comm --store` measured it on this machine and a
- * file keeps it. A file is one JSON object:
+/* costs.c - the table of communication costs: built in, or as `kc bench comm --store` measured it
+ * on this machine and a file keeps it. A file is one JSON object:
  *
  *   {"schema":"kc.comm_costs/1",
  *    "processor":{"model":"…","flags":"avx avx2 …","cores":2},
@@ -19,17 +19,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SCHEMA "kc.comm_costs/1"
+#define SCHEMA    "kc.comm_costs/1"
 #define FILE_MOST (1u << 20)
 #define ROWS_MOST 4096
 
 /* ---- the built-in table ---- */
 
-/* The transport "local", shared memory between processes of one machine. The figures are of the order that good
- * implementations reach on servers (about 5 GB/s for an all-reduce between two processes of a socket); what
- * matters is how they stand to each other. Direct: every rank reads what the others published, so it has few
- * steps, and with many ranks many readers for every byte. Ring: a step per neighbour, and every byte is read once.
- * Ranks that share a core cannot wait for each other without being scheduled in between. */
+/* The transport "local", shared memory between processes of one machine. The figures are of the
+ * order that good implementations reach on servers (about 5 GB/s for an all-reduce between two
+ * processes of a socket); what matters is how they stand to each other. Direct: every rank reads
+ * what the others published, so it has few steps, and with many ranks many readers for every byte.
+ * Ring: a step per neighbour, and every byte is read once. Ranks that share a core cannot wait for
+ * each other without being scheduled in between. */
 struct local_row {
     uint8_t algorithm;
     uint32_t ranks_max;
@@ -45,12 +46,15 @@ static const struct {
     uint8_t distance;
     double latency, bandwidth;
 } local_distances[] = {
-    {KC_DISTANCE_SAME, 25, 0.5}, {KC_DISTANCE_NUMA, 1, 1}, {KC_DISTANCE_MACHINE, 1.6, 0.7},
+    {KC_DISTANCE_SAME, 25, 0.5},
+    {KC_DISTANCE_NUMA, 1, 1},
+    {KC_DISTANCE_MACHINE, 1.6, 0.7},
 };
 /* Bytes that cross, against an all-reduce: it writes and reads everything twice over. */
 static const double primitive_bandwidth[KC_PRIMITIVES] = {
-    [KC_ALL_REDUCE] = 1, [KC_ALL_GATHER] = 1.6, [KC_REDUCE_SCATTER] = 1.6, [KC_BROADCAST] = 2,
-    [KC_ALL_TO_ALL] = 1.6, [KC_SEND] = 2, [KC_RECV] = 2, [KC_BARRIER] = 1,
+    [KC_ALL_REDUCE] = 1, [KC_ALL_GATHER] = 1.6, [KC_REDUCE_SCATTER] = 1.6,
+    [KC_BROADCAST] = 2,  [KC_ALL_TO_ALL] = 1.6, [KC_SEND] = 2,
+    [KC_RECV] = 2,       [KC_BARRIER] = 1,
 };
 
 static size_t fill_built_in(struct kc_comm_cost *out)
@@ -149,7 +153,8 @@ static void cpuinfo_value(const char *text, const char *key, char *out, size_t r
 /* Other flags come and go with kernels and change nothing here. */
 static bool flag_counts(const char *word, size_t length)
 {
-    static const char *const counted[] = {"avx", "amx", "erms", "fsrm", "asimd", "sve", "bf16", "svebf16"};
+    static const char *const counted[] = {"avx",   "amx", "erms", "fsrm",
+                                          "asimd", "sve", "bf16", "svebf16"};
     for (size_t i = 0; i < sizeof counted / sizeof *counted; i++)
         if (length >= strlen(counted[i]) && strncmp(word, counted[i], strlen(counted[i])) == 0)
             return true;
@@ -173,7 +178,8 @@ static void processor_here(const char *root, struct processor *out)
     for (const char *word = flags; *word; word += strspn(word, " ")) {
         size_t n = strcspn(word, " ");
         if (flag_counts(word, n) && at + n + 2 < sizeof out->flags)
-            at += (size_t)snprintf(out->flags + at, sizeof out->flags - at, "%s%.*s", at ? " " : "", (int)n, word);
+            at += (size_t)snprintf(out->flags + at, sizeof out->flags - at, "%s%.*s", at ? " " : "",
+                                   (int)n, word);
         word += n;
     }
     if (cpus && machine_read(root, online, sizeof online, "/sys/devices/system/cpu/online") > 0) {
@@ -191,17 +197,19 @@ static int check_processor(const json_t *given, const char *root, struct kc_erro
     const char *model = kc_json_text(given, "model", "");
     long long cores = kc_json_integer(given, "cores", 0);
     processor_here(root, &here);
-    if (strcmp(model, here.model) == 0 && strcmp(kc_json_text(given, "flags", ""), here.flags) == 0 &&
-        cores == here.cores)
+    if (strcmp(model, here.model) == 0 &&
+        strcmp(kc_json_text(given, "flags", ""), here.flags) == 0 && cores == here.cores)
         return 0;
-    return kc_fail(e, -EXDEV, "measured on another machine (%.100s, %lld cores; this is %s, %u cores%s)",
-                   *model ? model : "unknown", cores, here.model[0] ? here.model : "unknown", here.cores,
-                   strcmp(model, here.model) == 0 && cores == here.cores ? ", with other instructions" : "");
+    return kc_fail(
+        e, -EXDEV, "measured on another machine (%.100s, %lld cores; this is %s, %u cores%s)",
+        *model ? model : "unknown", cores, here.model[0] ? here.model : "unknown", here.cores,
+        strcmp(model, here.model) == 0 && cores == here.cores ? ", with other instructions" : "");
 }
 
 /* ---- files ---- */
 
-static int find_name(const json_t *row, const char *key, const char *const *names, int count, uint8_t *out)
+static int find_name(const json_t *row, const char *key, const char *const *names, int count,
+                     uint8_t *out)
 {
     const char *text = kc_json_text(row, key, "");
     for (int i = 0; i < count; i++)
@@ -220,21 +228,25 @@ static int read_row(const json_t *row, size_t index, struct kc_comm_cost *out, s
     if (find_name(row, "primitive", kc_primitive_name, KC_PRIMITIVES, &c.primitive) < 0 ||
         find_name(row, "algorithm", kc_algorithm_name, KC_ALGORITHMS, &c.algorithm) < 0 ||
         find_name(row, "distance", kc_distance_name, KC_DISTANCES, &c.distance) < 0)
-        return kc_fail(e, -EINVAL, "rows[%zu] names no primitive, algorithm or distance that there is", index);
+        return kc_fail(e, -EINVAL,
+                       "rows[%zu] names no primitive, algorithm or distance that there is", index);
     if (!(kc_primitive_algorithms[c.primitive] >> c.algorithm & 1))
-        return kc_fail(e, -EINVAL, "rows[%zu]: %s has no algorithm %s", index, kc_primitive_name[c.primitive],
-                       kc_algorithm_name[c.algorithm]);
+        return kc_fail(e, -EINVAL, "rows[%zu]: %s has no algorithm %s", index,
+                       kc_primitive_name[c.primitive], kc_algorithm_name[c.algorithm]);
     if (ranks < 1 || ranks > KC_RANKS_MAX || !(c.latency_ns >= 0 && c.latency_ns < 1e12) ||
         !(c.bytes_per_second > 0 && c.bytes_per_second < 1e15))
-        return kc_fail(e, -EINVAL, "rows[%zu]: ranks, latency_ns or bytes_per_second is no sensible number", index);
+        return kc_fail(e, -EINVAL,
+                       "rows[%zu]: ranks, latency_ns or bytes_per_second is no sensible number",
+                       index);
     c.ranks_max = (uint32_t)ranks;
     *out = c;
     return 0;
 }
 
-/* What a file holds. Rows are owned by the caller (free). -ENOENT; -EINVAL damaged; -EXDEV another processor. */
-static int read_file(const char *path, const char *root, bool any_processor, struct kc_comm_cost **out, size_t *count,
-                     struct kc_error *e)
+/* What a file holds. Rows are owned by the caller (free). -ENOENT; -EINVAL damaged; -EXDEV another
+ * processor. */
+static int read_file(const char *path, const char *root, bool any_processor,
+                     struct kc_comm_cost **out, size_t *count, struct kc_error *e)
 {
     char *text;
     size_t bytes;
@@ -273,21 +285,23 @@ static int read_file(const char *path, const char *root, bool any_processor, str
 
 static json_t *row_json(const struct kc_comm_cost *c)
 {
-    return json_pack("{s:s,s:s,s:s,s:I,s:f,s:f}", "primitive", kc_primitive_name[c->primitive], "algorithm",
-                     kc_algorithm_name[c->algorithm], "distance", kc_distance_name[c->distance], "ranks",
-                     (json_int_t)c->ranks_max, "latency_ns", c->latency_ns, "bytes_per_second", c->bytes_per_second);
+    return json_pack("{s:s,s:s,s:s,s:I,s:f,s:f}", "primitive", kc_primitive_name[c->primitive],
+                     "algorithm", kc_algorithm_name[c->algorithm], "distance",
+                     kc_distance_name[c->distance], "ranks", (json_int_t)c->ranks_max, "latency_ns",
+                     c->latency_ns, "bytes_per_second", c->bytes_per_second);
 }
 
-static int write_file(const char *path, const char *root, const struct kc_comm_cost *rows, size_t count,
-                      struct kc_error *e)
+static int write_file(const char *path, const char *root, const struct kc_comm_cost *rows,
+                      size_t count, struct kc_error *e)
 {
     struct processor here;
     processor_here(root, &here);
     json_t *list = json_array();
     for (size_t i = 0; i < count; i++)
         json_array_append_new(list, row_json(&rows[i]));
-    json_t *file = json_pack("{s:s,s:{s:s,s:s,s:I},s:o}", "schema", SCHEMA, "processor", "model", here.model, "flags",
-                             here.flags, "cores", (json_int_t)here.cores, "rows", list);
+    json_t *file =
+        json_pack("{s:s,s:{s:s,s:s,s:I},s:o}", "schema", SCHEMA, "processor", "model", here.model,
+                  "flags", here.flags, "cores", (json_int_t)here.cores, "rows", list);
     /* 17 digits: what is read is what was written, to the bit */
     char *text = file ? json_dumps(file, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) : NULL;
     json_decref(file);
@@ -298,12 +312,14 @@ static int write_file(const char *path, const char *root, const struct kc_comm_c
 
 /* ---- the public side ---- */
 
-/* The measured rows, and the built-in ones of what was not measured: larger groups, other distances. */
+/* The measured rows, and the built-in ones of what was not measured: larger groups, other
+ * distances. */
 static int merge(const struct kc_comm_cost *measured, size_t count, struct kc_arena *arena,
                  const struct kc_comm_costs **out)
 {
     size_t built_in = fill_built_in(NULL), n = 0;
-    struct kc_comm_cost *all = calloc(built_in + count, sizeof *all), *rest = calloc(built_in, sizeof *rest);
+    struct kc_comm_cost *all = calloc(built_in + count, sizeof *all),
+                        *rest = calloc(built_in, sizeof *rest);
     uint32_t largest[KC_PRIMITIVES][KC_DISTANCES] = {{0}};
     if (!all || !rest) {
         free(all);
@@ -326,11 +342,12 @@ static int merge(const struct kc_comm_cost *measured, size_t count, struct kc_ar
     return r;
 }
 
-int kc_costs_choose(const char *path, const char *root, struct kc_arena *arena, const struct kc_comm_costs **out,
-                    struct kc_error *warning)
+int kc_costs_choose(const char *path, const char *root, struct kc_arena *arena,
+                    const struct kc_comm_costs **out, struct kc_error *warning)
 {
     struct kc_comm_cost *rows;
     size_t count;
+    warning->text[0] = 0;
     int r = read_file(path, root, false, &rows, &count, warning);
     if (r == 0) {
         r = merge(rows, count, arena, out);
@@ -349,13 +366,14 @@ int kc_costs_choose(const char *path, const char *root, struct kc_arena *arena, 
     return kc_resource_costs(arena, out);
 }
 
-int kc_costs_store(const char *path, const char *root, const struct kc_comm_cost *rows, size_t count,
-                   struct kc_error *e)
+int kc_costs_store(const char *path, const char *root, const struct kc_comm_cost *rows,
+                   size_t count, struct kc_error *e)
 {
     struct kc_comm_cost *old = NULL, *all;
     size_t have = 0, n = count;
     if (read_file(path, root, false, &old, &have, NULL) < 0)
-        old = NULL, have = 0; /* none, damaged or another machine's: nothing of it is worth keeping */
+        old = NULL,
+        have = 0; /* none, damaged or another machine's: nothing of it is worth keeping */
     all = calloc(count + have + 1, sizeof *all);
     if (!all) {
         free(old);
@@ -378,10 +396,12 @@ int kc_costs_store(const char *path, const char *root, const struct kc_comm_cost
 
 int kc_costs_keep(const char *path, const struct kc_comm_costs *costs, struct kc_error *e)
 {
-    return write_file(path, NULL, KC_AT(costs, struct kc_comm_cost, costs->rows), costs->rows.count, e);
+    return write_file(path, NULL, KC_AT(costs, struct kc_comm_cost, costs->rows), costs->rows.count,
+                      e);
 }
 
-int kc_costs_load(const char *path, struct kc_arena *arena, const struct kc_comm_costs **out, struct kc_error *e)
+int kc_costs_load(const char *path, struct kc_arena *arena, const struct kc_comm_costs **out,
+                  struct kc_error *e)
 {
     struct kc_comm_cost *rows;
     size_t count;
@@ -392,7 +412,8 @@ int kc_costs_load(const char *path, struct kc_arena *arena, const struct kc_comm
         kc_fail_prefix(e, r, "%s", path);
         size_t n = strlen(e->text);
         snprintf(e->text + n, sizeof e->text - n,
-                 ". The job's plan was made from it: bring it back, or remove it to plan anew with the built-in table, "
+                 ". The job's plan was made from it: bring it back, or remove it to plan anew with "
+                 "the built-in table, "
                  "which may change bits");
         return r;
     }

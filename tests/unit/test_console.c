@@ -298,6 +298,9 @@ static const struct {
     {"sample", {"sample", "a-1", "--prompt", "x", "--tokens", "3"}, KC_EXIT_NO_OBJECT},
     {"data prepare", {"data", "prepare", "--out", "/tmp", "/nowhere/text"}, KC_EXIT_NO_OBJECT},
     {"data info", {"data", "info", "/nowhere/x.bin"}, KC_EXIT_NO_OBJECT},
+    {"bench step", {"bench", "step"}, KC_EXIT_NO_OBJECT}, /* no kcd and no kc-rank lie beside this test */
+    {"bench comm", {"bench", "comm"}, KC_EXIT_NO_OBJECT},
+    {"bench snapshot", {"bench", "snapshot"}, KC_EXIT_NO_OBJECT},
     {"boundary check", {"boundary", "check", "--root", "/nowhere"}, KC_EXIT_NO_OBJECT},
     {"boundary doc", {"boundary", "doc", "--root", "/nowhere"}, KC_EXIT_NO_OBJECT},
     {"shutdown", {"shutdown"}, KC_EXIT_ABSENT},

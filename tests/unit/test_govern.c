@@ -81,6 +81,19 @@ START_TEST(the_least_spec_gets_the_documented_defaults)
     ck_assert_str_eq(KC_TEXT(spec, spec->validation), "");
     ck_assert_uint_eq(spec->axis[KC_DATA], 2);
     ck_assert_uint_eq(spec->axis[KC_TENSOR], 1);
+    for (int p = 0; p < KC_PRIMITIVES; p++)
+        ck_assert_uint_eq(spec->algorithm[p], KC_CHOICE_AUTO);
+}
+END_TEST
+
+START_TEST(an_algorithm_is_named_for_its_primitive_alone)
+{
+    ck_assert_msg(with("parallel.algorithms.all-gather", "\"ring\"") == 0, "%s", error.text);
+    for (int p = 0; p < KC_PRIMITIVES; p++)
+        ck_assert_uint_eq(spec->algorithm[p], p == KC_ALL_GATHER ? KC_CHOICE_RING : KC_CHOICE_AUTO);
+    /* strategy takes the rows of the two enums as they stand */
+    for (int a = 0; a < KC_ALGORITHMS; a++)
+        ck_assert_str_eq(kc_choice_name[1 + a], kc_algorithm_name[a]);
 }
 END_TEST
 
@@ -147,6 +160,13 @@ static const struct {
     {"lr_schedule.kind", "\"cos\"", "lr_schedule.kind is \"cos\""},
     {"lr_schedule.floor", "1.5", "lr_schedule.floor is 1.5"},
     {"parallel.zero", "2", "parallel.zero is 2: it must be a whole number from 0 to 1"},
+    {"parallel.algorithms", "\"ring\"", "parallel.algorithms is \"ring\": it must be an object"},
+    {"parallel.algorithms.all-reduce", "\"rings\"", "must be one of auto, direct, ring"},
+    {"parallel.algorithms.all-reduce", "\"rings\"", "did you mean \"ring\"?"},
+    {"parallel.algorithms.allreduce", "\"ring\"", "the nearest is parallel.algorithms.all-reduce"},
+    {"parallel.algoritms", "{}", "parallel.algoritms is no field of a spec; the nearest is parallel.algorithms"},
+    {"parallel.algorithms.broadcast", "\"ring\"",
+     "parallel.algorithms.broadcast is \"ring\", but broadcast has no such algorithm: it has direct"},
     {"parallel.tensor", "2", "parallel.tensor is no field"},
     {"snapshot.keep", "0", "snapshot.keep is 0"},
     {"evaluate.every", "5", "evaluate.every is 5, but data.validation is missing"},
@@ -322,6 +342,7 @@ int main(void)
     Suite *s = suite_create("govern");
     TCase *t = tcase_create("spec");
     tcase_add_test(t, the_least_spec_gets_the_documented_defaults);
+    tcase_add_test(t, an_algorithm_is_named_for_its_primitive_alone);
     tcase_add_test(t, a_stored_spec_parses_to_the_same_contract);
     tcase_add_loop_test(t, a_bad_field_is_named_with_its_path_and_numbers, 0, sizeof bad / sizeof bad[0]);
     tcase_add_test(t, zero_learning_rate_decay_and_clip_are_valid);

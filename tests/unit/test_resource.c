@@ -996,6 +996,199 @@ START_TEST(costs_are_a_stored_table_that_prefers_direct_for_few_ranks_or_bytes)
 }
 END_TEST
 
+/* ---- tables of costs in files ---- */
+
+static const char cpuinfo[] = "processor\t: 0\nmodel name\t: Maker X 9000\nflags\t\t: fpu vme avx2 sse avx512f\n\n"
+                              "processor\t: 1\nmodel name\t: Maker X 9000\nflags\t\t: fpu vme avx2 sse avx512f\n";
+
+static void machine_of(const char *text, const char *online)
+{
+    put("proc/cpuinfo", text);
+    put("sys/devices/system/cpu/online", online);
+}
+
+static const char *costs_path(void)
+{
+    static char path[128];
+    snprintf(path, sizeof path, "%s/comm_costs.json", dir);
+    return path;
+}
+
+static const struct kc_comm_cost measured[] = {
+    {.primitive = KC_ALL_REDUCE, .algorithm = KC_DIRECT, .distance = KC_DISTANCE_MACHINE, .ranks_max = 4,
+     .latency_ns = 123.456789012345, .bytes_per_second = 1.0 / 3 * 1e10},
+    {.primitive = KC_ALL_REDUCE, .algorithm = KC_RING, .distance = KC_DISTANCE_MACHINE, .ranks_max = 4,
+     .latency_ns = 100, .bytes_per_second = 9e9},
+};
+
+/* What the table says about an all-reduce in a group of `ranks` on one machine, by the rule of comm_costs.h. */
+static const struct kc_comm_cost *row_for(const struct kc_comm_costs *c, int algorithm, uint32_t ranks)
+{
+    const struct kc_comm_cost *row = KC_AT(c, struct kc_comm_cost, c->rows);
+    for (uint32_t i = 0; i < c->rows.count; i++)
+        if (row[i].primitive == KC_ALL_REDUCE && row[i].algorithm == algorithm &&
+            row[i].distance == KC_DISTANCE_MACHINE && row[i].ranks_max >= ranks)
+            return &row[i];
+    return NULL;
+}
+
+static const struct kc_comm_costs *choose(struct kc_arena *a)
+{
+    const struct kc_comm_costs *c = NULL;
+    ck_assert_int_eq(kc_arena_new(a, 1 << 20), 0);
+    ck_assert_int_eq(kc_costs_choose(costs_path(), dir, a, &c, &e), 0);
+    return c;
+}
+
+START_TEST(a_stored_table_holds_up_to_its_largest_group_and_the_built_in_one_above)
+{
+    struct kc_arena a, b;
+    const struct kc_comm_costs *built_in = NULL;
+    machine_of(cpuinfo, "0-1\n");
+    ck_assert_int_eq(kc_arena_new(&b, 1 << 20), 0);
+    ck_assert_int_eq(kc_resource_costs(&b, &built_in), 0);
+    ck_assert_msg(kc_costs_store(costs_path(), dir, measured, 2, &e) == 0, "%s", e.text);
+    const struct kc_comm_costs *c = choose(&a);
+    ck_assert_str_eq(e.text, "");
+    for (uint32_t ranks = 2; ranks <= 4; ranks++) {
+        ck_assert_double_eq(row_for(c, KC_DIRECT, ranks)->latency_ns, measured[0].latency_ns);
+        ck_assert_double_eq(row_for(c, KC_DIRECT, ranks)->bytes_per_second, measured[0].bytes_per_second);
+        ck_assert_double_eq(row_for(c, KC_RING, ranks)->bytes_per_second, 9e9);
+    }
+    ck_assert_double_eq(row_for(c, KC_RING, 5)->latency_ns, row_for(built_in, KC_RING, 5)->latency_ns);
+    ck_assert_double_eq(row_for(c, KC_RING, 64)->latency_ns, row_for(built_in, KC_RING, 64)->latency_ns);
+    kc_arena_free(&a);
+
+    /* another size of group is added; the same size is replaced */
+    struct kc_comm_cost two = measured[0], four = measured[0];
+    two.ranks_max = 2, two.latency_ns = 50;
+    four.latency_ns = 60;
+    ck_assert_int_eq(kc_costs_store(costs_path(), dir, &two, 1, &e), 0);
+    ck_assert_int_eq(kc_costs_store(costs_path(), dir, &four, 1, &e), 0);
+    c = choose(&a);
+    ck_assert_double_eq(row_for(c, KC_DIRECT, 2)->latency_ns, 50);
+    ck_assert_double_eq(row_for(c, KC_DIRECT, 3)->latency_ns, 60);
+    ck_assert_double_eq(row_for(c, KC_RING, 4)->latency_ns, 100);
+    kc_arena_free(&a);
+    kc_arena_free(&b);
+}
+END_TEST
+
+START_TEST(no_table_is_silent_and_a_foreign_one_one_line)
+{
+    static const struct {
+        const char *cpuinfo, *online, *says;
+    } others[] = {
+        {"model name\t: Maker Y\nflags\t: avx2 avx512f\n", "0-1", "measured on another machine (Maker X 9000, 2 cores; this "
+                                                               "is Maker Y, 2 cores)"},
+        {cpuinfo, "0-3", "this is Maker X 9000, 4 cores)"},
+        {"model name\t: Maker X 9000\nflags\t: fpu avx2\n", "0-1", "with other instructions"},
+    };
+    struct kc_arena a, b;
+    const struct kc_comm_costs *built_in = NULL;
+    machine_of(cpuinfo, "0-1\n");
+    ck_assert_int_eq(kc_arena_new(&b, 1 << 20), 0);
+    ck_assert_int_eq(kc_resource_costs(&b, &built_in), 0);
+    const struct kc_comm_costs *c = choose(&a);
+    ck_assert_str_eq(e.text, "");
+    ck_assert(kc_digest_equal(c->head.digest, built_in->head.digest));
+    kc_arena_free(&a);
+    ck_assert_int_eq(kc_costs_store(costs_path(), dir, measured, 2, &e), 0);
+    for (size_t i = 0; i < 3; i++) {
+        machine_of(others[i].cpuinfo, others[i].online);
+        c = choose(&a);
+        ck_assert_msg(strstr(e.text, others[i].says), "%s", e.text);
+        ck_assert_ptr_nonnull(strstr(e.text, "the built-in table of costs is used. Measure again: kc bench comm --store"));
+        ck_assert_ptr_null(strchr(e.text, '\n'));
+        ck_assert(kc_digest_equal(c->head.digest, built_in->head.digest));
+        kc_arena_free(&a);
+    }
+    /* flags that say nothing about speed may come and go */
+    machine_of("model name\t: Maker X 9000\nflags\t: fpu avx2 lately_mitigated avx512f\n", "0-1");
+    choose(&a);
+    ck_assert_str_eq(e.text, "");
+    kc_arena_free(&a);
+    kc_arena_free(&b);
+}
+END_TEST
+
+#define ROW "\"primitive\":\"all-reduce\",\"algorithm\":\"direct\",\"distance\":\"same-machine\""
+#define HEAD "{\"schema\":\"kc.comm_costs/1\",\"processor\":{\"model\":\"Maker X 9000\",\"flags\":\"avx2 avx512f\",\"cores\":2},"
+static const struct {
+    const char *file, *says;
+} damaged[] = {
+    {"", "damaged"},
+    {"{\"schema\":\"kc.comm_costs/1\",\"rows\":[", "damaged: line 1"},
+    {"[]", "its schema is not kc.comm_costs/1"},
+    {"{\"schema\":\"kc.comm_costs/2\"}", "its schema is not kc.comm_costs/1"},
+    {HEAD "\"rows\":{}}", "rows is not a list"},
+    {HEAD "\"rows\":[]}", "rows is not a list"},
+    {HEAD "\"rows\":[7]}", "damaged: rows[0] names no primitive"},
+    {HEAD "\"rows\":[{" ROW ",\"ranks\":0,\"latency_ns\":1,\"bytes_per_second\":1}]}", "damaged: rows[0]: ranks"},
+    {HEAD "\"rows\":[{" ROW ",\"ranks\":65,\"latency_ns\":1,\"bytes_per_second\":1}]}", "damaged: rows[0]: ranks"},
+    {HEAD "\"rows\":[{" ROW ",\"ranks\":2,\"latency_ns\":-1,\"bytes_per_second\":1}]}", "damaged: rows[0]: ranks"},
+    {HEAD "\"rows\":[{" ROW ",\"ranks\":2,\"latency_ns\":1,\"bytes_per_second\":0}]}", "damaged: rows[0]: ranks"},
+    {HEAD "\"rows\":[{\"primitive\":\"barrier\",\"algorithm\":\"ring\",\"distance\":\"same-machine\",\"ranks\":2,"
+          "\"latency_ns\":1,\"bytes_per_second\":1}]}", "barrier has no algorithm ring"},
+};
+
+/* A user's table: the built-in one with a line. A job's own: never another one instead. */
+START_TEST(a_damaged_table_is_told_and_not_believed)
+{
+    struct kc_arena a, b;
+    const struct kc_comm_costs *built_in = NULL, *c = NULL;
+    machine_of(cpuinfo, "0-1\n");
+    put("comm_costs.json", damaged[_i].file);
+    ck_assert_int_eq(kc_arena_new(&b, 1 << 20), 0);
+    ck_assert_int_eq(kc_resource_costs(&b, &built_in), 0);
+    c = choose(&a);
+    ck_assert_msg(strstr(e.text, damaged[_i].says), "%s", e.text);
+    ck_assert_ptr_null(strchr(e.text, '\n'));
+    ck_assert(kc_digest_equal(c->head.digest, built_in->head.digest));
+    kc_arena_free(&a);
+    ck_assert_int_eq(kc_arena_new(&a, 1 << 20), 0);
+    c = NULL;
+    ck_assert_int_eq(kc_costs_load(costs_path(), &a, &c, &e), -EINVAL);
+    ck_assert_ptr_null(c);
+    ck_assert_ptr_nonnull(strstr(e.text, "bring it back, or remove it"));
+    kc_arena_free(&a);
+    kc_arena_free(&b);
+}
+END_TEST
+
+START_TEST(a_table_kept_with_a_job_is_the_same_bytes_on_another_machine)
+{
+    struct kc_arena a, b, c;
+    const struct kc_comm_costs *again = NULL, *built_in = NULL;
+    char kept[160];
+    machine_of(cpuinfo, "0-1\n");
+    ck_assert_int_eq(kc_costs_store(costs_path(), dir, measured, 2, &e), 0);
+    const struct kc_comm_costs *chosen = choose(&a);
+    snprintf(kept, sizeof kept, "%s/job.json", dir);
+    ck_assert_int_eq(kc_costs_keep(kept, chosen, &e), 0);
+    machine_of("model name\t: Maker Y\n", "0-63");
+    ck_assert_int_eq(kc_arena_new(&b, 1 << 20), 0);
+    ck_assert_msg(kc_costs_load(kept, &b, &again, &e) == 0, "%s", e.text);
+    ck_assert(kc_digest_equal(chosen->head.digest, again->head.digest));
+    /* a job of before there were such files */
+    ck_assert_int_eq(kc_arena_new(&c, 1 << 20), 0);
+    ck_assert_int_eq(unlink(kept), 0);
+    ck_assert_int_eq(kc_costs_load(kept, &c, &built_in, &e), 0);
+    ck_assert(!kc_digest_equal(chosen->head.digest, built_in->head.digest));
+    kc_arena_free(&a);
+    kc_arena_free(&b);
+    kc_arena_free(&c);
+}
+END_TEST
+
+START_TEST(a_table_that_cannot_be_written_is_one_line)
+{
+    machine_of(cpuinfo, "0-1\n");
+    ck_assert_int_eq(kc_costs_store("/nowhere/comm_costs.json", dir, measured, 2, &e), -ENOENT);
+    ck_assert_str_eq(e.text, "/nowhere/comm_costs.json can't be written: No such file or directory");
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("resource");
@@ -1033,6 +1226,11 @@ int main(void)
     tcase_add_test(t, the_view_of_a_job_is_the_same_bytes_wherever_it_is_built);
     tcase_add_test(t, a_view_says_how_much_room_it_needs_and_knows_its_machine);
     tcase_add_test(t, costs_are_a_stored_table_that_prefers_direct_for_few_ranks_or_bytes);
+    tcase_add_test(t, a_stored_table_holds_up_to_its_largest_group_and_the_built_in_one_above);
+    tcase_add_test(t, no_table_is_silent_and_a_foreign_one_one_line);
+    tcase_add_loop_test(t, a_damaged_table_is_told_and_not_believed, 0, sizeof damaged / sizeof *damaged);
+    tcase_add_test(t, a_table_kept_with_a_job_is_the_same_bytes_on_another_machine);
+    tcase_add_test(t, a_table_that_cannot_be_written_is_one_line);
     suite_add_tcase(s, t);
     SRunner *sr = srunner_create(s);
     srunner_run_all(sr, CK_NORMAL);

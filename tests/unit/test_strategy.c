@@ -343,6 +343,26 @@ START_TEST(the_cheaper_algorithm_is_named)
 }
 END_TEST
 
+START_TEST(an_algorithm_of_the_spec_beats_the_table)
+{
+    static const struct {
+        enum kc_choice choice;
+        enum kc_algorithm gives;
+    } cases[] = {{KC_CHOICE_DIRECT, KC_DIRECT}, {KC_CHOICE_RING, KC_RING}};
+    for (size_t i = 0; i < 2; i++) {
+        struct toy t;
+        struct toy_shape shape = small;
+        shape.algorithm = cases[i].choice;
+        toy_plan(&t, shape);
+        const struct kc_plan_collective *c = KC_AT(t.comm, struct kc_plan_collective, t.comm->collectives);
+        ck_assert_uint_gt(t.comm->collectives.count, 3);
+        for (uint32_t k = 0; k < t.comm->collectives.count; k++)
+            ck_assert_uint_eq(c[k].algorithm, cases[i].gives);
+        toy_free(&t);
+    }
+}
+END_TEST
+
 START_TEST(the_same_arguments_give_the_same_bytes)
 {
     struct toy t, u;
@@ -492,6 +512,7 @@ int main(void)
     tcase_add_test(t, a_bucket_holds_parameters_of_one_type);
     tcase_add_test(t, which_gradients_share_a_reduction_is_decided_here);
     tcase_add_test(t, the_cheaper_algorithm_is_named);
+    tcase_add_test(t, an_algorithm_of_the_spec_beats_the_table);
     tcase_add_test(t, the_same_arguments_give_the_same_bytes);
     tcase_add_test(t, local_shapes_follow_the_batch_axis);
     tcase_add_test(t, F48_what_cannot_be_cut_is_refused_with_all_numbers);

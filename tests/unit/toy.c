@@ -161,6 +161,8 @@ static const struct kc_job_spec *spec_make(const struct toy_shape *s, struct kc_
     for (int i = 0; i < KC_AXES; i++)
         p->axis[i] = i == KC_DATA ? s->ranks : 1;
     p->zero = s->zero;
+    for (int i = 0; i < KC_PRIMITIVES; i++)
+        p->algorithm[i] = s->algorithm;
     ck_assert_int_eq(kc_contract_seal(a), 0);
     return p;
 }

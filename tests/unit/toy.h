@@ -37,6 +37,7 @@ struct toy_shape {
     uint32_t ranks, zero, layers, hidden, vocab, context, micro, sequences;
     double latency_ns; /* of the cost table: decides the size of buckets */
     enum kc_precision precision;
+    uint32_t algorithm; /* enum kc_choice, for every primitive of the spec */
 };
 
 struct toy {

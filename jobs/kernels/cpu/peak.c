@@ -3,7 +3,7 @@
 
 #include "base/clock.h"
 
-#define SIZE 2048
+#define SIZE  2048
 #define TRIES 1024
 
 static int compare(const void *a, const void *b)
@@ -12,7 +12,8 @@ static int compare(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-int kc_jobs_cpu_peak(double seconds, double *flops_per_second, char *variant, size_t room, struct kc_error *e)
+int kc_jobs_cpu_peak(double seconds, double *flops_per_second, char *variant, size_t room,
+                     struct kc_error *e)
 {
     static const struct kc_job_spec none;
     struct kc_jobs_config config = {.spec = &none, .batch_ranks = 1};
@@ -30,9 +31,12 @@ int kc_jobs_cpu_peak(double seconds, double *flops_per_second, char *variant, si
         return kc_fail(e, -ENOMEM, "no memory for three matrices of %zu bytes", bytes);
     }
     for (size_t i = 0; i < SIZE * SIZE; i++)
-        a[i] = (float)(i % 17) - 8, b[i] = (float)(i % 13) - 6; /* small whole numbers: every sum is exact */
-    product('N', 'N', SIZE, SIZE, SIZE, a, SIZE, b, SIZE, 0, c, SIZE); /* generates its code, touches c */
-    for (uint64_t end = kc_now() + (uint64_t)(seconds * 1e9); tries == 0 || (tries < TRIES && kc_now() < end); tries++) {
+        a[i] = (float)(i % 17) - 8,
+        b[i] = (float)(i % 13) - 6; /* small whole numbers: every sum is exact */
+    product('N', 'N', SIZE, SIZE, SIZE, a, SIZE, b, SIZE, 0, c,
+            SIZE); /* generates its code, touches c */
+    for (uint64_t end = kc_now() + (uint64_t)(seconds * 1e9);
+         tries == 0 || (tries < TRIES && kc_now() < end); tries++) {
         uint64_t start = kc_now();
         product('N', 'N', SIZE, SIZE, SIZE, a, SIZE, b, SIZE, 0, c, SIZE);
         took[tries] = (double)(kc_now() - start) * 1e-9;

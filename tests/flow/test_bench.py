@@ -1,0 +1,241 @@
+#!/usr/bin/env python3
+"""kc bench on real programs, with tiny sizes; and that a measured table of costs never changes a plan under a job. Figures are
+looked at for being there and for adding up, never for being good."""
+import glob, json, os, shutil, signal, subprocess, sys, tempfile
+
+from kc_flow import BIN, alive, kill, main, processes_with, until
+from kc_train import Kc
+
+TINY = ("--layers", "1", "--hidden", "32", "--heads", "2", "--vocab", "64", "--context", "16", "--micro", "2",
+        "--ranks", "2", "--oversubscribe")
+
+
+def nothing_left(node):
+    """Of a bench: no process, no folder, no segment."""
+    assert not glob.glob(os.path.join(node.home, "bench.*"))
+    assert not processes_with(os.path.join(node.home, "bench."))
+    assert not [n for n in os.listdir("/dev/shm") if ".bench-" in n and str(node.bench) in n]
+
+
+class Bench(Kc):
+    """A node without kcd of its own: kc bench needs none."""
+
+    bench = -1
+
+    def __init__(self, **how):
+        super().__init__(start=False, **how)
+
+    def begin_bench(self, *arguments):
+        p = subprocess.Popen([os.path.join(BIN, "kc"), "bench", *arguments], env=self.environment, stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL, start_new_session=True)
+        self.bench = p.pid
+        return p
+
+    def trained(self):
+        """A step of the bench's own job is done."""
+        return any(os.path.getsize(f) for f in glob.glob(os.path.join(self.home, "bench.*", "jobs", "*", "metrics.jsonl")))
+
+
+def table(node, ring, direct, **processor):
+    """A table as `kc bench comm --store` writes it for this machine, with made-up costs for up to 4 ranks."""
+    node.kc("bench", "comm", "--largest", "1K", "--store")
+    path = os.path.join(node.home, "comm_costs.json")
+    with open(path) as f:
+        stored = json.load(f)
+    stored["processor"].update(processor)
+    stored["rows"] = [{"primitive": p, "algorithm": a, "distance": "same-machine", "ranks": 4, "latency_ns": ns,
+                       "bytes_per_second": 1e9}
+                      for p in ("all-reduce", "all-gather", "reduce-scatter") for a, ns in (("ring", ring), ("direct", direct))]
+    with open(path, "w") as f:
+        json.dump(stored, f)
+
+
+def algorithms(node, spec):
+    done = node.kc("check", spec, "--json")
+    return {c["algorithm"] for c in json.loads(done.stdout)["comm_plan"]["collectives"]}, done.stderr
+
+
+def two_cores():
+    return len(os.sched_getaffinity(0)) >= 2
+
+
+def test_step_tells_what_a_step_takes():
+    with Bench() as node:
+        done = node.kc("bench", "step", *TINY, "--steps", "6", "--json")
+        o = json.loads(done.stdout)
+        assert o["schema"] == "kc.bench.step/1", o["schema"]
+        assert o["model"] == {"name": "own", "layers": 1, "hidden": 32, "heads": 2, "context": 16, "vocab": 64}, o["model"]
+        assert len(o["steps_seconds"]) >= 6 and all(s > 0 for s in o["steps_seconds"])
+        timed = sorted(o["steps_seconds"][2:])
+        assert timed[0] <= o["step_seconds"] <= timed[-1]
+        assert abs(o["tokens_per_second"] * o["step_seconds"] - 2 * 2 * 16) < 1e-3, "tokens of a step"
+        assert abs(o["peak_share"] * o["step_seconds"] * o["peak_flops_per_second"] / o["step_flops"] - 1) < 1e-6
+        assert o["rank_pss_bytes"] > 1 << 20 and o["first_step_seconds"] > max(o["steps_seconds"][:1])
+        assert "rank" not in done.stderr, done.stderr
+        nothing_left(node)
+        page = node.kc("bench", "step", *TINY, "--steps", "3").stdout
+        for word in ("step", "limit", "split", "memory", "first step", "kernels"):
+            assert f"\n{word}" in page, page
+        nothing_left(node)
+
+
+def test_snapshot_tells_what_is_lost():
+    with Bench() as node:
+        o = json.loads(node.kc("bench", "snapshot", *TINY, "--zero", "1", "--json").stdout)
+        assert o["snapshots"] == 4 and o["verified"] is True
+        parameters = 64 * 32 + 16 * 32 + 12 * 32 * 32 + 13 * 32 + 2 * 32  # GPT-2, tied head
+        assert o["bytes"] > 12 * parameters, "values and both moments"
+        assert o["lost_seconds"] > 0 and o["disk_seconds"] > 0
+        assert abs(o["bytes_per_second"] * o["lost_seconds"] / o["bytes"] - 1) < 1e-6
+        nothing_left(node)
+
+
+def test_ctrl_c_leaves_nothing():
+    with Bench() as node:
+        p = node.begin_bench("step", *TINY, "--steps", "4000")
+        until("the job trains", node.trained)
+        kill(p.pid, signal.SIGINT)
+        out, err = p.communicate(timeout=60)
+        assert p.returncode == 130, (p.returncode, err)
+        assert out == "" and err.endswith("interrupted; nothing is left of the bench\n"), err
+        nothing_left(node)
+
+
+def test_a_killed_bench_leaves_no_process():
+    with Bench() as node:
+        p = node.begin_bench("step", *TINY, "--steps", "4000")
+        until("the job trains", node.trained)
+        kill(p.pid)
+        p.communicate(timeout=60)
+        until("kcd and ranks have ended", lambda: not processes_with(os.path.join(node.home, "bench.")))
+
+
+def test_a_job_of_the_user_is_not_touched():
+    with Kc() as node:
+        job = node.begin("mine", steps=100000)
+        node.wait(job, "running")
+        done = node.kc("bench", "step", *TINY, "--steps", "3")
+        assert node.state(job) == "running"
+        assert f"held by jobs ({job})" in done.stderr, done.stderr
+        assert [n for n in os.listdir(os.path.join(node.home, "jobs")) if n[0] != "."] == [job]
+        node.kc("stop", job)
+
+
+def test_refusals_are_one_line_each():
+    with Bench() as node:
+        cores = len(os.sched_getaffinity(0))
+        def refused(code, says, *arguments, **how):
+            done = node.kc("bench", *arguments, ok=(code,), **how)
+            assert done.stderr.startswith("kc: ") and done.stderr.count("\n") == 1 and says in done.stderr, done.stderr
+            assert done.stdout == ""
+        if cores < 60:
+            refused(9, "60 cores are wanted", "comm", "--ranks", "60")
+            refused(9, "let ranks share cores: --oversubscribe", "step", "--ranks", "60")
+            refused(2, "Leave out --store", "comm", "--ranks", "60", "--oversubscribe", "--store", "--largest", "1K")
+        refused(10, "of memory, ", "comm", "--ranks", "64", "--oversubscribe", "--largest", "1G")
+        node.environment["KC_HOME"] = "/dev/null/home"
+        refused(10, "/dev/null/home can't be written: Not a directory. Set KC_HOME", "step")
+        if two_cores():
+            refused(10, "/dev/null/home can't be written: Not a directory", "comm", "--store", "--largest", "1K")
+        node.environment["KC_HOME"] = node.home
+        folder = tempfile.mkdtemp(prefix="kc-alone-")
+        try:
+            kc = shutil.copy(os.path.join(BIN, "kc"), folder)
+            for verb in ("step", "comm", "snapshot"):
+                done = subprocess.run([kc, "bench", verb], env=node.environment, capture_output=True, text=True)
+                assert done.returncode == 4 and done.stderr.count("\n") == 1, done
+                assert "No such file or directory. `make` builds it beside kc" in done.stderr, done.stderr
+        finally:
+            shutil.rmtree(folder)
+        # what the spec refuses, in the words of the spec; and the folder is gone
+        for arguments, says in (((*TINY[:4], "--heads", "3"), "model.heads is 3"), (("--precision", "fp64"), "precision is \"fp64\"")):
+            done = node.kc("bench", "step", *arguments, "--ranks", "1", "--steps", "3", ok=(9,))
+            assert says in done.stderr.splitlines()[-1], done.stderr
+            nothing_left(node)
+
+
+def test_comm_times_and_stores():
+    with Bench() as node:
+        share = () if two_cores() else ("--oversubscribe",)
+        o = json.loads(node.kc("bench", "comm", "--largest", "4K", "--json", *share).stdout)
+        seen = {(r["operation"], r["algorithm"], r["window"], r["bytes"]) for r in o["results"]}
+        for operation in ("all-reduce", "all-gather", "reduce-scatter"):
+            for algorithm in ("direct", "ring"):
+                for window in (True, False):
+                    for size in (1024, 4096):
+                        assert (operation, algorithm, window, size) in seen, (operation, algorithm, window, size)
+        assert ("barrier", "direct", True, 0) in seen and ("memcpy", None, False, 4096) in seen
+        assert all(r["seconds"] > 0 for r in o["results"]) and o["stored"] is None
+        assert not os.path.exists(os.path.join(node.home, "comm_costs.json")), "nobody asked to store"
+        if not two_cores():
+            return
+        o = json.loads(node.kc("bench", "comm", "--largest", "1K", "--store", "--json").stdout)
+        with open(o["stored"]) as f:
+            stored = json.load(f)
+        rows = {(r["primitive"], r["algorithm"]): r for r in stored["rows"]}
+        for cost in o["costs"]:
+            row = rows[cost["primitive"], cost["algorithm"]]
+            assert row["ranks"] == cost["ranks"] == 2 and abs(row["latency_ns"] - cost["latency_ns"]) < 1e-3 * cost["latency_ns"] + 1e-6
+
+
+def test_the_plan_follows_the_stored_table_and_the_spec():
+    if not two_cores():
+        print("skipped the_plan_follows_the_stored_table: one core")
+        return
+    with Kc(start=False) as node:
+        table(node, ring=1e3, direct=9e6)
+        assert algorithms(node, node.write_spec("a", 2, 1)) == ({"ring"}, "")
+        table(node, ring=9e6, direct=1e3)
+        assert algorithms(node, node.write_spec("b", 2, 1)) == ({"direct"}, "")
+        # the spec has the last word, primitive by primitive
+        plan = node.json("check", node.write_spec("c", 2, 1, parallel={"algorithms": {"all-reduce": "ring"}}))["comm_plan"]
+        for c in plan["collectives"]:
+            assert c["algorithm"] == ("ring" if c["primitive"] == "all-reduce" else "direct"), c
+        # another machine's, a damaged one: one line, and the built-in table
+        os.unlink(os.path.join(node.home, "comm_costs.json"))
+        built_in = algorithms(node, node.write_spec("d", 2, 1))
+        assert built_in[1] == ""
+        table(node, ring=1e3, direct=9e6, model="Another 1000")
+        found, warning = algorithms(node, node.write_spec("e", 2, 1))
+        assert found == built_in[0] and "measured on another machine (Another 1000" in warning and warning.count("\n") == 1, warning
+        with open(os.path.join(node.home, "comm_costs.json"), "w") as f:
+            f.write('{"schema":"kc.comm')
+        found, warning = algorithms(node, node.write_spec("f", 2, 1))
+        assert found == built_in[0] and "comm_costs.json: damaged" in warning and warning.count("\n") == 1, warning
+
+
+def test_a_table_that_changes_under_a_job_changes_no_bit_of_it():
+    """Three ranks: direct and ring add in another order, so the bits tell which was used."""
+    if not two_cores():
+        print("skipped a_table_that_changes_under_a_job: one core")
+        return
+    how = dict(steps=30, batch={"sequences": 12, "micro": 4}, snapshot={"every": 5})
+    with Kc() as node:
+        table(node, ring=9e6, direct=1e3)
+        whole = node.train("whole", 3, 1, **how)
+        job = node.begin("cut", 3, 1, **how)
+        node.kc("wait", job, "--for", "step>=8")
+        node.kc("stop", job)
+        stopped = node.read(job, "state.json")["step"]
+        assert 8 <= stopped < 30, stopped
+        table(node, ring=1e3, direct=9e6)
+        kept = open(node.path(job, "comm_costs.json")).read()
+        node.kc("resume", job)
+        node.kc("wait", job)
+        assert open(node.path(job, "comm_costs.json")).read() == kept
+        assert node.root(job) == node.root(whole)
+        other = node.train("other", 3, 1, **how)
+        assert node.root(other) != node.root(whole), "the table decided nothing: this test shows nothing"
+        # its own table lost its form: no other one instead
+        again = node.begin("again", 3, 1, **how)
+        node.kc("stop", again)
+        with open(node.path(again, "comm_costs.json"), "w") as f:
+            f.write("{")
+        node.kc("resume", again, ok=(0, 1))
+        node.wait(again, "failed")
+        text = node.read(again, "state.json")["first_failure"]
+        assert "comm_costs.json: damaged" in json.dumps(text), text
+
+
+if __name__ == "__main__":
+    sys.exit(main(globals()))
