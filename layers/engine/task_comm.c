@@ -268,19 +268,11 @@ static int await(const pid_t *child, uint32_t ranks)
     return code;
 }
 
-static int measure(const struct wish *w, struct kc_error *e)
+/* All ranks or none: what was started is ended again. */
+static int spawn(const struct wish *w, const int *fds, struct kc_probe *const *probe, pid_t *child,
+                 struct kc_error *e)
 {
-    struct kc_probe *probe[KC_RANKS_MAX];
-    int fds[KC_RANKS_MAX];
-    pid_t child[KC_RANKS_MAX] = {0}, self = getpid();
-    int code = kc_probe_private(w->ranks, probe, e);
-    if (code < 0)
-        return code;
-    for (uint32_t i = 0; i < w->ranks; i++) {
-        fds[i] = memfd_create("kc-window", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-        if (fds[i] < 0)
-            return kc_fail(e, -errno, "no memory object for a window: %s", strerror(errno));
-    }
+    pid_t self = getpid();
     for (uint32_t i = 0; i < w->ranks; i++) {
         child[i] = fork();
         if (child[i] == 0) {
@@ -290,14 +282,36 @@ static int measure(const struct wish *w, struct kc_error *e)
             _exit(0);
         }
         if (child[i] < 0) {
-            code = kc_fail(e, -errno, "no process for rank %u: %s", i, strerror(errno));
+            int code = kc_fail(e, -errno, "no process for rank %u: %s", i, strerror(errno));
             for (uint32_t k = 0; k < i; k++)
                 kill(child[k], SIGKILL);
-            await(child, 0);
             return code;
         }
     }
-    return await(child, w->ranks);
+    return 0;
+}
+
+static int measure(const struct wish *w, struct kc_error *e)
+{
+    struct kc_probe *probe[KC_RANKS_MAX] = {NULL};
+    int fds[KC_RANKS_MAX];
+    pid_t child[KC_RANKS_MAX];
+    uint32_t windows = 0;
+    int code = kc_probe_private(w->ranks, probe, e);
+    for (; code == 0 && windows < w->ranks; windows++) {
+        fds[windows] = memfd_create("kc-window", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+        if (fds[windows] < 0) {
+            code = kc_fail(e, -errno, "no memory object for a window: %s", strerror(errno));
+            break;
+        }
+    }
+    if (code == 0 && (code = spawn(w, fds, probe, child, e)) == 0)
+        code = await(child, w->ranks);
+    while (windows > 0)
+        close(fds[--windows]);
+    for (uint32_t i = 0; i < w->ranks; i++)
+        kc_probe_free(probe[i]);
+    return code;
 }
 
 static int read_arguments(int argc, char **argv, struct wish *out)
