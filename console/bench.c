@@ -156,6 +156,11 @@ void bench_progress_end(struct session *s)
     fflush(s->err);
 }
 
+const char *bench_seconds(double v, char *out, size_t room)
+{
+    return v >= 1 ? text_number(v, "%.2f s", out, room) : text_seconds(v, out, room);
+}
+
 static int compare(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;

@@ -37,6 +37,8 @@ int bench_home(struct session *s);
 void bench_progress(struct session *s, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 void bench_progress_end(struct session *s);
+/* "1.27 s", "156 ms". */
+const char *bench_seconds(double v, char *out, size_t room);
 double bench_median(double *values, size_t count); /* sorts them; NaN of none */
 
 #endif

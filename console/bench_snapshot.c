@@ -120,11 +120,11 @@ static int print(struct session *s, const struct bench_job *j, const struct figu
     FILE *out = s->out;
     bench_job_print(j, out);
     fprintf(out, "snapshot    %s, training lost %s by each (median of %zu), %.0f MB/s; %s\n",
-            text_bytes((double)f->bytes, a, sizeof a), text_seconds(f->lost, b, sizeof b), f->count,
-            (double)f->bytes / f->lost * 1e-6, f->verified ? "verified" : "NOT verified");
-    fprintf(out, "step        %s\n", text_seconds(f->step, a, sizeof a));
+            text_bytes((double)f->bytes, a, sizeof a), bench_seconds(f->lost, b, sizeof b),
+            f->count, (double)f->bytes / f->lost * 1e-6, f->verified ? "verified" : "NOT verified");
+    fprintf(out, "step        %s\n", bench_seconds(f->step, a, sizeof a));
     fprintf(out, "limit       %s, %.0f MB/s: a plain write and fsync of as much on this disk\n",
-            text_seconds(f->disk, a, sizeof a), (double)f->bytes / f->disk * 1e-6);
+            bench_seconds(f->disk, a, sizeof a), (double)f->bytes / f->disk * 1e-6);
     return ferror(out) ? KC_EXIT_SYSTEM : KC_EXIT_OK;
 }
 

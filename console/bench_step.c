@@ -15,8 +15,8 @@
 
 struct figures {
     double step, tokens_per_second,
-        first_step;   /* seconds; per second; seconds from `kc start` typed */
-    double peak;      /* flop/s of all cores together, f32 */
+        first_step; /* seconds; per second; seconds from `kc start` typed */
+    double peak;    /* flop/s of all cores together, f32 */
     size_t cores, timed;
     double split[SPLITS];
 };
@@ -108,20 +108,20 @@ static int print(struct session *s, const struct bench_rig *r, const struct benc
     FILE *out = s->out;
     bench_job_print(j, out);
     fprintf(out, "step        %s, %s tokens/s (median of %zu)\n",
-            text_seconds(f->step, a, sizeof a), text_rate(f->tokens_per_second, b, sizeof b),
+            bench_seconds(f->step, a, sizeof a), text_rate(f->tokens_per_second, b, sizeof b),
             f->timed);
     fprintf(out,
             "limit       %s at the peak of matrix products, %.0f GFLOP/s on %zu cores; %.1f %% of "
             "it is used\n",
-            text_seconds(bench_job_flops(j) / f->peak, a, sizeof a), f->peak * 1e-9, f->cores,
+            bench_seconds(bench_job_flops(j) / f->peak, a, sizeof a), f->peak * 1e-9, f->cores,
             100 * share(j, f));
     fprintf(out, "split       ");
     for (int i = 0; i < SPLITS; i++)
         fprintf(out, "%s%s %s", i ? ", " : "", split_name[i],
-                text_seconds(f->split[i], a, sizeof a));
+                bench_seconds(f->split[i], a, sizeof a));
     fprintf(out, " (rank 0)\nmemory      %s a rank (PSS)\n", text_bytes(r->pss, a, sizeof a));
     fprintf(out, "first step  done %s after `kc start` was typed\n",
-            text_seconds(f->first_step, a, sizeof a));
+            bench_seconds(f->first_step, a, sizeof a));
     fprintf(out, "kernels     %s\n", r->variant);
     return ferror(out) ? KC_EXIT_SYSTEM : KC_EXIT_OK;
 }

@@ -61,7 +61,7 @@ void kc_jobs_cpu_table_free(struct kc_op_table *table);
 /* 0, or the error that LOAD met on the lane; to be asked when a program is complete. */
 int kc_jobs_cpu_failed(const struct kc_op_table *table, struct kc_error *e);
 /* How fast the calling thread multiplies f32 matrices of 2048³ with the library that the op table would take here: the
- * median over `seconds`, flop/s. `variant` (room bytes) names it. -ENOMEM. */
+ * best of `seconds`, flop/s. `variant` (room bytes) names it. -ENOMEM. */
 int kc_jobs_cpu_peak(double seconds, double *flops_per_second, char *variant, size_t room, struct kc_error *e);
 
 #endif
