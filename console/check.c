@@ -45,6 +45,7 @@ static int build_graph(void *self, struct kc_arena *a, struct kc_error *e)
 struct devices {
     struct check *check;
     const struct kc_home *home;
+    const char *kept; /* the table of costs of a job that there is; NULL: a new job would choose */
     struct kc_pool *pool;
     struct kc_lease *lease[KC_RANKS_MAX];
     const struct kc_comm_costs *costs;
@@ -58,9 +59,10 @@ static int build_view(void *self, struct kc_arena *a, struct kc_error *e)
 
 static int build_costs(void *self, struct kc_arena *a, struct kc_error *e)
 {
-    (void)e;
     struct devices *d = self;
     char path[PATH_MAX];
+    if (d->kept)
+        return kc_costs_load(d->kept, a, &d->costs, e);
     snprintf(path, sizeof path, "%s/" KC_COSTS_FILE, d->home->home);
     return kc_costs_choose(path, NULL, a, &d->costs, &d->check->warning);
 }
@@ -122,10 +124,10 @@ static int look_at_devices(struct check *c, const struct kc_home *home, struct d
 
 /* ---- all ------------------------------------------------------------------------------------------------------- */
 
-static int plan(struct check *c, const struct kc_home *home, struct kc_error *e)
+static int plan(struct check *c, const struct kc_home *home, const char *kept, struct kc_error *e)
 {
     static const struct kc_strategy_opcodes opcodes = {.update = KC_OP_ADAMW, .norm = KC_OP_NORM};
-    struct devices d = {.check = c, .home = home};
+    struct devices d = {.check = c, .home = home, .kept = kept};
     int rc = build(&c->graph_arena, build_graph, c, e);
     if (!rc)
         rc = look_at_devices(c, home, &d, e);
@@ -180,7 +182,7 @@ int check_spec(const struct kc_home *home, const char *path, struct check *out, 
     if (!rc) {
         rc = check_data(c.spec, e);
         if (!rc)
-            rc = plan(&c, home, e);
+            rc = plan(&c, home, NULL, e);
         if (!rc)
             rc = compare_memory(&c, e);
         if (!rc)
@@ -202,12 +204,15 @@ int check_spec(const struct kc_home *home, const char *path, struct check *out, 
 int check_plan(const struct kc_home *home, const char *path, struct check *out, struct kc_error *e)
 {
     struct check c;
+    char kept[PATH_MAX + 32];
+    const char *slash = strrchr(path, '/');
     memset(&c, 0, sizeof c);
+    snprintf(kept, sizeof kept, "%.*s" KC_COSTS_FILE, slash ? (int)(slash - path + 1) : 0, path);
     int rc = kc_arena_new(&c.spec_arena, 2 * KC_SPEC_BYTES_MAX);
     if (!rc)
         rc = kc_spec_load(path, &c.spec_arena, &c.spec, e);
     if (!rc)
-        rc = plan(&c, home, e);
+        rc = plan(&c, home, kept, e);
     if (rc) {
         check_free(&c);
         return rc;

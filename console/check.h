@@ -25,8 +25,8 @@ struct check {
 /* Returns an exit code; on KC_EXIT_OK *out is owned (check_free). Else e has the one line and *out is empty. */
 int check_spec(const struct kc_home *home, const char *path, struct check *out, struct kc_error *e);
 void check_free(struct check *c);
-/* The plans alone, of a job that runs already: data, weights and memory are not looked at, `need` and `room` not set.
- * -errno with e; *out is then untouched. */
+/* The plans alone, of a job that runs already (`path`: spec.json in its directory, where its table of costs lies): data,
+ * weights and memory are not looked at, `need` and `room` not set. -errno with e; *out is then untouched. */
 int check_plan(const struct kc_home *home, const char *path, struct check *out, struct kc_error *e);
 /* The data alone: kc_data_check(), with what to do where a file is missing. `e` is not NULL. */
 int check_data(const struct kc_job_spec *spec, struct kc_error *e);
