@@ -266,6 +266,20 @@ static int look(struct bench_rig *r, const struct kc_reader *board, uint64_t *cu
     return n;
 }
 
+/* What a rank printed last: the folder goes, and with it the log that a person would look into. */
+static void note_last_words(const struct bench_rig *r, int64_t rank)
+{
+    char path[PATH_MAX + 128], *text = NULL;
+    size_t bytes = 0;
+    snprintf(path, sizeof path, "%s/jobs/%s/rank-%lld.log", r->folder, r->id, (long long)rank);
+    if (rank < 0 || kc_file_read(path, 1u << 20, &text, &bytes) || bytes == 0)
+        return;
+    text[bytes - 1] = 0; /* the last newline */
+    const char *line = strrchr(text, '\n');
+    session_note(r->s, "rank %lld: %.900s", (long long)rank, line ? line + 1 : text);
+    free(text);
+}
+
 /* It ended before it was told to: why. */
 static int ended(struct bench_rig *r)
 {
@@ -278,9 +292,10 @@ static int ended(struct bench_rig *r)
             return KC_EXIT_OK;
         }
         report_outcome(&j, line, sizeof line);
+        bench_progress_end(r->s);
+        note_last_words(r, j.failure.rank);
         job_free(&j);
     }
-    bench_progress_end(r->s);
     return session_fail(r->s, KC_EXIT_FALSE, "%s", line);
 }
 
