@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define LOG_MAX (4 << 20) /* of kcd.log; begun anew by the start that finds it larger */
@@ -97,8 +98,8 @@ static void log_to_file(const struct kc_home *home)
     dup2(log, 2);
 }
 
-/* The parent: wait for the word of the child, say it, and go. */
-static int await_ready(int fd)
+/* The parent: wait for the word of the child, say it, and go. Of a child that could not start nothing is left behind. */
+static int await_ready(int fd, pid_t child)
 {
     char text[1100];
     size_t have = 0;
@@ -109,6 +110,8 @@ static int await_ready(int fd)
     text[have] = 0;
     if (strcmp(text, "ok") == 0)
         return KC_EXIT_OK;
+    while (waitpid(child, NULL, 0) < 0 && errno == EINTR) {
+    }
     fprintf(stderr, "kcd: %s\n", have ? text : "ended before its socket answered; see kcd.log");
     return strncmp(text, "already running", 15) == 0 ? KC_EXIT_REFUSED : KC_EXIT_SYSTEM;
 }
@@ -127,7 +130,7 @@ static int run_daemon(const struct kc_home *home)
     }
     if (pid > 0) {
         close(word[1]);
-        return await_ready(word[0]);
+        return await_ready(word[0], pid);
     }
     close(word[0]);
     setsid();
