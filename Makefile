@@ -61,7 +61,8 @@ $(foreach r,$(ROOMS),$(eval $(call room_rules,$(r))))
 archives = $(foreach r,$(1),$(B)/lib$(r).a)
 
 # vector variants are files of their own, chosen at run time
-FLAGS_VARIANT = $(if $(filter x86_64,$(ARCH)),$(if $(findstring _avx2.,$<),-mavx2 -mfma))
+FLAGS_VARIANT = $(if $(filter x86_64,$(ARCH)),$(if $(findstring _avx2.,$<),-mavx2 -mfma) \
+  $(if $(findstring _avx512.,$<),-mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma))
 
 $(B)/%.o: %.c Makefile | $(FARM)
 	@mkdir -p $(@D)

@@ -41,8 +41,8 @@ typedef int kc_load_fn(void *self, int evaluate, uint64_t position, uint32_t row
 
 struct kc_jobs_config {
     const struct kc_job_spec *spec; /* borrowed, must outlive the table */
-    /* Which kernels: "auto" (or NULL), "avx2", "portable", or the full text that an earlier table had in `variant`,
-     * such as "avx2+onednn-2.6.3-isae7": vector code + matrix product (version, instruction set). Plain "portable" is
+    /* Which kernels: "auto" (or NULL), "avx512", "avx2", "portable", or the full text that an earlier table had in `variant`,
+     * such as "avx512+onednn-2.6.3-isae7": vector code + matrix product (version, instruction set). Plain "portable" is
      * "portable+blocked". */
     const char *variant;
     /* LOAD: micro-batch k of this rank, row b is row j = k·(micro·batch_ranks) + batch_rank·micro + b of the step, at

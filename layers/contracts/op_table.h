@@ -73,7 +73,7 @@ struct kc_op {
 struct kc_op_table {
     void *self;             /* jobs' context: loader, kernel variants */
     const char *device;     /* "cpu" */
-    const char *variant;    /* "avx2", "portable": part of the plan, kept in snapshots */
+    const char *variant;    /* "avx512+…", "portable+…": part of the plan, kept in snapshots */
     const struct kc_op *ops;/* indexed by id */
     uint32_t count;
 };

@@ -186,7 +186,7 @@ static void parameters_load(struct runner *r, const char *path)
 static const struct {
     const char *variant;
     uint32_t parts;
-} golden_runs[] = {{"auto", 1}, {"auto", 2}, {"avx2+blocked", 1}, {"portable", 1}};
+} golden_runs[] = {{"auto", 1}, {"auto", 2}, {"avx512+blocked", 1}, {"avx2+blocked", 1}, {"portable", 1}};
 
 START_TEST(training_gives_pytorchs_numbers)
 {
@@ -197,7 +197,7 @@ START_TEST(training_gives_pytorchs_numbers)
     struct golden data = golden_open(32);
     struct runner r;
     int bad = graph_runner_new(&r, &spec, golden_runs[_i].variant, 1, 1, golden_fill, &data, NULL);
-    if (bad == -ENOTSUP) /* no AVX2 here */
+    if (bad == -ENOTSUP) /* not on this processor */
         return;
     ck_assert_int_eq(bad, 0);
     parameters_load(&r, GOLDEN "model/model.safetensors");
@@ -561,8 +561,8 @@ START_TEST(variants_agree)
     int bad;
     struct runner portable = passed(&spec, "portable", 1, 0, 1, 1, &bad);
     ck_assert_int_eq(bad, 0);
-    static const char *const others[] = {"auto", "avx2", "avx2+blocked"};
-    for (int i = 0; i < 3; i++) {
+    static const char *const others[] = {"auto", "avx512+blocked", "avx2", "avx2+blocked"};
+    for (int i = 0; i < 4; i++) {
         struct runner other = passed(&spec, others[i], 1, 0, 1, 1, &bad);
         if (bad == -ENOTSUP)
             continue;
@@ -601,7 +601,7 @@ int main(void)
     tcase_add_test(t, rules_cover_every_operand_and_begin_replicated);
     tcase_add_test(t, flops_are_those_of_the_ops);
     tcase_add_test(t, bad_sizes_and_small_arenas_are_refused);
-    tcase_add_loop_test(t, training_gives_pytorchs_numbers, 0, 4);
+    tcase_add_loop_test(t, training_gives_pytorchs_numbers, 0, 5);
     tcase_add_loop_test(t, threads_and_memory_plan_change_no_bit, 0, 2);
     tcase_add_test(t, variants_agree);
     tcase_add_test(t, accumulation_equals_one_large_batch);

@@ -1,69 +1,212 @@
-/* body_attention.h - the softmax of one block of scores (online, Milakov & Gimelshein 2018; Dao et al. 2022).
+/* body_attention.h - causal attention of one head (on-line softmax: Milakov & Gimelshein 2018; blocks: Dao et al.
+ * 2022). All operands of the products are first laid close together, in f32, and turned round where a product wants
+ * it so. Forward, a lane is a query: largest score and sum run down the keys without a reduction across lanes.
+ * Backward, a lane is a key. What a query may not see is skipped by strips of STRIP rows and vectors of W lanes.
  * Included by the variants only. */
 
-/* How many of `keys` row i may see. */
-VEC_INLINE size_t visible_keys(ptrdiff_t visible, size_t i, size_t keys)
+#define QUERIES KC_ATTENTION_QUERIES
+#define WIDTH KC_ATTENTION_WIDTH
+#define GROUP (2 * W)    /* queries side by side, forward */
+#define KEYS 128         /* of a block */
+#define KEY_FLOATS 8192  /* of a block: wide heads have fewer keys in it */
+#define FLOATS(name, n) float name[n] __attribute__((aligned(64)))
+static_assert(QUERIES % GROUP == 0 && W % STRIP == 0 && KEYS % GROUP == 0 && KEY_FLOATS >= WIDTH * GROUP, "they fit");
+
+static size_t rounded_up(size_t n, size_t unit)
 {
-    ptrdiff_t n = visible + (ptrdiff_t)i + 1;
-    return n < 0 ? 0 : (size_t)n < keys ? (size_t)n : keys;
+    return (n + unit - 1) / unit * unit;
 }
 
-static void rescale_row(float *y, size_t d, float factor)
+/* `rows` rows of d floats, close together; zeros up to `filled` rows. */
+static void gather(const float *from, size_t ld, float *to, size_t rows, size_t filled, size_t d)
 {
-    V_EACH(d, v_put(y + i, lanes, v_get(y + i, lanes, 0) * v_all(factor)));
+    for (size_t r = 0; r < rows; r++, from += ld, to += d)
+        V_EACH(d, v_put(to + i, lanes, v_get(from + i, lanes, 0)));
+    memset(to, 0, (filled - rows) * d * sizeof *to);
 }
 
-static void softmax_block(float *scores, size_t rows, size_t keys, size_t ld, ptrdiff_t visible, float scale,
-                          float *largest, float *sum, float *y, size_t d, size_t ldy)
+/* to[c·ld_to + r] = from[r·ld + c]; rows is a multiple of W. */
+static void turn(const float *from, size_t ld, float *to, size_t ld_to, size_t rows, size_t d)
 {
-    for (size_t r = 0; r < rows; r++, scores += ld, y += ldy) {
-        const size_t n = visible_keys(visible, r, keys);
-        const float before = largest[r];
-        vf top = v_all(-INFINITY), total = v_all(0);
-        V_EACH(n, top = v_max(top, v_get(scores + i, lanes, -INFINITY)));
-        const float now = fmaxf(before, v_largest(top) * scale);
-        const vf vscale = v_all(scale), base = v_all(-now);
-        V_EACH(n, {
-            vf p = v_exp(v_fma(v_get(scores + i, lanes, -INFINITY), vscale, base));
-            total += p;
-            v_put(scores + i, lanes, p);
-        });
-        for (size_t i = n; i < keys; i++)
-            scores[i] = 0;
-        if (now > before) {
-            const float factor = v_first(v_exp(v_all(before - now)));
-            sum[r] *= factor;
-            if (before > -INFINITY)
-                rescale_row(y, d, factor);
+    for (size_t r = 0; r < rows; r += W) {
+        size_t c = 0;
+        for (; c + 4 <= d; c += 4) {
+            vf column[4];
+            v_columns(from + r * ld + c, ld, column);
+            for (size_t j = 0; j < 4; j++)
+                v_store(to + (c + j) * ld_to + r, column[j]);
         }
-        sum[r] += v_sum(total);
-        largest[r] = now;
+        for (; c < d; c++)
+            for (size_t j = 0; j < W; j++)
+                to[c * ld_to + r + j] = from[(r + j) * ld + c];
     }
 }
 
-static void softmax_finish(const float *largest, const float *sum, float *y, float *lse, size_t rows, size_t d,
-                           size_t ldy)
+static size_t keys_of(size_t d)
 {
-    for (size_t r = 0; r < rows; r++) {
-        rescale_row(y + r * ldy, d, 1.f / sum[r]);
-        lse[r] = largest[r] + (float)log((double)sum[r]);
+    return smaller(KEYS, KEY_FLOATS / d / GROUP * GROUP);
+}
+
+/* ---- forward ---- */
+
+/* W queries from `query`, the first `seen` keys from `key`: scores (seen, W; ld GROUP) become exp(scale·score −
+ * largest), 0 for keys behind the query. largest and sum are brought up to date; returned is what the earlier sums
+ * are to be multiplied with. */
+static vf softmax_lanes(float *scores, size_t seen, size_t query, size_t key, float scale, float *largest, float *sum)
+{
+    const vf vscale = v_all(scale), none = v_all(-INFINITY), before = v_load(largest);
+    const size_t all = smaller(seen, query - key + 1); /* keys that all W queries see */
+    vf top = none, other = none;
+    size_t j = 0;
+    for (; j + 2 <= all; j += 2) {
+        top = v_max(top, v_load(scores + j * GROUP));
+        other = v_max(other, v_load(scores + (j + 1) * GROUP));
+    }
+    for (; j < seen; j++) {
+        const vf s = v_split(key + j > query ? key + j - query : 0, none, v_load(scores + j * GROUP));
+        v_store(scores + j * GROUP, s);
+        top = v_max(top, s);
+    }
+    const vf now = v_max(before, v_max(top, other) * vscale), factor = v_exp(before - now);
+    vf total = v_load(sum) * factor;
+    for (j = 0; j < seen; j++) {
+        const vf p = v_exp(v_fma(v_load(scores + j * GROUP), vscale, -now));
+        v_store(scores + j * GROUP, p);
+        total += p;
+    }
+    v_store(largest, now);
+    v_store(sum, total);
+    return factor;
+}
+
+struct block {
+    FLOATS(k, KEY_FLOATS); /* (d, most) */
+    FLOATS(v, KEY_FLOATS); /* (keys, d) */
+    size_t from, keys, most, d;
+    float scale;
+};
+
+/* One block of keys for GROUP queries from `query`, `rows` of them real; q is (d, QUERIES). */
+static void attention_group(const struct block *b, const float *q, float *y, float *largest, float *sum, size_t query,
+                            size_t rows)
+{
+    FLOATS(p, KEYS * GROUP);
+    float factor[GROUP];
+    const size_t d = b->d, seen = smaller(b->keys, query + rows - b->from);
+    for (size_t j = 0; j < seen; j += STRIP) { /* the first vector of queries does not see the last strips */
+        const size_t skip = b->from + j < query + W ? 0 : W;
+        product(b->k + j, b->most, q + skip, QUERIES, d, p + j * GROUP + skip, GROUP, GROUP - skip, 0);
+    }
+    for (size_t lane = 0; lane < GROUP; lane += W)
+        v_store(factor + lane, softmax_lanes(p + lane, smaller(seen, query + lane + W - b->from), query + lane,
+                                             b->from, b->scale, largest + lane, sum + lane));
+    for (size_t r = 0; r < rows && b->from; r++)
+        V_EACH(d, v_put(y + r * d + i, lanes, v_get(y + r * d + i, lanes, 0) * v_all(factor[r])));
+    for (size_t r = 0; r < rows; r += STRIP)
+        product(p + r, GROUP, b->v, d, smaller(seen, query + r + STRIP - b->from), y + r * d, d, d, b->from > 0);
+}
+
+/* Queries [first, last), at most QUERIES of them; q, k, v and y point to the head's columns of row 0. */
+static void attention(const float *q, const float *k, const float *v, size_t ld, float *y, size_t ldy, float *lse,
+                      size_t first, size_t last, size_t d)
+{
+    struct block b;
+    FLOATS(turned, WIDTH * QUERIES);
+    FLOATS(rows, QUERIES * WIDTH);
+    float largest[QUERIES], sum[QUERIES];
+    const size_t n = last - first;
+    b.d = d;
+    b.scale = 1.f / sqrtf((float)d);
+    b.most = keys_of(d);
+    gather(q + first * ld, ld, rows, n, QUERIES, d);
+    turn(rows, d, turned, QUERIES, QUERIES, d);
+    for (size_t r = 0; r < QUERIES; r++) {
+        largest[r] = -INFINITY;
+        sum[r] = 0;
+    }
+    for (b.from = 0; b.from < last; b.from += b.most) {
+        b.keys = smaller(b.most, last - b.from);
+        gather(k + b.from * ld, ld, b.v, b.keys, rounded_up(b.keys, W), d);
+        turn(b.v, d, b.k, b.most, rounded_up(b.keys, W), d);
+        gather(v + b.from * ld, ld, b.v, b.keys, b.keys, d);
+        for (size_t g = 0; g < n; g += GROUP)
+            if (b.from <= first + g)
+                attention_group(&b, turned + g, rows + g * d, largest + g, sum + g, first + g, smaller(GROUP, n - g));
+    }
+    for (size_t r = 0; r < n; r++) {
+        const vf inverse = v_all(1.f / sum[r]);
+        V_EACH(d, v_put(y + (first + r) * ldy + i, lanes, v_get(rows + r * d + i, lanes, 0) * inverse));
+        lse[first + r] = largest[r] + (float)log((double)sum[r]);
     }
 }
 
-static void softmax_input(float *scores, float *dp, size_t rows, size_t keys, size_t ld, ptrdiff_t visible,
-                          float scale, const float *lse, const float *delta)
+/* ---- backward ---- */
+
+#define BLOCK 64 /* queries of a block; half as many where the head is wide */
+#define BLOCK_FLOATS 8192
+static_assert(BLOCK / 2 % W == 0 && BLOCK_FLOATS >= BLOCK / 2 * WIDTH, "blocks fit together");
+
+/* One block of keys and what is owed to them. */
+struct keys {
+    FLOATS(k, KEY_FLOATS);        /* (n, d) */
+    FLOATS(k_turned, KEY_FLOATS); /* (d, most) */
+    FLOATS(v_turned, KEY_FLOATS);
+    FLOATS(dk, KEY_FLOATS);       /* (n, d) */
+    FLOATS(dv, KEY_FLOATS);
+    size_t from, n, most, d;
+    float scale;
+};
+
+/* A block of queries, filled up with zeros. */
+struct queries {
+    FLOATS(q, BLOCK_FLOATS);        /* (n, d) */
+    FLOATS(q_turned, BLOCK_FLOATS); /* (d, most) */
+    FLOATS(dy, BLOCK_FLOATS);
+    FLOATS(dy_turned, BLOCK_FLOATS);
+    FLOATS(dq, BLOCK_FLOATS);
+    float lse[BLOCK], delta[BLOCK]; /* delta: y·dy */
+    size_t from, n, most;
+};
+
+/* Row of scores → P = exp(scale·score − lse), row of dp → P·(dp − delta)·scale; 0 from `seen` to `n`. */
+static void softmax_row(float *scores, float *dp, size_t seen, size_t n, float scale, float lse, float delta)
 {
-    const vf vscale = v_all(scale);
-    for (size_t r = 0; r < rows; r++, scores += ld, dp += ld) {
-        const size_t n = visible_keys(visible, r, keys);
-        const vf base = v_all(-lse[r]), off = v_all(delta[r]);
-        V_EACH(n, {
-            vf p = v_exp(v_fma(v_get(scores + i, lanes, -INFINITY), vscale, base));
-            v_put(scores + i, lanes, p);
-            v_put(dp + i, lanes, p * (v_get(dp + i, lanes, 0) - off) * vscale);
-        });
-        for (size_t i = n; i < keys; i++)
-            scores[i] = dp[i] = 0;
+    const vf vscale = v_all(scale), base = v_all(-lse), off = v_all(delta), none = v_all(0);
+    for (size_t i = 0; i < n; i += W) {
+        vf p = v_exp(v_fma(v_load(scores + i), vscale, base));
+        vf ds = p * (v_load(dp + i) - off) * vscale;
+        if (i + W > seen) {
+            p = v_split(seen > i ? seen - i : 0, p, none);
+            ds = v_split(seen > i ? seen - i : 0, ds, none);
+        }
+        v_store(scores + i, p);
+        v_store(dp + i, ds);
+    }
+}
+
+/* One block of queries against one of keys. */
+static void attention_block(struct keys *b, struct queries *a)
+{
+    FLOATS(p, BLOCK * KEYS);
+    FLOATS(ds, BLOCK * KEYS);
+    FLOATS(ds_turned, KEYS * BLOCK);
+    const size_t d = b->d, seen = smaller(b->n, a->from + a->n - b->from);
+    for (size_t i = 0; i < a->n; i += STRIP) {
+        const size_t lanes = rounded_up(smaller(b->n, a->from + i + STRIP - b->from), W);
+        float *pi = p + i * KEYS, *dsi = ds + i * KEYS;
+        product(a->q_turned + i, a->most, b->k_turned, b->most, d, pi, KEYS, lanes, 0);
+        product(a->dy_turned + i, a->most, b->v_turned, b->most, d, dsi, KEYS, lanes, 0);
+        for (size_t r = i; r < i + STRIP; r++, pi += KEYS, dsi += KEYS)
+            softmax_row(pi, dsi, smaller(b->n, a->from + r + 1 - b->from), lanes, b->scale, a->lse[r], a->delta[r]);
+    }
+    turn(ds, KEYS, ds_turned, BLOCK, rounded_up(a->n, W), seen);
+    for (size_t i = 0; i < a->n; i += STRIP)
+        product(ds_turned + i, BLOCK, b->k, d, smaller(b->n, a->from + i + STRIP - b->from), a->dq + i * d, d, d, 0);
+    for (size_t j = 0; j < seen; j += STRIP) {
+        const size_t skip = b->from + j > a->from ? b->from + j - a->from : 0; /* queries before the first key */
+        const int add_to = a->from > b->from + j;
+        product(p + skip * KEYS + j, KEYS, a->dy + skip * d, d, a->n - skip, b->dv + j * d, d, d, add_to);
+        product(ds + skip * KEYS + j, KEYS, a->q + skip * d, d, a->n - skip, b->dk + j * d, d, d, add_to);
     }
 }
 
@@ -72,4 +215,50 @@ static float dot(const float *a, const float *b, size_t n)
     vf sum = v_all(0);
     V_EACH(n, sum = v_fma(v_get(a + i, lanes, 0), v_get(b + i, lanes, 0), sum));
     return v_sum(sum);
+}
+
+static void scatter(const float *from, float *to, size_t ld, size_t rows, size_t d, int add_to)
+{
+    for (size_t r = 0; r < rows; r++, from += d, to += ld)
+        V_EACH(d, {
+            vf v = v_get(from + i, lanes, 0);
+            if (add_to)
+                v += v_get(to + i, lanes, 0);
+            v_put(to + i, lanes, v);
+        });
+}
+
+/* All t rows of one head of one sequence. */
+static void attention_input(const float *q, const float *k, const float *v, size_t ld, const float *y,
+                            const float *dy, size_t ldy, const float *lse, float *dq, float *dk, float *dv, size_t t,
+                            size_t d)
+{
+    struct keys b;
+    struct queries a;
+    b.d = d;
+    b.most = keys_of(d);
+    b.scale = 1.f / sqrtf((float)d);
+    a.most = d > BLOCK_FLOATS / BLOCK ? BLOCK / 2 : BLOCK;
+    for (b.from = 0; b.from < t; b.from += b.most) {
+        b.n = smaller(b.most, t - b.from);
+        gather(v + b.from * ld, ld, b.k, b.n, rounded_up(b.n, W), d);
+        turn(b.k, d, b.v_turned, b.most, rounded_up(b.n, W), d);
+        gather(k + b.from * ld, ld, b.k, b.n, rounded_up(b.n, W), d);
+        turn(b.k, d, b.k_turned, b.most, rounded_up(b.n, W), d);
+        for (a.from = b.from; a.from < t; a.from += a.most) {
+            a.n = smaller(a.most, t - a.from);
+            gather(q + a.from * ld, ld, a.q, a.n, rounded_up(a.n, W), d);
+            turn(a.q, d, a.q_turned, a.most, rounded_up(a.n, W), d);
+            gather(dy + a.from * ldy, ldy, a.dy, a.n, rounded_up(a.n, W), d);
+            turn(a.dy, d, a.dy_turned, a.most, rounded_up(a.n, W), d);
+            for (size_t r = 0; r < rounded_up(a.n, STRIP); r++) {
+                a.lse[r] = r < a.n ? lse[a.from + r] : 0;
+                a.delta[r] = r < a.n ? dot(y + (a.from + r) * ldy, a.dy + r * d, d) : 0;
+            }
+            attention_block(&b, &a);
+            scatter(a.dq, dq + a.from * ld, ld, a.n, d, b.from > 0);
+        }
+        scatter(b.dk, dk + b.from * ld, ld, b.n, d, 0);
+        scatter(b.dv, dv + b.from * ld, ld, b.n, d, 0);
+    }
 }

@@ -14,6 +14,9 @@
 typedef void sgemm_fn(char ta, char tb, size_t m, size_t n, size_t k, const float *a, size_t lda, const float *b,
                       size_t ldb, float beta, float *c, size_t ldc);
 
+#define KC_ATTENTION_QUERIES 128
+#define KC_ATTENTION_WIDTH 256 /* of a head: what is turned round stands on the stack */
+
 struct adamw_values {
     float scale;           /* of the gradient: 1/tokens · clip */
     float beta1, beta2, eps;
@@ -39,18 +42,14 @@ struct kernels {
     void (*add)(const float *a, const float *b, float *y, size_t n);                  /* y may be a or b */
     void (*gelu)(const float *x, float *y, size_t n);                                 /* y may be x */
     void (*gelu_input)(const float *dy, const float *x, float *dx, size_t n);         /* dx may be dy */
-    /* One block of scores (rows × keys, leading dimension ld) of causal attention, forward: row i sees keys ≤ visible
-     * + i. scores → exp(scale·score − largest), later ones 0; largest, sum and y (rows × d, ldy) are brought to the
-     * new largest. */
-    void (*softmax_block)(float *scores, size_t rows, size_t keys, size_t ld, ptrdiff_t visible, float scale,
-                          float *largest, float *sum, float *y, size_t d, size_t ldy);
-    /* y /= sum, lse = largest + log sum */
-    void (*softmax_finish)(const float *largest, const float *sum, float *y, float *lse, size_t rows, size_t d,
-                           size_t ldy);
-    /* Backward: scores → P = exp(scale·score − lse), dp → P·(dp − delta)·scale, 0 where not visible */
-    void (*softmax_input)(float *scores, float *dp, size_t rows, size_t keys, size_t ld, ptrdiff_t visible,
-                          float scale, const float *lse, const float *delta);
-    float (*dot)(const float *a, const float *b, size_t n);
+    /* Causal attention of one head: queries [first, last), at most KC_ATTENTION_QUERIES from a multiple of that. q, k,
+     * v (leading dimension ld), y (ldy) and lse point to row 0; d is at most KC_ATTENTION_WIDTH. */
+    void (*attention)(const float *q, const float *k, const float *v, size_t ld, float *y, size_t ldy, float *lse,
+                      size_t first, size_t last, size_t d);
+    /* All t rows of one head of one sequence; dq, dk, dv have the leading dimension of q. */
+    void (*attention_input)(const float *q, const float *k, const float *v, size_t ld, const float *y,
+                            const float *dy, size_t ldy, const float *lse, float *dq, float *dk, float *dv, size_t t,
+                            size_t d);
     /* Adds to sum[0] the losses and to sum[1] the count of rows whose target is not −1; lse for all rows. */
     void (*cross_entropy)(const float *logits, const int32_t *targets, float *lse, double sum[2], size_t rows,
                           size_t n);
@@ -61,7 +60,7 @@ struct kernels {
 };
 
 extern const struct kernels kernels_portable;
-/* NULL where the compiler or the processor has no AVX2 and FMA. */
-const struct kernels *kernels_avx2(void);
+/* NULL where the compiler or the processor does not have what they need. */
+const struct kernels *kernels_avx2(void), *kernels_avx512(void);
 
 #endif

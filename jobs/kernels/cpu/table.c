@@ -64,7 +64,9 @@ int operands_check(struct cpu *c, const struct kc_op_call *call, const struct ne
  * our own. A full name that means another machine or library is refused, with what would be taken here. */
 static int variant_resolve(struct cpu *c, const char *asked, struct kc_error *e)
 {
-    const struct kernels *best = kernels_avx2() ? kernels_avx2() : &kernels_portable;
+    const struct kernels *const best = kernels_avx512() ? kernels_avx512()
+                                       : kernels_avx2() ? kernels_avx2()
+                                                        : &kernels_portable;
     char onednn[64];
     gemm_onednn_text(onednn, sizeof onednn);
     if (!asked || !*asked)
@@ -77,6 +79,8 @@ static int variant_resolve(struct cpu *c, const char *asked, struct kc_error *e)
         c->k = &kernels_portable;
     else if (length == 4 && strncmp(asked, "avx2", 4) == 0)
         c->k = kernels_avx2();
+    else if (length == 6 && strncmp(asked, "avx512", 6) == 0)
+        c->k = kernels_avx512();
     int blocked = plus ? strcmp(plus + 1, "blocked") == 0 : !gemm_onednn() || asked[0] == 'p';
     if (c->k && blocked)
         c->sgemm = c->k->blocked;

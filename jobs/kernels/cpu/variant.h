@@ -3,6 +3,7 @@
 #include "kernels.h"
 #include "vec.h"
 
+#include "body_product.h"
 #include "body_attention.h"
 #include "body_elementwise.h"
 #include "body_gemm.h"
@@ -19,10 +20,8 @@ const struct kernels VARIANT_TABLE = {
     .add = add,
     .gelu = gelu,
     .gelu_input = gelu_input,
-    .softmax_block = softmax_block,
-    .softmax_finish = softmax_finish,
-    .softmax_input = softmax_input,
-    .dot = dot,
+    .attention = attention,
+    .attention_input = attention_input,
     .cross_entropy = cross_entropy,
     .cross_entropy_input = cross_entropy_input,
     .adamw = adamw,

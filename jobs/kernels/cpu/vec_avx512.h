@@ -1,0 +1,51 @@
+/* vec_avx512.h - the words of vec.h for AVX-512 F, BW, DQ and VL: sixteen floats; a rest of a run goes through masks,
+ * in one instruction. Included by vec.h only. */
+#include <immintrin.h>
+
+#define W 16
+#define STRIP 8 /* rows that fit into registers, two vectors each, with room for their factors */
+typedef __m512 vf;
+typedef uint32_t vu __attribute__((vector_size(64)));
+
+VEC_INLINE __mmask16 v_first_lanes(size_t n)
+{
+    return n < W ? (__mmask16)((1u << n) - 1) : (__mmask16)0xffff;
+}
+VEC_INLINE vf v_all(float x) { return _mm512_set1_ps(x); }
+VEC_INLINE vf v_load(const float *p) { return _mm512_loadu_ps(p); }
+VEC_INLINE void v_store(float *p, vf v) { _mm512_storeu_ps(p, v); }
+VEC_INLINE vf v_load_part(const float *p, size_t n, float fill)
+{
+    return _mm512_mask_loadu_ps(v_all(fill), v_first_lanes(n), p);
+}
+VEC_INLINE void v_store_part(float *p, vf v, size_t n) { _mm512_mask_storeu_ps(p, v_first_lanes(n), v); }
+VEC_INLINE vf v_fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }
+VEC_INLINE vf v_sqrt(vf a) { return _mm512_sqrt_ps(a); }
+VEC_INLINE vf v_max(vf a, vf b) { return _mm512_max_ps(a, b); }
+VEC_INLINE vf v_min(vf a, vf b) { return _mm512_min_ps(a, b); }
+VEC_INLINE vf v_zero_below(vf value, vf a, vf b)
+{
+    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(a, b, _CMP_NLT_UQ), value);
+}
+VEC_INLINE vf v_split(size_t n, vf below, vf above) { return _mm512_mask_blend_ps(v_first_lanes(n), above, below); }
+VEC_INLINE float v_sum(vf v) { return _mm512_reduce_add_ps(v); }
+VEC_INLINE float v_largest(vf v) { return _mm512_reduce_max_ps(v); }
+
+VEC_INLINE vf v_quarters(const float *p, size_t ld)
+{
+    vf v = _mm512_castps128_ps512(_mm_loadu_ps(p));
+    v = _mm512_insertf32x4(v, _mm_loadu_ps(p + 4 * ld), 1);
+    v = _mm512_insertf32x4(v, _mm_loadu_ps(p + 8 * ld), 2);
+    return _mm512_insertf32x4(v, _mm_loadu_ps(p + 12 * ld), 3);
+}
+VEC_INLINE void v_columns(const float *p, size_t ld, vf column[4])
+{
+    const vf a = v_quarters(p, ld), b = v_quarters(p + ld, ld), c = v_quarters(p + 2 * ld, ld),
+             d = v_quarters(p + 3 * ld, ld);
+    const __m512d ab = _mm512_castps_pd(_mm512_unpacklo_ps(a, b)), cd = _mm512_castps_pd(_mm512_unpacklo_ps(c, d));
+    const __m512d AB = _mm512_castps_pd(_mm512_unpackhi_ps(a, b)), CD = _mm512_castps_pd(_mm512_unpackhi_ps(c, d));
+    column[0] = _mm512_castpd_ps(_mm512_unpacklo_pd(ab, cd));
+    column[1] = _mm512_castpd_ps(_mm512_unpackhi_pd(ab, cd));
+    column[2] = _mm512_castpd_ps(_mm512_unpacklo_pd(AB, CD));
+    column[3] = _mm512_castpd_ps(_mm512_unpackhi_pd(AB, CD));
+}
