@@ -9,8 +9,10 @@
 
 struct attention_arg {
     const struct kernels *k;
-    const float *qkv, *y, *dy, *lse;
-    float *out, *out_lse; /* y and lse, or dqkv */
+    const void *qkv, *y, *dy;
+    const float *lse;
+    void *out;            /* y, or dqkv */
+    float *out_lse;
     uint64_t t, heads, d, blocks; /* blocks: of queries */
 };
 
@@ -20,9 +22,10 @@ static void attention_tile(void *arg, uint32_t index, uint32_t worker)
     const struct attention_arg *a = arg;
     const uint64_t h = a->heads * a->d, head = index / a->blocks % a->heads, b = index / a->blocks / a->heads;
     const struct range rows = tile_range(index % a->blocks, QUERIES, a->t);
-    const float *q = a->qkv + b * a->t * 3 * h + head * a->d;
-    a->k->attention(q, q + h, q + 2 * h, 3 * h, a->out + b * a->t * h + head * a->d, h,
-                    a->out_lse + (b * a->heads + head) * a->t, rows.first, rows.last, a->d);
+    const uint64_t q = b * a->t * 3 * h + head * a->d, y = b * a->t * h + head * a->d;
+    a->k->attention(number_at(a->k, a->qkv, q), number_at(a->k, a->qkv, q + h), number_at(a->k, a->qkv, q + 2 * h),
+                    3 * h, number_at(a->k, a->out, y), h, a->out_lse + (b * a->heads + head) * a->t, rows.first,
+                    rows.last, a->d);
 }
 
 /* What forward and backward calls have in common: shapes from lse (B, heads, T) and y (B, T, H). */
@@ -36,7 +39,7 @@ static int attention_shape(struct cpu *c, const struct kc_op_call *call, const s
     if (h / heads > KC_ATTENTION_WIDTH)
         return kc_fail(e, -EINVAL, "op attention: a head is %llu wide, at most %d are possible; more heads would do",
                        (unsigned long long)(h / heads), KC_ATTENTION_WIDTH);
-    *arg = (struct attention_arg){.k = c->k, .t = y->size[1], .heads = heads, .d = h / heads,
+    *arg = (struct attention_arg){.k = kernels_for(c, y), .t = y->size[1], .heads = heads, .d = h / heads,
                                   .blocks = tiles_of(y->size[1], QUERIES),
                                   .qkv = call->in[call->inputs == 1 ? 0 : 1].data};
     return 0;
@@ -47,7 +50,8 @@ int op_attention(void *self, const struct kc_op_call *call, struct kc_lane *lane
     struct cpu *c = self;
     const struct kc_view *y = &call->out[0], *lse = &call->out[1];
     const uint64_t n = view_elements(y);
-    int r = CALL_CHECK(c, call, e, {0, KC_F32, 3 * n}, {1, KC_F32, n}, {2, KC_F32, view_elements(lse)});
+    const uint8_t t = stored_type(y);
+    int r = CALL_CHECK(c, call, e, {0, t, 3 * n}, {1, t, n}, {2, KC_F32, view_elements(lse)});
     struct attention_arg arg;
     if (r == 0)
         r = attention_shape(c, call, y, lse, &arg, e);
@@ -63,11 +67,12 @@ static void attention_input_tile(void *arg, uint32_t index, uint32_t worker)
     (void)worker;
     const struct attention_arg *a = arg;
     const uint64_t h = a->heads * a->d, head = index % a->heads, b = index / a->heads;
-    const uint64_t at = b * a->t * 3 * h + head * a->d, y_at = b * a->t * h + head * a->d;
-    const float *q = a->qkv + at;
-    float *dq = a->out + at;
-    a->k->attention_input(q, q + h, q + 2 * h, 3 * h, a->y + y_at, a->dy + y_at, h,
-                          a->lse + (b * a->heads + head) * a->t, dq, dq + h, dq + 2 * h, a->t, a->d);
+    const uint64_t q = b * a->t * 3 * h + head * a->d, y = b * a->t * h + head * a->d;
+    a->k->attention_input(number_at(a->k, a->qkv, q), number_at(a->k, a->qkv, q + h),
+                          number_at(a->k, a->qkv, q + 2 * h), 3 * h, number_at(a->k, a->y, y),
+                          number_at(a->k, a->dy, y), h, a->lse + (b * a->heads + head) * a->t,
+                          number_at(a->k, a->out, q), number_at(a->k, a->out, q + h),
+                          number_at(a->k, a->out, q + 2 * h), a->t, a->d);
 }
 
 int op_attention_input(void *self, const struct kc_op_call *call, struct kc_lane *lane, struct kc_error *e)
@@ -75,8 +80,9 @@ int op_attention_input(void *self, const struct kc_op_call *call, struct kc_lane
     struct cpu *c = self;
     const struct kc_view *y = &call->in[2], *lse = &call->in[3];
     const uint64_t n = view_elements(y);
-    int r = CALL_CHECK(c, call, e, {0, KC_F32, n}, {1, KC_F32, 3 * n}, {2, KC_F32, n},
-                       {3, KC_F32, view_elements(lse)}, {4, KC_F32, 3 * n});
+    const uint8_t t = stored_type(y);
+    int r = CALL_CHECK(c, call, e, {0, t, n}, {1, t, 3 * n}, {2, t, n}, {3, KC_F32, view_elements(lse)},
+                       {4, t, 3 * n});
     struct attention_arg arg;
     if (r == 0)
         r = attention_shape(c, call, y, lse, &arg, e);

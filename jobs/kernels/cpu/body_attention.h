@@ -1,8 +1,8 @@
 /* body_attention.h - causal attention of one head (on-line softmax: Milakov & Gimelshein 2018; blocks: Dao et al.
  * 2022). All operands of the products are first laid close together, in f32, and turned round where a product wants
- * it so. Forward, a lane is a query: largest score and sum run down the keys without a reduction across lanes.
- * Backward, a lane is a key. What a query may not see is skipped by strips of STRIP rows and vectors of W lanes.
- * Included by the variants only. */
+ * it so; that is in stored_attention.h. Forward, a lane is a query: largest score and sum run down the keys without a
+ * reduction across lanes. Backward, a lane is a key. What a query may not see is skipped by strips of STRIP rows and
+ * vectors of W lanes. Included by the variants only. */
 
 #define QUERIES KC_ATTENTION_QUERIES
 #define WIDTH KC_ATTENTION_WIDTH
@@ -15,14 +15,6 @@ static_assert(QUERIES % GROUP == 0 && W % STRIP == 0 && KEYS % GROUP == 0 && KEY
 static size_t rounded_up(size_t n, size_t unit)
 {
     return (n + unit - 1) / unit * unit;
-}
-
-/* `rows` rows of d floats, close together; zeros up to `filled` rows. */
-static void gather(const float *from, size_t ld, float *to, size_t rows, size_t filled, size_t d)
-{
-    for (size_t r = 0; r < rows; r++, from += ld, to += d)
-        V_EACH(d, v_put(to + i, lanes, v_get(from + i, lanes, 0)));
-    memset(to, 0, (filled - rows) * d * sizeof *to);
 }
 
 /* to[c·ld_to + r] = from[r·ld + c]; rows is a multiple of W. */
@@ -106,40 +98,6 @@ static void attention_group(const struct block *b, const float *q, float *y, flo
         product(p + r, GROUP, b->v, d, smaller(seen, query + r + STRIP - b->from), y + r * d, d, d, b->from > 0);
 }
 
-/* Queries [first, last), at most QUERIES of them; q, k, v and y point to the head's columns of row 0. */
-static void attention(const float *q, const float *k, const float *v, size_t ld, float *y, size_t ldy, float *lse,
-                      size_t first, size_t last, size_t d)
-{
-    struct block b;
-    FLOATS(turned, WIDTH * QUERIES);
-    FLOATS(rows, QUERIES * WIDTH);
-    float largest[QUERIES], sum[QUERIES];
-    const size_t n = last - first;
-    b.d = d;
-    b.scale = 1.f / sqrtf((float)d);
-    b.most = keys_of(d);
-    gather(q + first * ld, ld, rows, n, QUERIES, d);
-    turn(rows, d, turned, QUERIES, QUERIES, d);
-    for (size_t r = 0; r < QUERIES; r++) {
-        largest[r] = -INFINITY;
-        sum[r] = 0;
-    }
-    for (b.from = 0; b.from < last; b.from += b.most) {
-        b.keys = smaller(b.most, last - b.from);
-        gather(k + b.from * ld, ld, b.v, b.keys, rounded_up(b.keys, W), d);
-        turn(b.v, d, b.k, b.most, rounded_up(b.keys, W), d);
-        gather(v + b.from * ld, ld, b.v, b.keys, b.keys, d);
-        for (size_t g = 0; g < n; g += GROUP)
-            if (b.from <= first + g)
-                attention_group(&b, turned + g, rows + g * d, largest + g, sum + g, first + g, smaller(GROUP, n - g));
-    }
-    for (size_t r = 0; r < n; r++) {
-        const vf inverse = v_all(1.f / sum[r]);
-        V_EACH(d, v_put(y + (first + r) * ldy + i, lanes, v_get(rows + r * d + i, lanes, 0) * inverse));
-        lse[first + r] = largest[r] + (float)log((double)sum[r]);
-    }
-}
-
 /* ---- backward ---- */
 
 #define BLOCK 64 /* queries of a block; half as many where the head is wide */
@@ -184,6 +142,13 @@ static void softmax_row(float *scores, float *dp, size_t seen, size_t n, float s
     }
 }
 
+static float dot(const float *a, const float *b, size_t n)
+{
+    vf sum = v_all(0);
+    V_EACH(n, sum = v_fma(v_get(a + i, lanes, 0), v_get(b + i, lanes, 0), sum));
+    return v_sum(sum);
+}
+
 /* One block of queries against one of keys. */
 static void attention_block(struct keys *b, struct queries *a)
 {
@@ -207,58 +172,5 @@ static void attention_block(struct keys *b, struct queries *a)
         const int add_to = a->from > b->from + j;
         product(p + skip * KEYS + j, KEYS, a->dy + skip * d, d, a->n - skip, b->dv + j * d, d, d, add_to);
         product(ds + skip * KEYS + j, KEYS, a->q + skip * d, d, a->n - skip, b->dk + j * d, d, d, add_to);
-    }
-}
-
-static float dot(const float *a, const float *b, size_t n)
-{
-    vf sum = v_all(0);
-    V_EACH(n, sum = v_fma(v_get(a + i, lanes, 0), v_get(b + i, lanes, 0), sum));
-    return v_sum(sum);
-}
-
-static void scatter(const float *from, float *to, size_t ld, size_t rows, size_t d, int add_to)
-{
-    for (size_t r = 0; r < rows; r++, from += d, to += ld)
-        V_EACH(d, {
-            vf v = v_get(from + i, lanes, 0);
-            if (add_to)
-                v += v_get(to + i, lanes, 0);
-            v_put(to + i, lanes, v);
-        });
-}
-
-/* All t rows of one head of one sequence. */
-static void attention_input(const float *q, const float *k, const float *v, size_t ld, const float *y,
-                            const float *dy, size_t ldy, const float *lse, float *dq, float *dk, float *dv, size_t t,
-                            size_t d)
-{
-    struct keys b;
-    struct queries a;
-    b.d = d;
-    b.most = keys_of(d);
-    b.scale = 1.f / sqrtf((float)d);
-    a.most = d > BLOCK_FLOATS / BLOCK ? BLOCK / 2 : BLOCK;
-    for (b.from = 0; b.from < t; b.from += b.most) {
-        b.n = smaller(b.most, t - b.from);
-        gather(v + b.from * ld, ld, b.k, b.n, rounded_up(b.n, W), d);
-        turn(b.k, d, b.v_turned, b.most, rounded_up(b.n, W), d);
-        gather(k + b.from * ld, ld, b.k, b.n, rounded_up(b.n, W), d);
-        turn(b.k, d, b.k_turned, b.most, rounded_up(b.n, W), d);
-        for (a.from = b.from; a.from < t; a.from += a.most) {
-            a.n = smaller(a.most, t - a.from);
-            gather(q + a.from * ld, ld, a.q, a.n, rounded_up(a.n, W), d);
-            turn(a.q, d, a.q_turned, a.most, rounded_up(a.n, W), d);
-            gather(dy + a.from * ldy, ldy, a.dy, a.n, rounded_up(a.n, W), d);
-            turn(a.dy, d, a.dy_turned, a.most, rounded_up(a.n, W), d);
-            for (size_t r = 0; r < rounded_up(a.n, STRIP); r++) {
-                a.lse[r] = r < a.n ? lse[a.from + r] : 0;
-                a.delta[r] = r < a.n ? dot(y + (a.from + r) * ldy, a.dy + r * d, d) : 0;
-            }
-            attention_block(&b, &a);
-            scatter(a.dq, dq + a.from * ld, ld, a.n, d, b.from > 0);
-        }
-        scatter(b.dk, dk + b.from * ld, ld, b.n, d, 0);
-        scatter(b.dv, dv + b.from * ld, ld, b.n, d, 0);
     }
 }

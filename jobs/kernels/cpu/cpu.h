@@ -57,6 +57,21 @@ static inline uint64_t view_rows(const struct kc_view *v)
     return w ? view_elements(v) / w : 0;
 }
 
+/* Parameters, activations and derivatives of a call are all f32 or all bf16; one of them says which. */
+static inline uint8_t stored_type(const struct kc_view *v)
+{
+    return v->type == KC_BF16 ? KC_BF16 : KC_F32;
+}
+static inline const struct kernels *kernels_for(const struct cpu *c, const struct kc_view *v)
+{
+    return v->type == KC_BF16 ? c->k->bf16 : c->k;
+}
+/* Where number i of a block stands that is stored in the table's type; NULL stays. */
+static inline void *number_at(const struct kernels *k, const void *block, uint64_t i)
+{
+    return block ? (char *)block + i * k->bytes : NULL;
+}
+
 /* One demand on a call: operand `index` (outputs counted after inputs) has so many elements of that type. */
 struct need {
     int index;

@@ -5,8 +5,9 @@
 
 struct run_arg {
     const struct kernels *k;
-    const float *a, *b; /* dy and x, or a and b, or the gradient */
-    float *y, *m, *v;
+    const void *a, *b; /* dy and x, or a and b, or the gradient */
+    void *y;
+    float *m, *v, *master;
     uint64_t n;
     struct adamw_values adamw;
 };
@@ -16,7 +17,7 @@ static void gelu_tile(void *arg, uint32_t index, uint32_t worker)
     (void)worker;
     const struct run_arg *a = arg;
     const struct range r = tile_range(index, RUN_TILE, a->n);
-    a->k->gelu(a->a + r.first, a->y + r.first, r.last - r.first);
+    a->k->gelu(number_at(a->k, a->a, r.first), number_at(a->k, a->y, r.first), r.last - r.first);
 }
 
 static void gelu_input_tile(void *arg, uint32_t index, uint32_t worker)
@@ -24,7 +25,8 @@ static void gelu_input_tile(void *arg, uint32_t index, uint32_t worker)
     (void)worker;
     const struct run_arg *a = arg;
     const struct range r = tile_range(index, RUN_TILE, a->n);
-    a->k->gelu_input(a->a + r.first, a->b + r.first, a->y + r.first, r.last - r.first);
+    a->k->gelu_input(number_at(a->k, a->a, r.first), number_at(a->k, a->b, r.first), number_at(a->k, a->y, r.first),
+                     r.last - r.first);
 }
 
 static void add_tile(void *arg, uint32_t index, uint32_t worker)
@@ -32,20 +34,22 @@ static void add_tile(void *arg, uint32_t index, uint32_t worker)
     (void)worker;
     const struct run_arg *a = arg;
     const struct range r = tile_range(index, RUN_TILE, a->n);
-    a->k->add(a->a + r.first, a->b + r.first, a->y + r.first, r.last - r.first);
+    a->k->add(number_at(a->k, a->a, r.first), number_at(a->k, a->b, r.first), number_at(a->k, a->y, r.first),
+              r.last - r.first);
 }
 
 static int run_op(struct cpu *c, const struct kc_op_call *call, struct kc_lane *lane,
                   void (*tile)(void *, uint32_t, uint32_t), struct kc_error *e)
 {
     const uint64_t n = view_elements(&call->out[0]);
-    int r = CALL_CHECK(c, call, e, {0, KC_F32, n}, {1, KC_F32, n});
+    const uint8_t t = stored_type(&call->out[0]);
+    int r = CALL_CHECK(c, call, e, {0, t, n}, {1, t, n});
     if (r == 0 && call->inputs == 2)
-        r = CALL_CHECK(c, call, e, {2, KC_F32, n});
+        r = CALL_CHECK(c, call, e, {2, t, n});
     if (r < 0)
         return r;
-    struct run_arg arg = {.k = c->k, .a = call->in[0].data, .b = call->inputs == 2 ? call->in[1].data : NULL,
-                          .y = call->out[0].data, .n = n};
+    struct run_arg arg = {.k = kernels_for(c, &call->out[0]), .a = call->in[0].data,
+                          .b = call->inputs == 2 ? call->in[1].data : NULL, .y = call->out[0].data, .n = n};
     return enqueue(lane, tile, &arg, sizeof arg, tiles_of(n, RUN_TILE));
 }
 
@@ -69,7 +73,8 @@ static void adamw_tile(void *arg, uint32_t index, uint32_t worker)
     (void)worker;
     const struct run_arg *a = arg;
     const struct range r = tile_range(index, RUN_TILE, a->n);
-    a->k->adamw(a->a + r.first, a->y + r.first, a->m + r.first, a->v + r.first, r.last - r.first, &a->adamw);
+    a->k->adamw((const float *)a->a + r.first, number_at(a->k, a->y, r.first), a->m + r.first, a->v + r.first,
+                a->master ? a->master + r.first : NULL, r.last - r.first, &a->adamw);
 }
 
 int op_adamw(void *self, const struct kc_op_call *call, struct kc_lane *lane, struct kc_error *e)
@@ -77,15 +82,19 @@ int op_adamw(void *self, const struct kc_op_call *call, struct kc_lane *lane, st
     struct cpu *c = self;
     const struct kc_step_values *s = call->step;
     const uint64_t n = view_elements(&call->in[0]);
-    int r = CALL_CHECK(c, call, e, {0, KC_F32, n}, {1, KC_F32, n}, {2, KC_F32, n}, {3, KC_F32, n});
+    const uint8_t t = stored_type(&call->out[0]);
+    int r = CALL_CHECK(c, call, e, {0, KC_F32, n}, {1, t, n}, {2, KC_F32, n}, {3, KC_F32, n});
+    if (r == 0 && t == KC_BF16) /* an f32 parameter is its own master */
+        r = CALL_CHECK(c, call, e, {4, KC_F32, n});
     if (r < 0)
         return r;
     if (call->attrs != 4)
         return kc_fail(e, -EINVAL, "op adamw: takes four attributes, beta1, beta2, eps, weight decay; has %u",
                        call->attrs);
     const double beta1 = call->attr[0], beta2 = call->attr[1], eps = call->attr[2], decay = call->attr[3];
-    struct run_arg arg = {.k = c->k, .a = call->in[0].data, .y = call->out[0].data, .m = call->out[1].data,
-                          .v = call->out[2].data, .n = n};
+    struct run_arg arg = {.k = kernels_for(c, &call->out[0]), .a = call->in[0].data, .y = call->out[0].data,
+                          .m = call->out[1].data, .v = call->out[2].data,
+                          .master = t == KC_BF16 ? call->out[3].data : NULL, .n = n};
     arg.adamw = (struct adamw_values){.scale = (float)s->scale, .beta1 = (float)beta1, .beta2 = (float)beta2,
                                       .eps = (float)eps, .keep = (float)(1 - s->lr * decay),
                                       .rate = (float)(s->lr / (1 - s->beta1_power)),

@@ -25,37 +25,46 @@ struct adamw_values {
     float correction;      /* 1 / √(1 − β2^t) */
 };
 
+/* A table for each type that numbers are stored in, f32 and bf16: `void *` means numbers of that type, `float *` is
+ * f32 in both. Arithmetic is in f32, rounded once, when it is stored. */
 struct kernels {
     const char *name;
-    sgemm_fn *blocked; /* our own matrix product */
+    const struct kernels *bf16; /* the same variant's table for bf16 */
+    size_t bytes;               /* of a number */
+    sgemm_fn *blocked;          /* our own matrix product */
     /* y = (x − mean)·rstd·w + b by row; rows × n */
-    void (*layernorm)(const float *x, const float *w, const float *b, float *y, float *mean, float *rstd, size_t rows,
+    void (*layernorm)(const void *x, const void *w, const void *b, void *y, float *mean, float *rstd, size_t rows,
                       size_t n, float eps);
     /* dx may be dy; residual may be NULL */
-    void (*layernorm_input)(const float *dy, const float *x, const float *w, const float *mean, const float *rstd,
-                            const float *residual, float *dx, size_t rows, size_t n);
+    void (*layernorm_input)(const void *dy, const void *x, const void *w, const float *mean, const float *rstd,
+                            const void *residual, void *dx, size_t rows, size_t n);
     /* columns [first, last) of dw and db; pointers are to column 0 */
-    void (*layernorm_weight)(const float *dy, const float *x, const float *mean, const float *rstd, float *dw,
+    void (*layernorm_weight)(const void *dy, const void *x, const float *mean, const float *rstd, float *dw,
                              float *db, size_t rows, size_t n, size_t first, size_t last, int add);
     /* columns [first, last) of the sum over rows */
-    void (*column_sum)(const float *x, float *sum, size_t rows, size_t n, size_t first, size_t last, int add);
-    void (*add)(const float *a, const float *b, float *y, size_t n);                  /* y may be a or b */
-    void (*gelu)(const float *x, float *y, size_t n);                                 /* y may be x */
-    void (*gelu_input)(const float *dy, const float *x, float *dx, size_t n);         /* dx may be dy */
+    void (*column_sum)(const void *x, float *sum, size_t rows, size_t n, size_t first, size_t last, int add);
+    void (*add)(const void *a, const void *b, void *y, size_t n);             /* y may be a or b */
+    void (*add_to)(float *sum, const void *x, size_t n);
+    void (*widen)(const void *x, float *y, size_t n);
+    void (*narrow)(const float *x, void *y, size_t n);
+    void (*gelu)(const void *x, void *y, size_t n);                           /* y may be x */
+    void (*gelu_input)(const void *dy, const void *x, void *dx, size_t n);    /* dx may be dy */
     /* Causal attention of one head: queries [first, last), at most KC_ATTENTION_QUERIES from a multiple of that. q, k,
      * v (leading dimension ld), y (ldy) and lse point to row 0; d is at most KC_ATTENTION_WIDTH. */
-    void (*attention)(const float *q, const float *k, const float *v, size_t ld, float *y, size_t ldy, float *lse,
+    void (*attention)(const void *q, const void *k, const void *v, size_t ld, void *y, size_t ldy, float *lse,
                       size_t first, size_t last, size_t d);
     /* All t rows of one head of one sequence; dq, dk, dv have the leading dimension of q. */
-    void (*attention_input)(const float *q, const float *k, const float *v, size_t ld, const float *y,
-                            const float *dy, size_t ldy, const float *lse, float *dq, float *dk, float *dv, size_t t,
+    void (*attention_input)(const void *q, const void *k, const void *v, size_t ld, const void *y,
+                            const void *dy, size_t ldy, const float *lse, void *dq, void *dk, void *dv, size_t t,
                             size_t d);
+    /* master: f32, of a parameter in bf16, which becomes the new master, rounded; else NULL */
+    void (*adamw)(const float *g, void *p, float *m, float *v, float *master, size_t n,
+                  const struct adamw_values *values);
     /* Adds to sum[0] the losses and to sum[1] the count of rows whose target is not −1; lse for all rows. */
     void (*cross_entropy)(const float *logits, const int32_t *targets, float *lse, double sum[2], size_t rows,
                           size_t n);
     void (*cross_entropy_input)(const float *logits, const int32_t *targets, const float *lse, float *dlogits,
-                                size_t rows, size_t n);                               /* dlogits may be logits */
-    void (*adamw)(const float *g, float *p, float *m, float *v, size_t n, const struct adamw_values *values);
+                                size_t rows, size_t n);                       /* dlogits may be logits */
     double (*square_sum)(const float *x, size_t n);
 };
 

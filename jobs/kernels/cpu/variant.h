@@ -1,29 +1,45 @@
-/* variant.h - all bodies and the table of one variant; included exactly once by each variant_*.c, which defines
+/* variant.h - all bodies and the tables of one variant; included exactly once by each variant_*.c, which defines
  * VARIANT_NAME and VARIANT_TABLE. */
 #include "kernels.h"
 #include "vec.h"
 
-#include "body_product.h"
-#include "body_attention.h"
 #include "body_elementwise.h"
 #include "body_gemm.h"
-#include "body_layernorm.h"
 #include "body_loss.h"
+#include "body_product.h"
 
-const struct kernels VARIANT_TABLE = {
-    .name = VARIANT_NAME,
-    .blocked = blocked,
-    .layernorm = layernorm,
-    .layernorm_input = layernorm_input,
-    .layernorm_weight = layernorm_weight,
-    .column_sum = column_sum,
-    .add = add,
-    .gelu = gelu,
-    .gelu_input = gelu_input,
-    .attention = attention,
-    .attention_input = attention_input,
-    .cross_entropy = cross_entropy,
-    .cross_entropy_input = cross_entropy_input,
-    .adamw = adamw,
-    .square_sum = square_sum,
-};
+#include "body_attention.h"
+#include "body_rows.h"
+
+#define REAL uint16_t
+#define STORED(name) name##_bf16
+#include "stored.h"
+#undef REAL
+#undef STORED
+
+#define REAL float
+#define STORED(name) name##_f32
+#include "stored.h"
+
+#define KERNELS_OF(suffix)                             \
+    .name = VARIANT_NAME,                              \
+    .blocked = blocked,                                \
+    .layernorm = layernorm##suffix,                    \
+    .layernorm_input = layernorm_input##suffix,        \
+    .layernorm_weight = layernorm_weight##suffix,      \
+    .column_sum = column_sum##suffix,                  \
+    .add = add##suffix,                                \
+    .add_to = add_to##suffix,                          \
+    .widen = widen##suffix,                            \
+    .narrow = narrow##suffix,                          \
+    .gelu = gelu##suffix,                              \
+    .gelu_input = gelu_input##suffix,                  \
+    .attention = attention##suffix,                    \
+    .attention_input = attention_input##suffix,        \
+    .adamw = adamw##suffix,                            \
+    .cross_entropy = cross_entropy,                    \
+    .cross_entropy_input = cross_entropy_input,        \
+    .square_sum = square_sum
+
+static const struct kernels table_bf16 = {KERNELS_OF(_bf16), .bytes = sizeof(uint16_t), .bf16 = &table_bf16};
+const struct kernels VARIANT_TABLE = {KERNELS_OF(_f32), .bytes = sizeof(float), .bf16 = &table_bf16};

@@ -5,6 +5,9 @@
  *   v_load, v_store            W floats, any address
  *   v_load_part(p, n, fill)    the first n (1 … W) floats, `fill` in the other lanes; memory behind is not touched
  *   v_store_part(p, v, n)      the first n lanes
+ *   v_load_bf16(p, n)          the first n (1 … W) of bf16 numbers, 0 in the other lanes
+ *   v_store_bf16(p, v, n)      rounded to nearest, ties to even, not a number stays (base/bf16.h)
+ *   v_load_split, v_store_split   n floats, their upper and their lower halves apart
  *   v_fma, v_sqrt              a·b + c
  *   v_max, v_min               not a number in b is kept
  *   v_zero_below(v, a, b)      v where a < b is not true, else 0
@@ -33,17 +36,50 @@
 #include "vec_portable.h"
 #endif
 
-VEC_INLINE vf v_get(const float *p, size_t lanes, float fill)
+VEC_INLINE vf v_get_f32(const float *p, size_t lanes, float fill)
 {
     return lanes == W ? v_load(p) : v_load_part(p, lanes, fill);
 }
-VEC_INLINE void v_put(float *p, size_t lanes, vf v)
+VEC_INLINE void v_put_f32(float *p, size_t lanes, vf v)
 {
     if (lanes == W)
         v_store(p, v);
     else
         v_store_part(p, v, lanes);
 }
+VEC_INLINE vf v_get_bf16(const uint16_t *p, size_t lanes, float fill)
+{
+    return lanes == W ? v_load_bf16(p, W) : v_split(lanes, v_load_bf16(p, lanes), v_all(fill));
+}
+VEC_INLINE void v_put_bf16(uint16_t *p, size_t lanes, vf v)
+{
+    v_store_bf16(p, v, lanes);
+}
+/* f32 or bf16, as the pointer says; what is computed with is f32. */
+#define v_get(p, lanes, fill) _Generic(*(p), float: v_get_f32, uint16_t: v_get_bf16)((p), (lanes), (fill))
+#define v_put(p, lanes, v) _Generic(*(p), float: v_put_f32, uint16_t: v_put_bf16)((p), (lanes), (v))
+/* Without rounding: of a bf16, the lower half is kept elsewhere. */
+VEC_INLINE vf v_get_whole(const float *p, const float *lower, size_t lanes)
+{
+    (void)lower;
+    return v_get_f32(p, lanes, 0);
+}
+VEC_INLINE void v_put_whole(float *p, float *lower, size_t lanes, vf v)
+{
+    (void)lower;
+    v_put_f32(p, lanes, v);
+}
+VEC_INLINE vf v_get_split(const uint16_t *p, const uint16_t *lower, size_t lanes)
+{
+    return v_load_split(p, lower, lanes);
+}
+VEC_INLINE void v_put_split(uint16_t *p, uint16_t *lower, size_t lanes, vf v)
+{
+    v_store_split(p, lower, v, lanes);
+}
+#define v_get_exact(p, lower, lanes) _Generic(*(p), float: v_get_whole, uint16_t: v_get_split)((p), (lower), (lanes))
+#define v_put_exact(p, lower, lanes, v) \
+    _Generic(*(p), float: v_put_whole, uint16_t: v_put_split)((p), (lower), (lanes), (v))
 /* Run the statement for i = 0, W, 2W … below n with `lanes` = W, and once more for a rest; W is a constant in the
  * loop, so only the rest pays for being short. */
 #define V_EACH(n, ...)                  \

@@ -23,6 +23,47 @@ VEC_INLINE vf v_load_part(const float *p, size_t n, float fill)
     return v_split(n, _mm256_maskload_ps(p, v_first_lanes(n)), v_all(fill));
 }
 VEC_INLINE void v_store_part(float *p, vf v, size_t n) { _mm256_maskstore_ps(p, v_first_lanes(n), v); }
+/* bf16 is the upper half of an f32. */
+VEC_INLINE __m128i v_load_halves(const uint16_t *p, size_t n)
+{
+    uint16_t lanes[W] = {0};
+    if (n < W)
+        memcpy(lanes, p, n * sizeof *p);
+    return _mm_loadu_si128((const __m128i *)(n < W ? lanes : p));
+}
+/* The low halves of eight numbers below 65536. */
+VEC_INLINE void v_store_halves(uint16_t *p, __m256i v, size_t n)
+{
+    const __m128i packed = _mm_packus_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+    uint16_t lanes[W];
+    _mm_storeu_si128((__m128i *)(n < W ? lanes : p), packed);
+    if (n < W)
+        memcpy(p, lanes, n * sizeof *p);
+}
+VEC_INLINE vf v_load_bf16(const uint16_t *p, size_t n)
+{
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(v_load_halves(p, n)), 16));
+}
+VEC_INLINE void v_store_bf16(uint16_t *p, vf v, size_t n)
+{
+    const __m256i bits = _mm256_castps_si256(v), one = _mm256_set1_epi32(1);
+    const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), one);
+    const __m256i rounded = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd);
+    const __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x400000));
+    const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(v, v, _CMP_UNORD_Q));
+    v_store_halves(p, _mm256_srli_epi32(_mm256_blendv_epi8(rounded, quiet, nan), 16), n);
+}
+VEC_INLINE vf v_load_split(const uint16_t *upper, const uint16_t *lower, size_t n)
+{
+    const __m256i low = _mm256_cvtepu16_epi32(v_load_halves(lower, n));
+    return _mm256_or_ps(v_load_bf16(upper, n), _mm256_castsi256_ps(low));
+}
+VEC_INLINE void v_store_split(uint16_t *upper, uint16_t *lower, vf v, size_t n)
+{
+    const __m256i bits = _mm256_castps_si256(v);
+    v_store_halves(upper, _mm256_srli_epi32(bits, 16), n);
+    v_store_halves(lower, _mm256_and_si256(bits, _mm256_set1_epi32(0xffff)), n);
+}
 VEC_INLINE vf v_fma(vf a, vf b, vf c) { return _mm256_fmadd_ps(a, b, c); }
 VEC_INLINE vf v_sqrt(vf a) { return _mm256_sqrt_ps(a); }
 VEC_INLINE vf v_max(vf a, vf b) { return _mm256_max_ps(a, b); }

@@ -19,6 +19,35 @@ VEC_INLINE vf v_load_part(const float *p, size_t n, float fill)
     return _mm512_mask_loadu_ps(v_all(fill), v_first_lanes(n), p);
 }
 VEC_INLINE void v_store_part(float *p, vf v, size_t n) { _mm512_mask_storeu_ps(p, v_first_lanes(n), v); }
+/* bf16 is the upper half of an f32. */
+VEC_INLINE vf v_from_halves(__m256i upper, __m256i lower)
+{
+    const __m512i bits = _mm512_slli_epi32(_mm512_cvtepu16_epi32(upper), 16);
+    return _mm512_castsi512_ps(_mm512_or_si512(bits, _mm512_cvtepu16_epi32(lower)));
+}
+VEC_INLINE vf v_load_bf16(const uint16_t *p, size_t n)
+{
+    return v_from_halves(_mm256_maskz_loadu_epi16(v_first_lanes(n), p), _mm256_setzero_si256());
+}
+VEC_INLINE void v_store_bf16(uint16_t *p, vf v, size_t n)
+{
+    const __m512i bits = _mm512_castps_si512(v), one = _mm512_set1_epi32(1), quiet = _mm512_set1_epi32(0x400000);
+    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), one);
+    __m512i rounded = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
+    rounded = _mm512_mask_or_epi32(rounded, _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), bits, quiet);
+    _mm256_mask_storeu_epi16(p, v_first_lanes(n), _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, 16)));
+}
+VEC_INLINE vf v_load_split(const uint16_t *upper, const uint16_t *lower, size_t n)
+{
+    const __mmask16 lanes = v_first_lanes(n);
+    return v_from_halves(_mm256_maskz_loadu_epi16(lanes, upper), _mm256_maskz_loadu_epi16(lanes, lower));
+}
+VEC_INLINE void v_store_split(uint16_t *upper, uint16_t *lower, vf v, size_t n)
+{
+    const __m512i bits = _mm512_castps_si512(v);
+    _mm256_mask_storeu_epi16(upper, v_first_lanes(n), _mm512_cvtepi32_epi16(_mm512_srli_epi32(bits, 16)));
+    _mm256_mask_storeu_epi16(lower, v_first_lanes(n), _mm512_cvtepi32_epi16(bits));
+}
 VEC_INLINE vf v_fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }
 VEC_INLINE vf v_sqrt(vf a) { return _mm512_sqrt_ps(a); }
 VEC_INLINE vf v_max(vf a, vf b) { return _mm512_max_ps(a, b); }

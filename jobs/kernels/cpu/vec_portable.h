@@ -27,6 +27,30 @@ VEC_INLINE void v_store_part(float *p, vf v, size_t n)
     v_store(lanes, v);
     memcpy(p, lanes, n * sizeof *p);
 }
+/* bf16 is the upper half of an f32. */
+VEC_INLINE vf v_load_split(const uint16_t *upper, const uint16_t *lower, size_t n)
+{
+    vu bits = {0};
+    for (size_t i = 0; i < n; i++)
+        bits[i] = (uint32_t)upper[i] << 16 | (lower ? lower[i] : 0u);
+    return (vf)bits;
+}
+VEC_INLINE vf v_load_bf16(const uint16_t *p, size_t n) { return v_load_split(p, NULL, n); }
+VEC_INLINE void v_store_bf16(uint16_t *p, vf v, size_t n)
+{
+    const vu bits = (vu)v, nan = (vu)(v != v);
+    const vu rounded = (((bits + 0x7fff + (bits >> 16 & 1)) & ~nan) | ((bits | 0x400000) & nan)) >> 16;
+    for (size_t i = 0; i < n; i++)
+        p[i] = (uint16_t)rounded[i];
+}
+VEC_INLINE void v_store_split(uint16_t *upper, uint16_t *lower, vf v, size_t n)
+{
+    const vu bits = (vu)v;
+    for (size_t i = 0; i < n; i++) {
+        upper[i] = (uint16_t)(bits[i] >> 16);
+        lower[i] = (uint16_t)bits[i];
+    }
+}
 VEC_INLINE vf v_fma(vf a, vf b, vf c) { return a * b + c; }
 VEC_INLINE vf v_sqrt(vf a) { return (vf){sqrtf(a[0]), sqrtf(a[1]), sqrtf(a[2]), sqrtf(a[3])}; }
 VEC_INLINE vf v_choose(vi where, vf yes, vf no) { return (vf)(((vi)yes & where) | ((vi)no & ~where)); }

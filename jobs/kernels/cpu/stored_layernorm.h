@@ -1,9 +1,11 @@
-/* body_layernorm.h - LayerNorm (Ba et al. 2016), mean and variance in two passes over a row that is in cache.
- * Included by the variants only. */
+/* stored_layernorm.h - LayerNorm (Ba et al. 2016), mean and variance in two passes over a row that is in cache; sums
+ * over rows. Included by stored.h only. */
 
-static void layernorm(const float *x, const float *w, const float *b, float *y, float *mean, float *rstd, size_t rows,
-                      size_t n, float eps)
+static void STORED(layernorm)(const void *in, const void *weight, const void *bias, void *out, float *mean,
+                              float *rstd, size_t rows, size_t n, float eps)
 {
+    const REAL *x = in, *w = weight, *b = bias;
+    REAL *y = out;
     for (size_t r = 0; r < rows; r++, x += n, y += n) {
         vf sum = v_all(0), square = v_all(0);
         V_EACH(n, sum += v_get(x + i, lanes, 0));
@@ -23,9 +25,11 @@ static void layernorm(const float *x, const float *w, const float *b, float *y, 
 }
 
 /* With x̂ = (x − mean)·rstd and g = dy·w: dx = rstd·(g − avg(g) − x̂·avg(g·x̂)). */
-static void layernorm_input(const float *dy, const float *x, const float *w, const float *mean, const float *rstd,
-                            const float *residual, float *dx, size_t rows, size_t n)
+static void STORED(layernorm_input)(const void *above, const void *in, const void *weight, const float *mean,
+                                    const float *rstd, const void *beside, void *out, size_t rows, size_t n)
 {
+    const REAL *dy = above, *x = in, *w = weight, *residual = beside;
+    REAL *dx = out;
     for (size_t r = 0; r < rows; r++, dy += n, x += n, dx += n) {
         const vf m = v_all(mean[r]), s = v_all(rstd[r]);
         vf sum = v_all(0), along = v_all(0);
@@ -48,16 +52,9 @@ static void layernorm_input(const float *dy, const float *x, const float *w, con
     }
 }
 
-/* Sums over many rows are kept short: SUM_ROWS rows into registers, then those onto the total. That keeps the error
- * of a long sum near that of its square root, and the order depends on the shape alone. */
-#define SUM_ROWS 64
-#define SUM_VECTORS 4
-#define SUM_LOOP _Pragma("GCC unroll 4") for (size_t v = 0; v < vectors; v++)
-
 /* A strip of `vectors` vectors side by side, of `lanes` floats each (fewer than W only for one alone). */
-VEC_INLINE void layernorm_weight_strip(const float *dy, const float *x, const float *mean, const float *rstd,
-                                       float *dw, float *db, size_t rows, size_t n, size_t vectors, size_t lanes,
-                                       int add_to)
+VEC_INLINE void STORED(weight_strip)(const REAL *dy, const REAL *x, const float *mean, const float *rstd, float *dw,
+                                     float *db, size_t rows, size_t n, size_t vectors, size_t lanes, int add_to)
 {
     vf w[SUM_VECTORS], b[SUM_VECTORS];
     SUM_LOOP
@@ -91,19 +88,20 @@ VEC_INLINE void layernorm_weight_strip(const float *dy, const float *x, const fl
     }
 }
 
-static void layernorm_weight(const float *dy, const float *x, const float *mean, const float *rstd, float *dw,
-                             float *db, size_t rows, size_t n, size_t first, size_t last, int add_to)
+static void STORED(layernorm_weight)(const void *above, const void *in, const float *mean, const float *rstd,
+                                     float *dw, float *db, size_t rows, size_t n, size_t first, size_t last,
+                                     int add_to)
 {
+    const REAL *dy = above, *x = in;
     size_t c = first;
     for (; c + SUM_VECTORS * W <= last; c += SUM_VECTORS * W)
-        layernorm_weight_strip(dy + c, x + c, mean, rstd, dw + c, db + c, rows, n, SUM_VECTORS, W, add_to);
+        STORED(weight_strip)(dy + c, x + c, mean, rstd, dw + c, db + c, rows, n, SUM_VECTORS, W, add_to);
     for (; c < last; c += W)
-        layernorm_weight_strip(dy + c, x + c, mean, rstd, dw + c, db + c, rows, n, 1, last - c < W ? last - c : W,
-                               add_to);
+        STORED(weight_strip)(dy + c, x + c, mean, rstd, dw + c, db + c, rows, n, 1, smaller(W, last - c), add_to);
 }
 
-VEC_INLINE void column_sum_strip(const float *x, float *sum, size_t rows, size_t n, size_t vectors, size_t lanes,
-                                 int add_to)
+VEC_INLINE void STORED(sum_strip)(const REAL *x, float *sum, size_t rows, size_t n, size_t vectors, size_t lanes,
+                                  int add_to)
 {
     vf total[SUM_VECTORS];
     SUM_LOOP total[v] = add_to ? v_get(sum + v * W, lanes, 0) : v_all(0);
@@ -118,11 +116,13 @@ VEC_INLINE void column_sum_strip(const float *x, float *sum, size_t rows, size_t
     SUM_LOOP v_put(sum + v * W, lanes, total[v]);
 }
 
-static void column_sum(const float *x, float *sum, size_t rows, size_t n, size_t first, size_t last, int add_to)
+static void STORED(column_sum)(const void *in, float *sum, size_t rows, size_t n, size_t first, size_t last,
+                               int add_to)
 {
+    const REAL *x = in;
     size_t c = first;
     for (; c + SUM_VECTORS * W <= last; c += SUM_VECTORS * W)
-        column_sum_strip(x + c, sum + c, rows, n, SUM_VECTORS, W, add_to);
+        STORED(sum_strip)(x + c, sum + c, rows, n, SUM_VECTORS, W, add_to);
     for (; c < last; c += W)
-        column_sum_strip(x + c, sum + c, rows, n, 1, last - c < W ? last - c : W, add_to);
+        STORED(sum_strip)(x + c, sum + c, rows, n, 1, smaller(W, last - c), add_to);
 }

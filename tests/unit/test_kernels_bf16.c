@@ -1,0 +1,328 @@
+/* test_kernels_bf16.c - what is stored in bf16 is what the same op gives in f32, rounded once: bit for bit, for every
+ * op of vector code and each kernel variant there is. The rounding itself is that of base/bf16.h. */
+#include "base/bf16.h"
+#include "jobs/jobs.h"
+#include "jobs/kernels/cpu/kernels.h"
+#include "tests/unit/graph_runner.h"
+
+#include <check.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const variants[] = {"avx512", "avx2", "portable"};
+enum { VARIANTS = 3 };
+
+static struct kc_job_spec spec;
+static struct kc_op_table *table; /* of the variant under test */
+static struct test_lane lane;
+static double scratch[KC_SCRATCH_MIN / 8] __attribute__((aligned(64)));
+
+static int use_variant(int i)
+{
+    spec = test_spec(1, 8, 2, 8, 16, 1);
+    struct kc_jobs_config config = {.spec = &spec, .variant = variants[i], .batch_ranks = 1};
+    test_lane_init(&lane, 1);
+    int r = kc_jobs_cpu_table(&config, &table, NULL);
+    ck_assert(r == 0 || r == -ENOTSUP);
+    return r == 0;
+}
+
+static uint64_t seed = 1;
+static float noise(void)
+{
+    seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (float)((double)(seed >> 11) / 4503599627370496.0 - 1); /* [−1, 1) */
+}
+
+/* An operand twice: as the f32 op gets it, and as the bf16 op does. Both have the same values. */
+struct twin {
+    struct kc_view exact, stored; /* type F32, and BF16 or, where precision does not change it, F32 */
+    uint64_t n;
+};
+
+static void *block(uint64_t n, size_t bytes)
+{
+    return aligned_alloc(64, (n * bytes + 63) / 64 * 64);
+}
+
+static struct twin make(int type, int rank, const uint64_t *size, float scale)
+{
+    struct twin t = {.exact = {.type = KC_F32, .rank = (uint8_t)rank}, .n = 1};
+    for (int d = 0; d < rank; d++)
+        t.n *= t.exact.size[d] = size[d];
+    t.stored = t.exact;
+    t.stored.type = (uint8_t)type;
+    t.exact.data = block(t.n, sizeof(float));
+    t.stored.data = block(t.n, kc_type_bytes[type]);
+    for (uint64_t i = 0; i < t.n; i++) {
+        float v = scale * noise();
+        if (type == KC_BF16) {
+            ((uint16_t *)t.stored.data)[i] = kc_bf16_from_float(v);
+            v = kc_bf16_to_float(((uint16_t *)t.stored.data)[i]);
+        } else {
+            ((float *)t.stored.data)[i] = v;
+        }
+        ((float *)t.exact.data)[i] = v;
+    }
+    return t;
+}
+#define STORED(scale, ...) \
+    make(KC_BF16, sizeof((uint64_t[]){__VA_ARGS__}) / 8, (const uint64_t[]){__VA_ARGS__}, scale)
+#define SINGLE(scale, ...) \
+    make(KC_F32, sizeof((uint64_t[]){__VA_ARGS__}) / 8, (const uint64_t[]){__VA_ARGS__}, scale)
+
+static void drop(struct twin *t, int n)
+{
+    for (int i = 0; i < n; i++) {
+        free(t[i].exact.data);
+        free(t[i].stored.data);
+    }
+}
+
+static struct kc_step_values step_values = {.lr = 0.1, .scale = 0.37, .beta1_power = 0.9, .beta2_power = 0.95};
+
+static int run_one(enum kc_opcode op, struct kc_view *in, int inputs, struct kc_view *out, int outputs, int add)
+{
+    static const double eps[] = {1e-5}, adamw[] = {0.9, 0.95, 1e-8, 0.1};
+    const int update = op == KC_OP_ADAMW;
+    struct kc_op_call call = {.opcode = (uint16_t)op, .accumulate = (uint8_t)add, .inputs = (uint8_t)inputs,
+                              .outputs = (uint8_t)outputs, .in = in, .out = out, .attr = update ? adamw : eps,
+                              .attrs = update ? 4 : op == KC_OP_LAYERNORM_F, .scratch = scratch,
+                              .scratch_bytes = sizeof scratch, .step = &step_values};
+    struct kc_error e = {{0}};
+    int r = table->ops[op].enqueue(table->self, &call, &lane.lane, &e);
+    ck_assert_msg(r == 0, "%s", e.text);
+    return r;
+}
+
+/* The outputs of the bf16 op are those of the f32 op, rounded. */
+static void same(const char *what, const struct twin *t)
+{
+    for (uint64_t i = 0; i < t->n; i++) {
+        const float want = ((const float *)t->exact.data)[i];
+        if (t->stored.type == KC_BF16)
+            ck_assert_msg(((const uint16_t *)t->stored.data)[i] == kc_bf16_from_float(want),
+                          "%s [%llu]: %.9g for %.9g, variant %s", what, (unsigned long long)i,
+                          (double)kc_bf16_to_float(((const uint16_t *)t->stored.data)[i]), (double)want,
+                          table->variant);
+        else
+            ck_assert_msg(memcmp((const float *)t->stored.data + i, &want, sizeof want) == 0,
+                          "%s [%llu]: %.9g for %.9g, variant %s", what, (unsigned long long)i,
+                          (double)((const float *)t->stored.data)[i], (double)want, table->variant);
+    }
+}
+
+/* Run an op both ways and compare. Inputs that are the same for both (tokens) have the same view twice. */
+static void both(const char *what, enum kc_opcode op, const struct twin *in, int inputs, struct twin *out,
+                 int outputs, int add)
+{
+    struct kc_view iv[KC_RULE_TENSORS], ov[KC_RULE_TENSORS];
+    for (int stored = 0; stored <= 1; stored++) {
+        for (int i = 0; i < inputs; i++)
+            iv[i] = stored ? in[i].stored : in[i].exact;
+        for (int i = 0; i < outputs; i++)
+            ov[i] = stored ? out[i].stored : out[i].exact;
+        run_one(op, iv, inputs, ov, outputs, add);
+    }
+    for (int i = 0; i < outputs; i++)
+        same(what, &out[i]);
+}
+
+/* ---- tests ---- */
+
+/* Every sign, exponent and upper fraction, with lower halves at, below and above the tie. */
+START_TEST(rounding_is_that_of_the_base)
+{
+    if (!use_variant(_i))
+        return;
+    static const uint16_t lower[] = {0, 1, 0x7fff, 0x8000, 0x8001, 0xc000, 0xffff};
+    const struct kernels *sets[] = {kernels_avx512(), kernels_avx2(), &kernels_portable}, *k = sets[_i];
+    enum { N = 65536 };
+    float *x = block(N, sizeof *x), *back = block(N, sizeof *back);
+    uint16_t *h = block(N, sizeof *h);
+    for (size_t l = 0; l < sizeof lower / sizeof *lower; l++) {
+        for (uint32_t i = 0; i < N; i++) {
+            const uint32_t bits = i << 16 | lower[l];
+            memcpy(&x[i], &bits, sizeof bits);
+        }
+        k->bf16->narrow(x, h, N - 3); /* also a rest */
+        k->bf16->widen(h, back, N - 3);
+        for (uint32_t i = 0; i < N - 3; i++) {
+            const float exact = kc_bf16_to_float(h[i]);
+            ck_assert_msg(h[i] == kc_bf16_from_float(x[i]), "%08x becomes %04x, not %04x, variant %s",
+                          i << 16 | lower[l], h[i], kc_bf16_from_float(x[i]), k->name);
+            ck_assert(memcmp(&back[i], &exact, sizeof exact) == 0);
+        }
+    }
+    free(x), free(back), free(h);
+    kc_jobs_cpu_table_free(table);
+}
+END_TEST
+
+static const uint64_t norm_shapes[][2] = {{1, 1}, {3, 5}, {70, 32}, {5, 131}, {33, 80}};
+
+START_TEST(layernorm_is_rounded_once)
+{
+    const uint64_t rows = norm_shapes[_i % 5][0], h = norm_shapes[_i % 5][1];
+    if (!use_variant(_i / 5))
+        return;
+    struct twin in[] = {STORED(2, 1, rows, h), STORED(1, h), STORED(1, h)};
+    struct twin out[] = {STORED(1, 1, rows, h), SINGLE(1, 1, rows), SINGLE(1, 1, rows)};
+    both("layernorm", KC_OP_LAYERNORM_F, in, 3, out, 3, 0);
+    struct twin dy = STORED(1, 1, rows, h), residual = STORED(1, 1, rows, h), none = {.n = 0};
+    for (int with = 0; with <= 1; with++) {
+        struct twin dx = STORED(1, 1, rows, h);
+        both("layernorm dx", KC_OP_LAYERNORM_I,
+             (struct twin[]){dy, in[0], in[1], out[1], out[2], with ? residual : none}, 6, &dx, 1, 0);
+        drop(&dx, 1);
+    }
+    for (int add = 0; add <= 1; add++) {
+        struct twin dw[] = {SINGLE(1, h), SINGLE(1, h)};
+        both("layernorm dw, db", KC_OP_LAYERNORM_W, (struct twin[]){dy, in[0], out[1], out[2]}, 4, dw, 2, add);
+        drop(dw, 2);
+    }
+    drop(in, 3), drop(out, 3), drop(&dy, 1), drop(&residual, 1);
+    kc_jobs_cpu_table_free(table);
+}
+END_TEST
+
+/* batch, context, hidden, heads: several blocks of keys, so that shares of dq must wait unrounded; odd widths */
+static const uint64_t attention_shapes[][4] = {
+    {1, 1, 4, 1}, {2, 7, 6, 2}, {1, 300, 66, 2}, {2, 150, 64, 1}, {1, 200, 128, 1}, {1, 70, 256, 1}};
+enum { ATTENTION_SHAPES = sizeof attention_shapes / sizeof *attention_shapes };
+
+START_TEST(attention_is_rounded_once)
+{
+    const uint64_t *z = attention_shapes[_i % ATTENTION_SHAPES], b = z[0], t = z[1], h = z[2], heads = z[3];
+    if (!use_variant(_i / ATTENTION_SHAPES))
+        return;
+    struct twin qkv = STORED(2, b, t, 3 * h), out[] = {STORED(1, b, t, h), SINGLE(1, b, heads, t)};
+    both("attention", KC_OP_ATTENTION_F, &qkv, 1, out, 2, 0);
+    struct twin dy = STORED(1, b, t, h), y = STORED(1, b, t, h), dqkv = STORED(1, b, t, 3 * h);
+    both("attention dqkv", KC_OP_ATTENTION_I, (struct twin[]){dy, qkv, y, out[1]}, 4, &dqkv, 1, 0);
+    drop(&qkv, 1), drop(out, 2), drop(&dy, 1), drop(&y, 1), drop(&dqkv, 1);
+    kc_jobs_cpu_table_free(table);
+}
+END_TEST
+
+START_TEST(elementwise_is_rounded_once)
+{
+    if (!use_variant(_i))
+        return;
+    const uint64_t n = 4003;
+    struct twin in[] = {STORED(9, n), STORED(9, n)}, y = STORED(1, n);
+    both("gelu", KC_OP_GELU_F, in, 1, &y, 1, 0);
+    both("gelu dx", KC_OP_GELU_I, in, 2, &y, 1, 0);
+    both("add", KC_OP_ADD_F, in, 2, &y, 1, 0);
+    drop(in, 2), drop(&y, 1);
+    kc_jobs_cpu_table_free(table);
+}
+END_TEST
+
+START_TEST(embedding_is_rounded_once)
+{
+    if (!use_variant(_i))
+        return;
+    const uint64_t b = 3, t = 5, h = 70, v = 11, positions = 6;
+    int32_t tokens[15];
+    for (int r = 0; r < 15; r++)
+        tokens[r] = r * r % 7;
+    const struct kc_view view = {tokens, KC_I32, 2, {b, t}};
+    const struct twin words = {.exact = view, .stored = view};
+    struct twin table_of[] = {STORED(1, v, h), STORED(1, positions, h)}, x = STORED(1, b, t, h);
+    both("embed", KC_OP_EMBED_F, (struct twin[]){words, table_of[0], table_of[1]}, 3, &x, 1, 0);
+    for (int add = 0; add <= 1; add++) {
+        struct twin dx = STORED(1, b, t, h), dw[] = {SINGLE(1, v, h), SINGLE(1, positions, h)};
+        both("dwte", KC_OP_EMBED_W, (struct twin[]){words, dx}, 2, &dw[0], 1, add);
+        both("dwpe", KC_OP_POSITION_W, &dx, 1, &dw[1], 1, add);
+        drop(&dx, 1), drop(dw, 2);
+    }
+    drop(table_of, 2), drop(&x, 1);
+    kc_jobs_cpu_table_free(table);
+}
+END_TEST
+
+/* The master goes the way of an f32 parameter, however coarse the stored one is; the stored one is it, rounded. */
+START_TEST(adamw_updates_the_master_and_rounds_it)
+{
+    if (!use_variant(_i))
+        return;
+    const uint64_t n = 1003;
+    struct twin g = SINGLE(1, n), p = STORED(1, n), m[] = {SINGLE(1, n), SINGLE(1, n)}, master = SINGLE(1, n);
+    for (uint64_t i = 0; i < n; i++) {
+        float *second[] = {m[1].exact.data, m[1].stored.data};
+        second[0][i] = second[1][i] = fabsf(second[0][i]);
+    }
+    memcpy(p.exact.data, master.exact.data, n * sizeof(float)); /* what was stored before does not matter */
+    for (int t = 0; t < 5; t++) {
+        struct kc_view exact[] = {p.exact, m[0].exact, m[1].exact, {.data = NULL}};
+        struct kc_view stored[] = {p.stored, m[0].stored, m[1].stored, master.stored};
+        run_one(KC_OP_ADAMW, &g.exact, 1, exact, 4, 0);
+        run_one(KC_OP_ADAMW, &g.stored, 1, stored, 4, 0);
+        same("parameter", &p), same("moment1", &m[0]), same("moment2", &m[1]);
+        ck_assert_mem_eq(master.stored.data, p.exact.data, n * sizeof(float));
+    }
+    drop(&g, 1), drop(&p, 1), drop(m, 2), drop(&master, 1);
+    kc_jobs_cpu_table_free(table);
+}
+END_TEST
+
+/* Elementwise: the same element gets the same bits wherever its run begins and ends. */
+START_TEST(bits_do_not_depend_on_the_cut)
+{
+    if (!use_variant(_i))
+        return;
+    const uint64_t n = 515;
+    static const uint64_t cut[] = {0, 1, 4, 9, 200, 203, 515};
+    struct twin x = STORED(3, n), whole = STORED(1, n), parts = STORED(1, n);
+    run_one(KC_OP_GELU_F, &x.stored, 1, &whole.stored, 1, 0);
+    for (int c = 0; c < 6; c++) {
+        struct kc_view from = x.stored, to = parts.stored;
+        from.size[0] = to.size[0] = cut[c + 1] - cut[c];
+        from.data = (uint16_t *)from.data + cut[c];
+        to.data = (uint16_t *)to.data + cut[c];
+        run_one(KC_OP_GELU_F, &from, 1, &to, 1, 0);
+    }
+    ck_assert_mem_eq(whole.stored.data, parts.stored.data, n * sizeof(uint16_t));
+    drop(&x, 1), drop(&whole, 1), drop(&parts, 1);
+    kc_jobs_cpu_table_free(table);
+}
+END_TEST
+
+START_TEST(mixed_types_are_refused_by_name)
+{
+    ck_assert(use_variant(2));
+    struct twin a = STORED(1, 8), b = SINGLE(1, 8), y = STORED(1, 8);
+    struct kc_view in[] = {a.stored, b.stored};
+    struct kc_op_call call = {.opcode = KC_OP_ADD_F, .inputs = 2, .outputs = 1, .in = in, .out = &y.stored,
+                              .scratch = scratch, .scratch_bytes = sizeof scratch};
+    struct kc_error e = {{0}};
+    ck_assert_int_eq(table->ops[KC_OP_ADD_F].enqueue(table->self, &call, &lane.lane, &e), -EINVAL);
+    ck_assert_str_eq(e.text, "op add, operand 1: needs 8 elements of bf16, has 8 of f32");
+    drop(&a, 1), drop(&b, 1), drop(&y, 1);
+    kc_jobs_cpu_table_free(table);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *s = suite_create("kernels in bf16");
+    TCase *t = tcase_create("ops");
+    tcase_set_timeout(t, 120);
+    tcase_add_loop_test(t, rounding_is_that_of_the_base, 0, VARIANTS);
+    tcase_add_loop_test(t, layernorm_is_rounded_once, 0, VARIANTS * 5);
+    tcase_add_loop_test(t, attention_is_rounded_once, 0, VARIANTS * ATTENTION_SHAPES);
+    tcase_add_loop_test(t, elementwise_is_rounded_once, 0, VARIANTS);
+    tcase_add_loop_test(t, embedding_is_rounded_once, 0, VARIANTS);
+    tcase_add_loop_test(t, adamw_updates_the_master_and_rounds_it, 0, VARIANTS);
+    tcase_add_loop_test(t, bits_do_not_depend_on_the_cut, 0, VARIANTS);
+    tcase_add_test(t, mixed_types_are_refused_by_name);
+    suite_add_tcase(s, t);
+    SRunner *sr = srunner_create(s);
+    srunner_run_all(sr, CK_NORMAL);
+    int failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+    return failed != 0;
+}
