@@ -142,13 +142,6 @@ static void softmax_row(float *scores, float *dp, size_t seen, size_t n, float s
     }
 }
 
-static float dot(const float *a, const float *b, size_t n)
-{
-    vf sum = v_all(0);
-    V_EACH(n, sum = v_fma(v_get(a + i, lanes, 0), v_get(b + i, lanes, 0), sum));
-    return v_sum(sum);
-}
-
 /* One block of queries against one of keys. */
 static void attention_block(struct keys *b, struct queries *a)
 {

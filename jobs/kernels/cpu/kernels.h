@@ -49,8 +49,8 @@ struct kernels {
     void (*narrow)(const float *x, void *y, size_t n);
     void (*gelu)(const void *x, void *y, size_t n);                           /* y may be x */
     void (*gelu_input)(const void *dy, const void *x, void *dx, size_t n);    /* dx may be dy */
-    /* Causal attention of one head: queries [first, last), at most KC_ATTENTION_QUERIES from a multiple of that. q, k,
-     * v (leading dimension ld), y (ldy) and lse point to row 0; d is at most KC_ATTENTION_WIDTH. */
+    /* Causal attention of one head: queries [first, last), at most KC_ATTENTION_QUERIES from a multiple of that. q,
+     * k, v (leading dimension ld), y (ldy) and lse point to row 0; d is at most KC_ATTENTION_WIDTH. */
     void (*attention)(const void *q, const void *k, const void *v, size_t ld, void *y, size_t ldy, float *lse,
                       size_t first, size_t last, size_t d);
     /* All t rows of one head of one sequence; dq, dk, dv have the leading dimension of q. */

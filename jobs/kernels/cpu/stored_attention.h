@@ -78,15 +78,21 @@ static void STORED(keys_gather)(struct keys *b, const REAL *k, const REAL *v, si
     turn(b->k, b->d, b->k_turned, b->most, filled, b->d);
 }
 
+static float STORED(dot)(const REAL *a, const float *b, size_t n)
+{
+    vf sum = v_all(0);
+    V_EACH(n, sum = v_fma(v_get(a + i, lanes, 0), v_get(b + i, lanes, 0), sum));
+    return v_sum(sum);
+}
+
 static void STORED(queries_gather)(struct queries *a, size_t d, const REAL *q, size_t ld, const REAL *y,
                                    const REAL *dy, size_t ldy, const float *lse)
 {
     const size_t filled = rounded_up(a->n, W);
-    STORED(gather)(y + a->from * ldy, ldy, a->q, a->n, filled, d);
     STORED(gather)(dy + a->from * ldy, ldy, a->dy, a->n, filled, d);
     for (size_t r = 0; r < rounded_up(a->n, STRIP); r++) {
         a->lse[r] = r < a->n ? lse[a->from + r] : 0;
-        a->delta[r] = dot(a->q + r * d, a->dy + r * d, d);
+        a->delta[r] = r < a->n ? STORED(dot)(y + (a->from + r) * ldy, a->dy + r * d, d) : 0;
     }
     turn(a->dy, d, a->dy_turned, a->most, filled, d);
     STORED(gather)(q + a->from * ld, ld, a->q, a->n, filled, d);
