@@ -61,16 +61,13 @@ static void norm_forward(struct gpt2 *m, int32_t x, struct pair p, int32_t y, in
              OPERANDS(y, mean, rstd), (const double[]){NORM_EPS}, 1);
 }
 
-static void linear_forward(struct gpt2 *m, int32_t x, struct pair p, int32_t y, uint64_t k, uint64_t n)
-{
-    graph_op(m->g, KC_OP_LINEAR_F, (struct op_size){.r = m->r, .k = k, .n = n}, OPERANDS(x, p.w, p.b), OPERANDS(y),
-             NULL, 0);
-}
-
-static int32_t add_forward(struct gpt2 *m, int32_t a, int32_t b, const char *name)
+/* Back to the hidden size, and the residual on top. */
+static int32_t projection_forward(struct gpt2 *m, int32_t x, struct pair p, uint64_t k, int32_t residual,
+                                  const char *name)
 {
     int32_t y = graph_activation(m->g, name, m->bth);
-    graph_op(m->g, KC_OP_ADD_F, (struct op_size){.r = m->r, .n = m->h}, OPERANDS(a, b), OPERANDS(y), NULL, 0);
+    graph_op(m->g, KC_OP_LINEAR_ADD_F, (struct op_size){.r = m->r, .k = k, .n = m->h},
+             OPERANDS(x, p.w, p.b, residual), OPERANDS(y), NULL, 0);
     return y;
 }
 
@@ -86,35 +83,36 @@ static int32_t block_forward(struct gpt2 *m, struct block *l, int32_t x)
     l->rstd1 = graph_activation(g, "h.%d.ln_1.rstd", m->bt);
     norm_forward(m, x, l->ln1, l->n1, l->mean1, l->rstd1);
     l->q = graph_activation(g, "h.%d.attn.qkv", shape3(KC_BATCH, m->b, KC_SEQUENCE, m->t, KC_QKV, 3 * h));
-    linear_forward(m, l->n1, l->qkv, l->q, h, 3 * h);
+    graph_op(g, KC_OP_LINEAR_F, (struct op_size){.r = m->r, .k = h, .n = 3 * h}, OPERANDS(l->n1, l->qkv.w, l->qkv.b),
+             OPERANDS(l->q), NULL, 0);
     l->att = graph_activation(g, "h.%d.attn", shape3(KC_BATCH, m->b, KC_SEQUENCE, m->t, KC_HEADS, h));
     l->lse =
         graph_activation(g, "h.%d.attn.lse", shape3(KC_BATCH, m->b, KC_HEADS, m->spec->heads, KC_SEQUENCE, m->t));
     graph_op(g, KC_OP_ATTENTION_F, (struct op_size){.r = m->r, .n = h, .s = m->t}, OPERANDS(l->q),
              OPERANDS(l->att, l->lse), NULL, 0);
-    int32_t projected = graph_activation(g, "h.%d.attn.c_proj", m->bth);
-    linear_forward(m, l->att, l->proj, projected, h, h);
-    l->x2 = add_forward(m, x, projected, "h.%d.attn.residual");
+    l->x2 = projection_forward(m, l->att, l->proj, h, x, "h.%d.attn.residual");
 
     l->n2 = graph_activation(g, "h.%d.ln_2", m->bth);
     l->mean2 = graph_activation(g, "h.%d.ln_2.mean", m->bt);
     l->rstd2 = graph_activation(g, "h.%d.ln_2.rstd", m->bt);
     norm_forward(m, l->x2, l->ln2, l->n2, l->mean2, l->rstd2);
     l->f = graph_activation(g, "h.%d.mlp.c_fc", shape3(KC_BATCH, m->b, KC_SEQUENCE, m->t, KC_FFN, f));
-    linear_forward(m, l->n2, l->fc, l->f, h, f);
     l->act = graph_activation(g, "h.%d.mlp.gelu", shape3(KC_BATCH, m->b, KC_SEQUENCE, m->t, KC_FFN, f));
-    graph_op(g, KC_OP_GELU_F, (struct op_size){.r = m->r, .n = f}, OPERANDS(l->f), OPERANDS(l->act), NULL, 0);
-    int32_t down = graph_activation(g, "h.%d.mlp.c_proj", m->bth);
-    linear_forward(m, l->act, l->down, down, f, h);
-    return add_forward(m, l->x2, down, "h.%d.mlp.residual");
+    graph_op(g, KC_OP_LINEAR_GELU_F, (struct op_size){.r = m->r, .k = h, .n = f}, OPERANDS(l->n2, l->fc.w, l->fc.b),
+             OPERANDS(l->f, l->act), NULL, 0);
+    return projection_forward(m, l->act, l->down, f, l->x2, "h.%d.mlp.residual");
 }
 
-/* W before I: the gradient is ready early, and I, the last reader of dy, may write over it. Returns the derivative of
- * x. */
+static void linear_weight(struct gpt2 *m, int32_t dy, int32_t x, struct pair p, struct op_size size)
+{
+    graph_op(m->g, KC_OP_LINEAR_W, size, OPERANDS(dy, x), OPERANDS(gradient_of(p.w), gradient_of(p.b)), NULL, 0);
+}
+
+/* W before I: the gradient is ready early. Returns the derivative of x. */
 static int32_t linear_backward(struct gpt2 *m, int32_t dy, int32_t x, struct pair p, uint64_t k, uint64_t n)
 {
     const struct op_size size = {.r = m->r, .k = k, .n = n};
-    graph_op(m->g, KC_OP_LINEAR_W, size, OPERANDS(dy, x), OPERANDS(gradient_of(p.w), gradient_of(p.b)), NULL, 0);
+    linear_weight(m, dy, x, p, size);
     int32_t dx = graph_derivative(m->g, x);
     graph_op(m->g, KC_OP_LINEAR_I, size, OPERANDS(dy, p.w), OPERANDS(dx), NULL, 0);
     return dx;
@@ -135,9 +133,10 @@ static int32_t norm_backward(struct gpt2 *m, int32_t dy, int32_t x, struct pair 
 static int32_t block_backward(struct gpt2 *m, const struct block *l, int32_t dy)
 {
     const uint64_t h = m->h, f = m->f;
-    int32_t da = linear_backward(m, dy, l->act, l->down, f, h);
+    const struct op_size down = {.r = m->r, .k = f, .n = h};
+    linear_weight(m, dy, l->act, l->down, down);
     int32_t df = graph_derivative(m->g, l->f);
-    graph_op(m->g, KC_OP_GELU_I, (struct op_size){.r = m->r, .n = f}, OPERANDS(da, l->f), OPERANDS(df), NULL, 0);
+    graph_op(m->g, KC_OP_LINEAR_GELU_I, down, OPERANDS(dy, l->down.w, l->f), OPERANDS(df), NULL, 0);
     int32_t dn2 = linear_backward(m, df, l->n2, l->fc, h, f);
     int32_t dx2 = norm_backward(m, dn2, l->x2, l->ln2, l->mean2, l->rstd2, dy);
 
@@ -187,18 +186,17 @@ int gpt2_emit(struct graph *g, const struct kc_job_spec *spec, struct graph_ends
     int32_t mean = graph_activation(g, "ln_f.mean", m.bt), rstd = graph_activation(g, "ln_f.rstd", m.bt);
     norm_forward(&m, x, lnf, nf, mean, rstd);
     const struct op_size head = {.r = m.r, .k = h, .n = v};
-    int32_t logits = graph_activation(g, "logits", shape3(KC_BATCH, b, KC_SEQUENCE, t, KC_VOCAB, v));
-    graph_op(g, KC_OP_HEAD_F, head, OPERANDS(nf, wte), OPERANDS(logits), NULL, 0);
-    int32_t lse = graph_activation(g, "lse", m.bt), result = graph_result(g, "result", 2);
-    graph_op(g, KC_OP_CROSS_ENTROPY_F, head, OPERANDS(logits, targets), OPERANDS(lse, result), NULL, 0);
-    *ends = (struct graph_ends){.tokens = tokens, .targets = targets, .logits = logits, .result = result,
-                                .forward_ops = g->op_count};
+    *ends = (struct graph_ends){.tokens = tokens, .targets = targets, .evaluate_first = g->op_count};
+    ends->result = graph_result(g, "result", 2);
+    graph_op(g, KC_OP_HEAD_LOSS_F, head, OPERANDS(nf, wte, targets), OPERANDS(ends->result), NULL, 0);
+    ends->logits_first = g->op_count;
+    ends->logits = graph_activation(g, "logits", shape3(KC_BATCH, b, KC_SEQUENCE, t, KC_VOCAB, v));
+    graph_op(g, KC_OP_HEAD_F, head, OPERANDS(nf, wte), OPERANDS(ends->logits), NULL, 0);
+    ends->backward_first = g->op_count;
 
-    int32_t dlogits = graph_derivative(g, logits);
-    graph_op(g, KC_OP_CROSS_ENTROPY_I, head, OPERANDS(logits, targets, lse), OPERANDS(dlogits), NULL, 0);
-    graph_op(g, KC_OP_HEAD_W, head, OPERANDS(dlogits, nf), OPERANDS(gradient_of(wte)), NULL, 0);
     int32_t dnf = graph_derivative(g, nf);
-    graph_op(g, KC_OP_HEAD_I, head, OPERANDS(dlogits, wte), OPERANDS(dnf), NULL, 0);
+    graph_op(g, KC_OP_HEAD_LOSS_G, head, OPERANDS(nf, wte, targets), OPERANDS(gradient_of(wte), dnf, ends->result),
+             NULL, 0);
     int32_t dx = norm_backward(&m, dnf, x, lnf, mean, rstd, -1);
     for (uint32_t i = spec->layers; i-- > 0;) {
         g->layer = (int32_t)i;

@@ -111,28 +111,31 @@ int32_t graph_derivative(struct graph *g, int32_t activation)
     return last(g);
 }
 
-uint64_t graph_flops(enum kc_opcode opcode, struct op_size size)
-{
-    const uint64_t r = size.r, k = size.k, n = size.n, s = size.s;
-    (void)r, (void)k, (void)n, (void)s;
-    switch (opcode) {
+/* An expression of the opcode table's row, with the names it may use. */
+#define ROW_VALUE(value)                                            \
+    const uint64_t r = size.r, k = size.k, n = size.n, s = size.s; \
+    (void)r, (void)k, (void)n, (void)s;                            \
+    return value
+
 #define OPCODE(id, name, klass, in, out, in_place, add, rules, flops, scratch) \
-    case KC_OP_##id:                                                           \
-        return (flops);
+    static uint64_t flops_##id(struct op_size size)                            \
+    {                                                                          \
+        ROW_VALUE(flops);                                                      \
+    }                                                                          \
+    static uint64_t scratch_##id(struct op_size size)                          \
+    {                                                                          \
+        ROW_VALUE(scratch);                                                    \
+    }
 #include "opcodes.def"
 #undef OPCODE
-    default:
-        return 0;
-    }
-}
 
 static const struct {
     const char *name, *rules;
     uint8_t klass, inputs, outputs, in_place, add;
-    uint32_t scratch;
+    uint64_t (*flops)(struct op_size size), (*scratch)(struct op_size size);
 } rows[KC_OPCODES] = {
 #define OPCODE(id, name, klass, in, out, in_place, add, rules, flops, scratch) \
-    [KC_OP_##id] = {name, rules, KC_##klass, in, out, in_place, add, scratch},
+    [KC_OP_##id] = {name, rules, KC_##klass, in, out, in_place, add, flops_##id, scratch_##id},
 #include "opcodes.def"
 #undef OPCODE
 };
@@ -166,8 +169,10 @@ void graph_op(struct graph *g, enum kc_opcode opcode, struct op_size size, const
     op->opcode = (uint16_t)opcode; /* the table has every opcode, so index and id are the same number */
     op->klass = rows[opcode].klass;
     op->layer = g->layer;
-    op->flops = graph_flops(opcode, size);
-    op->scratch = rows[opcode].scratch;
+    op->flops = rows[opcode].flops(size);
+    const uint64_t row = rows[opcode].scratch(size);
+    op->scratch = size.r * row;
+    op->scratch_most = row ? KC_HEAD_ROWS(size.n) * row : 0;
     operands(g, &op->in, in, &op->bytes);
     operands(g, &op->out, out, &op->bytes);
     double *values = kc_contract_array(g->arena, &op->attr, attrs, sizeof *values);

@@ -54,12 +54,11 @@ void graph_op(struct graph *g, enum kc_opcode opcode, struct op_size size, const
 
 /* The opcode table as contract rows. */
 void graph_opcodes(struct kc_arena *arena, struct kc_span *span);
-uint64_t graph_flops(enum kc_opcode opcode, struct op_size size);
 
 /* What a family's emit function leaves behind for the root struct. */
 struct graph_ends {
     int32_t tokens, targets, logits, result;
-    uint32_t forward_ops;
+    uint32_t evaluate_first, logits_first, backward_first; /* ops, as in struct kc_model_graph */
 };
 /* The GPT-2 family. -ENOMEM. */
 int gpt2_emit(struct graph *g, const struct kc_job_spec *spec, struct graph_ends *ends);

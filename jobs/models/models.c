@@ -65,7 +65,9 @@ int kc_model_graph_build(const struct kc_job_spec *spec, struct kc_arena *arena,
     root->targets = ends.targets;
     root->logits = ends.logits;
     root->result = ends.result;
-    root->forward_ops = ends.forward_ops;
+    root->evaluate_first = ends.evaluate_first;
+    root->logits_first = ends.logits_first;
+    root->backward_first = ends.backward_first;
     r = kc_contract_seal(arena);
     if (r < 0)
         return kc_fail(e, r, "the graph of %u layers needs %zu bytes, the arena has %zu", spec->layers, arena->need,

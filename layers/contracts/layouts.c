@@ -193,6 +193,7 @@ static const struct kc_field graph_op[] = {
     SCALAR(kc_graph_op, flops),
     SCALAR(kc_graph_op, bytes),
     SCALAR(kc_graph_op, scratch),
+    SCALAR(kc_graph_op, scratch_most),
 };
 static const struct kc_layout graph_op_layout = LAYOUT(kc_graph_op, graph_op);
 static const struct kc_field model_graph[] = {
@@ -207,7 +208,9 @@ static const struct kc_field model_graph[] = {
     SCALAR(kc_model_graph, targets),
     SCALAR(kc_model_graph, logits),
     SCALAR(kc_model_graph, result),
-    SCALAR(kc_model_graph, forward_ops),
+    SCALAR(kc_model_graph, evaluate_first),
+    SCALAR(kc_model_graph, logits_first),
+    SCALAR(kc_model_graph, backward_first),
     HIDDEN(kc_model_graph, pad),
 };
 const struct kc_layout kc_model_graph_layout = LAYOUT(kc_model_graph, model_graph);
@@ -272,7 +275,9 @@ static const struct kc_field shard_plan[] = {
     SPAN_OF(kc_shard_plan, buckets, plan_bucket_layout),
     SPAN_OF(kc_shard_plan, segments, plan_segment_layout),
     SPAN_OF(kc_shard_plan, ops, plan_op_layout),
-    SCALAR(kc_shard_plan, forward_ops),
+    SCALAR(kc_shard_plan, evaluate_first),
+    SCALAR(kc_shard_plan, logits_first),
+    SCALAR(kc_shard_plan, backward_first),
     SCALAR(kc_shard_plan, micro_batches),
     SCALAR(kc_shard_plan, micro),
     SCALAR(kc_shard_plan, sequences),

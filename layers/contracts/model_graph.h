@@ -8,7 +8,7 @@
 #include "contracts/placement.h"
 #include "contracts/types.h"
 
-#define KC_MODEL_GRAPH_VERSION 1
+#define KC_MODEL_GRAPH_VERSION 2
 #define KC_RULE_TENSORS 8 /* most inputs plus outputs of an opcode */
 
 /* One row an opcode offers: with these placements of its inputs (on one axis) its outputs come out so. Order: inputs,
@@ -51,7 +51,8 @@ struct kc_graph_op {
                                what backward needs again stands in the backward op's list, nothing is kept on the side */
     struct kc_span attr;    /* double; static attributes, meaning known to the kernel */
     uint64_t flops, bytes;  /* of the whole logical op */
-    uint64_t scratch;       /* bytes of one block shared by its tiles; does not grow with sizes, so it is the same after a cut */
+    uint64_t scratch;       /* bytes of one block shared by its tiles, of the whole logical op: a cut divides it … */
+    uint64_t scratch_most;  /* … and no rank needs more than this: the op works by blocks */
 };
 
 struct kc_model_graph {
@@ -61,11 +62,14 @@ struct kc_model_graph {
     uint64_t parameters;    /* elements, tied ones once */
     struct kc_span opcodes; /* struct kc_graph_opcode */
     struct kc_span tensors; /* struct kc_graph_tensor */
-    struct kc_span ops;     /* struct kc_graph_op, in a valid order: load, forward, backward */
+    struct kc_span ops;     /* struct kc_graph_op, in a valid order, in four parts: see below */
     int32_t tokens, targets;/* INPUT tensors, i32 (batch, sequence) */
-    int32_t logits;         /* ACTIVATION (batch, sequence, vocab) */
+    int32_t logits;         /* ACTIVATION (batch, sequence, vocab); only sampling writes it */
     int32_t result;         /* RESULT tensor, f64: loss sum, tokens */
-    uint32_t forward_ops;   /* the first so many ops are LOAD and F */
+    /* [0, evaluate_first) LOAD and forward up to what all programs need; [evaluate_first, logits_first) what evaluation
+     * adds: the loss; [logits_first, backward_first) what sampling adds: the logits; [backward_first, count) backward,
+     * which also makes the loss. A step of training runs the first part and the last. */
+    uint32_t evaluate_first, logits_first, backward_first;
     uint32_t pad;
 };
 

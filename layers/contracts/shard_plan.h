@@ -86,7 +86,7 @@ struct kc_shard_plan {
     struct kc_span buckets;     /* struct kc_plan_bucket, in the order in which backward completes them */
     struct kc_span segments;    /* struct kc_plan_segment, by bucket, ascending offset */
     struct kc_span ops;         /* struct kc_plan_op */
-    uint32_t forward_ops;       /* the first so many are LOAD and F */
+    uint32_t evaluate_first, logits_first, backward_first; /* the parts of ops, as in model_graph */
     uint32_t micro_batches;     /* of one rank in one step */
     uint32_t micro, sequences;  /* rows of a rank's micro-batch; rows of the step over all ranks */
     int32_t tokens, targets, logits, result;

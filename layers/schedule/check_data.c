@@ -346,17 +346,7 @@ static int instruction_check(struct book *b, const struct kc_exec_instruction *i
 /* Which ops a program runs, and whether every micro-batch. */
 static uint32_t expected_runs(const struct book *b, uint32_t op, uint32_t micro)
 {
-    const struct kc_plan_op *o = KC_AT(b->shard, struct kc_plan_op, b->shard->ops) + op;
-    switch (b->program) {
-    case KC_PROGRAM_TRAIN:
-        return 1;
-    case KC_PROGRAM_EVALUATE:
-        return micro == 0 && op < b->shard->forward_ops;
-    case KC_PROGRAM_FORWARD:
-        return micro == 0 && op < b->shard->forward_ops && o->klass != KC_LOAD;
-    default:
-        return 0;
-    }
+    return kc_plan_runs(b->shard, b->program, op) && (micro == 0 || b->program == KC_PROGRAM_TRAIN);
 }
 
 static int end_check(struct book *b, struct kc_error *e)

@@ -78,6 +78,8 @@ static void train_backward_and_forward(struct kc_builder *b)
     const struct kc_shard_plan *s = b->shard;
     for (uint32_t m = 0; m < s->micro_batches; m++)
         for (uint32_t o = 0; o < s->ops.count; o++) {
+            if (!kc_plan_runs(s, KC_PROGRAM_TRAIN, o))
+                continue;
             kc_builder_op(b, o, m);
             uint32_t done[KC_OPERANDS_MAX], n = m + 1 == s->micro_batches ? completes(s, o, done) : 0;
             for (uint32_t i = 0; i < n; i++)
@@ -178,10 +180,9 @@ static void train(struct kc_builder *b)
 
 static void forward_only(struct kc_builder *b, enum kc_program_id program)
 {
-    const struct kc_plan_op *ops = KC_AT(b->shard, struct kc_plan_op, b->shard->ops);
     kc_builder_begin(b, program);
-    for (uint32_t o = 0; o < b->shard->forward_ops; o++)
-        if (program == KC_PROGRAM_EVALUATE || ops[o].klass != KC_LOAD)
+    for (uint32_t o = 0; o < b->shard->backward_first; o++)
+        if (kc_plan_runs(b->shard, program, o))
             kc_builder_op(b, o, 0);
     kc_builder_end(b);
 }

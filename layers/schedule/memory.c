@@ -4,13 +4,36 @@
 #include <errno.h>
 #include <stdlib.h>
 
+/* Programs that lay different claims to memory. What evaluation adds reads nothing for longer than training does. */
+enum { TRAINING, SAMPLING, KINDS };
+
+/* Ops, both inclusive: an op's inputs and outputs live at the same time. */
+struct life {
+    uint32_t first, last;
+    int used;
+};
+
 /* What shares one piece of memory: a tensor, or a chain of tensors that ops hand on in place. */
 struct block {
-    uint32_t first, last; /* ops, both inclusive: an op's inputs and outputs live at the same time */
+    struct life life[KINDS];
     uint64_t bytes, offset;
     uint32_t into; /* the block this one was merged into; itself if none */
-    int used, placed;
 };
+
+int kc_plan_runs(const struct kc_shard_plan *s, enum kc_program_id program, uint32_t op)
+{
+    const struct kc_plan_op *ops = KC_AT(s, struct kc_plan_op, s->ops);
+    switch (program) {
+    case KC_PROGRAM_TRAIN:
+        return op < s->evaluate_first || op >= s->backward_first;
+    case KC_PROGRAM_EVALUATE:
+        return op < s->logits_first;
+    case KC_PROGRAM_FORWARD: /* its inputs are given */
+        return op < s->evaluate_first ? ops[op].klass != KC_LOAD : op >= s->logits_first && op < s->backward_first;
+    default:
+        return 0;
+    }
+}
 
 uint64_t kc_tensor_elements(const struct kc_plan_tensor *t)
 {
@@ -30,13 +53,18 @@ int kc_tensor_in_work(const struct kc_plan_tensor *t)
     return t->role == KC_INPUT || t->role == KC_ACTIVATION || t->role == KC_DERIVATIVE;
 }
 
-static void touch(struct block *b, uint32_t op)
+static void touch(struct life *l, uint32_t op)
 {
-    if (!b->used || op < b->first)
-        b->first = op;
-    if (!b->used || op > b->last)
-        b->last = op;
-    b->used = 1;
+    if (!l->used || op < l->first)
+        l->first = op;
+    if (!l->used || op > l->last)
+        l->last = op;
+    l->used = 1;
+}
+
+static int used(const struct block *b)
+{
+    return b->life[TRAINING].used || b->life[SAMPLING].used;
 }
 
 static void live_ranges(const struct kc_shard_plan *s, struct block *blocks)
@@ -45,22 +73,25 @@ static void live_ranges(const struct kc_shard_plan *s, struct block *blocks)
     const struct kc_plan_op *ops = KC_AT(s, struct kc_plan_op, s->ops);
     for (uint32_t o = 0; o < s->ops.count; o++) {
         const struct kc_span spans[2] = {ops[o].in, ops[o].out};
+        const int runs[KINDS] = {[TRAINING] = o < s->logits_first || o >= s->backward_first,
+                                 [SAMPLING] = kc_plan_runs(s, KC_PROGRAM_FORWARD, o)};
         for (int k = 0; k < 2; k++)
             for (uint32_t i = 0; i < spans[k].count; i++) {
                 int32_t t = KC_AT(s, int32_t, spans[k])[i];
-                if (t >= 0 && kc_tensor_in_work(&tensors[t]))
-                    touch(&blocks[t], o);
+                for (int p = 0; p < KINDS && t >= 0 && kc_tensor_in_work(&tensors[t]); p++)
+                    if (runs[p])
+                        touch(&blocks[t].life[p], o);
             }
     }
     for (uint32_t t = 0; t < s->tensors.count; t++) {
         blocks[t].into = t;
         blocks[t].bytes = (kc_tensor_bytes(&tensors[t]) + MEMORY_ALIGN - 1) / MEMORY_ALIGN * MEMORY_ALIGN;
-        if (tensors[t].role == KC_INPUT && kc_tensor_in_work(&tensors[t]))
-            touch(&blocks[t], 0); /* kc sample fills inputs before the first op */
+        if (tensors[t].role == KC_INPUT)
+            touch(&blocks[t].life[SAMPLING], 0); /* kc sample fills inputs before the first op */
     }
     /* kc sample reads the logits when forward is over */
-    if (s->logits >= 0 && s->forward_ops)
-        touch(&blocks[s->logits], s->forward_ops - 1);
+    if (s->logits >= 0 && s->backward_first)
+        touch(&blocks[s->logits].life[SAMPLING], s->backward_first - 1);
 }
 
 static uint32_t root_of(const struct block *blocks, uint32_t t)
@@ -82,7 +113,12 @@ static int may_take_over(const struct kc_shard_plan *s, const struct block *bloc
     uint32_t times = 0;
     for (uint32_t i = 0; i < op->in.count; i++)
         times += KC_AT(s, int32_t, op->in)[i] == in;
-    return times == 1 && blocks[in].last == o && blocks[out].first == o;
+    for (int p = 0; p < KINDS; p++) {
+        const struct life *i = &blocks[in].life[p], *u = &blocks[out].life[p];
+        if (i->used != u->used || (i->used && (i->last != o || u->first != o)))
+            return 0;
+    }
+    return times == 1;
 }
 
 static void merge_in_place(const struct kc_shard_plan *s, struct block *blocks)
@@ -96,8 +132,9 @@ static void merge_in_place(const struct kc_shard_plan *s, struct block *blocks)
             continue;
         uint32_t root = root_of(blocks, (uint32_t)in);
         blocks[out].into = root;
-        if (blocks[out].last > blocks[root].last)
-            blocks[root].last = blocks[out].last;
+        for (int p = 0; p < KINDS; p++)
+            if (blocks[out].life[p].used)
+                touch(&blocks[root].life[p], blocks[out].life[p].last);
     }
 }
 
@@ -109,13 +146,23 @@ static int larger_first(const void *a, const void *b)
     return x < y ? -1 : 1; /* same array: the order of tensors, so that equal plans are placed alike */
 }
 
+static int live_together(const struct block *a, const struct block *b)
+{
+    for (int p = 0; p < KINDS; p++) {
+        const struct life *x = &a->life[p], *y = &b->life[p];
+        if (x->used && y->used && x->last >= y->first && x->first <= y->last)
+            return 1;
+    }
+    return 0;
+}
+
 /* The smallest gap between the blocks that live at the same time; `placed` is sorted by offset. */
 static uint64_t best_fit(const struct block *b, struct block *const *placed, uint32_t count)
 {
     uint64_t end = 0, best = 0, best_gap = UINT64_MAX;
     for (uint32_t i = 0; i < count; i++) {
         const struct block *p = placed[i];
-        if (p->last < b->first || p->first > b->last)
+        if (!live_together(p, b))
             continue;
         if (p->offset > end && p->offset - end >= b->bytes && p->offset - end < best_gap)
             best = end, best_gap = p->offset - end;
@@ -155,8 +202,8 @@ int kc_memory_plan_make(const struct kc_shard_plan *s, struct kc_memory_plan *ou
     live_ranges(s, blocks);
     merge_in_place(s, blocks);
     for (uint32_t t = 0; t < n; t++) {
-        m.unshared += blocks[t].used ? blocks[t].bytes : 0;
-        if (blocks[t].used && blocks[t].into == t)
+        m.unshared += used(&blocks[t]) ? blocks[t].bytes : 0;
+        if (used(&blocks[t]) && blocks[t].into == t)
             order[roots++] = &blocks[t];
     }
     qsort(order, roots, sizeof *order, larger_first);

@@ -4,10 +4,12 @@
  * backward has read it. An op that may work in place takes over its input's memory when nobody reads that input
  * later. Placement is greedy by size with best fit (Pisarchyk and Lee 2020, "Efficient Memory Management for Deep
  * Neural Net Inference", as in TensorFlow Lite): large blocks first, each into the smallest gap that is free for its
- * whole life. One plan serves all programs: those that run forward only use a part of it. */
+ * whole life. One plan serves all programs. What only sampling makes, the logits, lives in its program alone: there the
+ * activations that training saves for backward are dead, so the logits lie where those do and cost nothing. */
 #ifndef KC_SCHEDULE_MEMORY_H
 #define KC_SCHEDULE_MEMORY_H
 
+#include "contracts/exec_plan.h"
 #include "contracts/shard_plan.h"
 
 #define MEMORY_ALIGN 64
@@ -17,6 +19,9 @@ struct kc_memory_plan {
     uint64_t bytes;    /* of the whole */
     uint64_t unshared; /* if no two tensors shared memory */
 };
+
+/* Does the program run this op of the shard plan? (In training, once a micro-batch.) */
+int kc_plan_runs(const struct kc_shard_plan *shard, enum kc_program_id program, uint32_t op);
 
 /* Local elements and bytes of a tensor. */
 uint64_t kc_tensor_elements(const struct kc_plan_tensor *t);

@@ -114,7 +114,9 @@ static int ops_build(const struct kc_model_graph *graph, struct kc_shard_plan *p
             return full(arena, e);
         uint64_t n = op_sharers(plan, tensors, KC_AT(graph, int32_t, from[i].in), from[i].in.count,
                                 KC_AT(graph, int32_t, from[i].out), from[i].out.count);
-        to[i].flops = from[i].flops / n, to[i].bytes = from[i].bytes / n, to[i].scratch = from[i].scratch;
+        to[i].flops = from[i].flops / n, to[i].bytes = from[i].bytes / n, to[i].scratch = from[i].scratch / n;
+        if (to[i].scratch > from[i].scratch_most)
+            to[i].scratch = from[i].scratch_most;
     }
     return 0;
 }
@@ -147,7 +149,8 @@ int kc_shard_build(const struct kc_model_graph *graph, const struct kc_job_spec 
         return full(arena, e);
     plan->ranks = spec->ranks, plan->zero = spec->zero;
     memcpy(plan->axis, spec->axis, sizeof plan->axis);
-    plan->forward_ops = graph->forward_ops;
+    plan->evaluate_first = graph->evaluate_first, plan->logits_first = graph->logits_first;
+    plan->backward_first = graph->backward_first;
     plan->micro = spec->micro, plan->sequences = spec->sequences;
     plan->micro_batches = spec->sequences / (spec->micro * spec->axis[KC_DATA]);
     plan->tokens = graph->tokens, plan->targets = graph->targets;

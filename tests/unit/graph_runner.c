@@ -168,7 +168,14 @@ int graph_runner_new(struct runner *r, const struct kc_job_spec *spec, const cha
     r->moment1 = calloc(n, sizeof *r->moment1);
     r->moment2 = calloc(n, sizeof *r->moment2);
     r->op_seconds = calloc(KC_OPCODES, sizeof *r->op_seconds);
-    r->scratch = aligned_alloc(64, KC_SCRATCH_MIN);
+    r->op_flops = calloc(KC_OPCODES, sizeof *r->op_flops);
+    r->scratch_bytes = KC_SCRATCH_MIN;
+    for (uint32_t i = 0; i < r->graph->ops.count; i++) {
+        const struct kc_graph_op *op = KC_AT(r->graph, struct kc_graph_op, r->graph->ops) + i;
+        const uint64_t wants = op->scratch < op->scratch_most ? op->scratch : op->scratch_most;
+        r->scratch_bytes = wants > r->scratch_bytes ? (wants + 63) / 64 * 64 : r->scratch_bytes;
+    }
+    r->scratch = aligned_alloc(64, r->scratch_bytes);
     return allocate(r);
 }
 
@@ -189,6 +196,7 @@ void graph_runner_free(struct runner *r)
     free(r->moment1);
     free(r->moment2);
     free(r->op_seconds);
+    free(r->op_flops);
     free(r->scratch);
     kc_jobs_cpu_table_free(r->table);
     kc_arena_free(&r->arena);
@@ -231,15 +239,26 @@ static struct kc_view view_of(const struct runner *r, int32_t index)
     return v;
 }
 
-int graph_runner_run(struct runner *r, uint32_t first, uint32_t last, int accumulate, uint32_t micro,
-               const struct kc_step_values *step, struct kc_error *e)
+int graph_runner_runs(const struct kc_model_graph *g, enum runner_program program, uint32_t op)
+{
+    if (op < g->evaluate_first)
+        return 1;
+    if (op < g->logits_first)
+        return program == RUN_EVALUATE;
+    return program == (op < g->backward_first ? RUN_FORWARD : RUN_TRAIN);
+}
+
+int graph_runner_run(struct runner *r, enum runner_program program, int accumulate, uint32_t micro,
+                     const struct kc_step_values *step, struct kc_error *e)
 {
     const struct kc_model_graph *g = r->graph;
     const struct kc_graph_op *ops = KC_AT(g, struct kc_graph_op, g->ops);
     const struct kc_graph_opcode *opcodes = KC_AT(g, struct kc_graph_opcode, g->opcodes);
     unsigned char *written = calloc(g->tensors.count, 1);
     int bad = 0;
-    for (uint32_t i = first; i < last && bad == 0; i++) {
+    for (uint32_t i = 0; i < g->ops.count && bad == 0; i++) {
+        if (!graph_runner_runs(g, program, i))
+            continue;
         const int32_t *in = KC_AT(g, int32_t, ops[i].in), *out = KC_AT(g, int32_t, ops[i].out);
         struct kc_view iv[KC_RULE_TENSORS], ov[KC_RULE_TENSORS];
         for (uint32_t k = 0; k < ops[i].in.count; k++)
@@ -251,10 +270,11 @@ int graph_runner_run(struct runner *r, uint32_t first, uint32_t last, int accumu
                                   .outputs = (uint8_t)ops[i].out.count, .in = iv, .out = ov,
                                   .attr = KC_AT(g, double, ops[i].attr), .attrs = ops[i].attr.count, .micro = micro,
                                   .accumulate = gradient ? accumulate || written[out[0]] : 1, .scratch = r->scratch,
-                                  .scratch_bytes = KC_SCRATCH_MIN, .step = step};
+                                  .scratch_bytes = r->scratch_bytes, .step = step};
         uint64_t t = kc_now();
         bad = r->table->ops[call.opcode].enqueue(r->table->self, &call, &r->lane.lane, e);
         r->op_seconds[call.opcode] += (double)(kc_now() - t) * 1e-9;
+        r->op_flops[call.opcode] += (double)ops[i].flops;
         for (uint32_t k = 0; k < ops[i].out.count; k++)
             written[out[k]] = 1;
     }
@@ -276,7 +296,7 @@ double graph_runner_gradient_norm(struct runner *r)
         struct kc_view in = run_view(r->data[i], graph_runner_elements(r, (int32_t)i));
         struct kc_view out = {.data = &sum, .type = KC_F64, .rank = 1, .size = {1}};
         struct kc_op_call call = {.opcode = KC_OP_NORM, .inputs = 1, .outputs = 1, .in = &in, .out = &out,
-                                  .accumulate = 1, .scratch = r->scratch, .scratch_bytes = KC_SCRATCH_MIN};
+                                  .accumulate = 1, .scratch = r->scratch, .scratch_bytes = r->scratch_bytes};
         if (r->table->ops[KC_OP_NORM].enqueue(r->table->self, &call, &r->lane.lane, NULL) < 0)
             abort();
     }
@@ -304,7 +324,7 @@ int graph_runner_update(struct runner *r, const struct kc_step_values *step, str
                                   .attr = attr,
                                   .attrs = 4,
                                   .scratch = r->scratch,
-                                  .scratch_bytes = KC_SCRATCH_MIN,
+                                  .scratch_bytes = r->scratch_bytes,
                                   .step = step};
         bad = r->table->ops[KC_OP_ADAMW].enqueue(r->table->self, &call, &r->lane.lane, e);
     }

@@ -29,7 +29,8 @@ struct runner {
     float **moment1, **moment2; /* per tensor; parameters only */
     int in_place;        /* honour in_place */
     void *scratch;
-    double *op_seconds;  /* per opcode, summed */
+    size_t scratch_bytes;
+    double *op_seconds, *op_flops; /* per opcode, summed */
 };
 
 /* Builds graph, op table and memory; parameters are zero until graph_runner_init_parameters() or the caller fills
@@ -43,10 +44,12 @@ const struct kc_graph_tensor *graph_runner_tensor(const struct runner *r, int32_
 uint64_t graph_runner_elements(const struct runner *r, int32_t index);
 /* Index of the tensor with that role and name; -1. */
 int32_t graph_runner_find(const struct runner *r, enum kc_role role, const char *name);
-/* Ops [first, last) of the graph. accumulate: gradients are added to; else the first W op of each overwrites. The
- * result tensor is always added to. */
-int graph_runner_run(struct runner *r, uint32_t first, uint32_t last, int accumulate, uint32_t micro,
-               const struct kc_step_values *step, struct kc_error *e);
+/* The ops of a program; EVALUATE and FORWARD load their data too. accumulate: gradients and, in TRAIN, the result are
+ * added to; else what first writes them overwrites. EVALUATE always adds to the result. */
+enum runner_program { RUN_TRAIN, RUN_EVALUATE, RUN_FORWARD };
+int graph_runner_run(struct runner *r, enum runner_program program, int accumulate, uint32_t micro,
+                     const struct kc_step_values *step, struct kc_error *e);
+int graph_runner_runs(const struct kc_model_graph *g, enum runner_program program, uint32_t op);
 /* √Σ g² over all gradients, through the NORM op. */
 double graph_runner_gradient_norm(struct runner *r);
 /* AdamW on every parameter. */

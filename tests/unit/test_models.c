@@ -156,14 +156,13 @@ static double rate(uint64_t step, uint64_t steps, uint64_t warmup, double lr, do
     return low + 0.5 * (1 + cos(M_PI * r)) * (lr - low);
 }
 
-/* Forward and backward of a step as `parts` micro-batches; returns the mean loss. */
-static double run_step(struct runner *r, struct kc_step_values *v, uint32_t parts, int forward_only)
+/* A step as `parts` micro-batches; returns the mean loss. */
+static double run_step(struct runner *r, struct kc_step_values *v, uint32_t parts, enum runner_program program)
 {
     double *result = r->data[r->graph->result];
     result[0] = result[1] = 0;
     for (uint32_t k = 0; k < parts; k++)
-        ck_assert_int_eq(
-            graph_runner_run(r, 0, forward_only ? r->graph->forward_ops : r->graph->ops.count, k > 0, k, v, NULL), 0);
+        ck_assert_int_eq(graph_runner_run(r, program, k > 0, k, v, NULL), 0);
     return result[0] / result[1];
 }
 
@@ -204,7 +203,7 @@ START_TEST(training_gives_pytorchs_numbers)
 
     struct kc_step_values v = {0};
     if (parts == 1) { /* the first two rows of the first batch */
-        run_step(&r, &v, 1, 1);
+        run_step(&r, &v, 1, RUN_FORWARD);
         struct safetensors s = safetensors_open(GOLDEN "logits.safetensors");
         uint64_t n;
         const float *want = safetensors_floats(&s, "logits", &n), *got = r.data[r.graph->logits];
@@ -220,7 +219,7 @@ START_TEST(training_gives_pytorchs_numbers)
         json_t *want = json_array_get(steps, s);
         v.step = s;
         v.sample_first = s * 8;
-        double loss = run_step(&r, &v, parts, 0), norm = graph_runner_gradient_norm(&r) / 256; /* 8 · 32 tokens */
+        double loss = run_step(&r, &v, parts, RUN_TRAIN), norm = graph_runner_gradient_norm(&r) / 256; /* 8 · 32 tokens */
         ck_assert_msg(relative(loss, kc_json_real(want, "loss", 0)) <= 1e-5, "loss of step %d: %.9g", (int)s + 1,
                       loss);
         ck_assert_msg(relative(norm, kc_json_real(want, "grad_norm", 0)) <= 1e-4, "norm of step %d: %.9g", (int)s + 1,
@@ -238,7 +237,7 @@ START_TEST(training_gives_pytorchs_numbers)
     json_t *after = json_object_get(ref, "loss_after_on_first_4_batches");
     for (uint64_t k = 0; k < 4; k++) {
         v.sample_first = k * 8;
-        ck_assert_double_eq_tol(run_step(&r, &v, parts, 1), json_real_value(json_array_get(after, k)), 1e-4);
+        ck_assert_double_eq_tol(run_step(&r, &v, parts, RUN_EVALUATE), json_real_value(json_array_get(after, k)), 1e-4);
     }
     graph_runner_free(&r);
     free(data.data);
@@ -271,53 +270,69 @@ static uint64_t elements(const struct kc_graph_tensor *t)
     return n;
 }
 
+/* In the program that runs it: the op reads what was written before, and writes what it may. */
+static void op_is_in_order(const struct kc_model_graph *g, uint32_t i, int *written, int *read)
+{
+    const struct kc_graph_op *op = KC_AT(g, struct kc_graph_op, g->ops) + i;
+    const struct kc_graph_opcode *o = KC_AT(g, struct kc_graph_opcode, g->opcodes) + op->opcode;
+    ck_assert(op->in.count == o->inputs && op->out.count == o->outputs && op->klass == o->klass);
+    ck_assert(i < g->backward_first ? o->klass == KC_LOAD || o->klass == KC_FORWARD
+                                    : o->klass == KC_INPUT_GRADIENT || o->klass == KC_WEIGHT_GRADIENT);
+    ck_assert(o->klass == KC_LOAD || (op->flops > 0 && op->bytes > 0));
+    for (uint32_t k = 0; k < o->inputs; k++) {
+        int32_t t = KC_AT(g, int32_t, op->in)[k];
+        if (t < 0)
+            continue;
+        ck_assert_msg(written[t] || tensor(g, t)->role == KC_PARAMETER, "op %u (%s) reads %s, which nobody wrote", i,
+                      KC_TEXT(g, o->name), KC_TEXT(g, tensor(g, t)->name));
+        read[t]++;
+    }
+    const int32_t *out = KC_AT(g, int32_t, op->out);
+    for (uint32_t k = 0; k < o->outputs; k++) /* so that one flag of the call tells whether to add */
+        ck_assert(o->klass != KC_WEIGHT_GRADIENT || !written[out[k]] == !written[out[0]]);
+    int gradients = 0;
+    for (uint32_t k = 0; k < o->outputs; k++) {
+        int role = tensor(g, out[k])->role;
+        gradients += role == KC_GRADIENT;
+        ck_assert(role != KC_PARAMETER);
+        ck_assert_msg(role == KC_GRADIENT || !written[out[k]], "%s is written twice",
+                      KC_TEXT(g, tensor(g, out[k])->name));
+        ck_assert((role != KC_RESULT && role != KC_GRADIENT) || o->accumulates);
+        written[out[k]]++;
+    }
+    ck_assert((gradients > 0) == (o->klass == KC_WEIGHT_GRADIENT));
+}
+
 START_TEST(every_op_reads_what_was_written_before)
 {
     struct kc_job_spec spec = test_spec(3, 24, 4, 16, 50, 2);
     spec.axis[KC_DATA] = 2;
     const struct kc_model_graph *g = build(&spec);
     ck_assert_int_eq(kc_contract_check(g, g->head.bytes, KC_CONTRACT_MODEL_GRAPH, KC_MODEL_GRAPH_VERSION), 0);
-    const struct kc_graph_op *ops = KC_AT(g, struct kc_graph_op, g->ops);
-    const struct kc_graph_opcode *opcodes = KC_AT(g, struct kc_graph_opcode, g->opcodes);
-    int *written = calloc(g->tensors.count, sizeof *written), *read = calloc(g->tensors.count, sizeof *read);
-    for (uint32_t i = 0; i < g->ops.count; i++) {
-        const struct kc_graph_opcode *o = &opcodes[ops[i].opcode];
-        ck_assert(ops[i].in.count == o->inputs && ops[i].out.count == o->outputs && ops[i].klass == o->klass);
-        ck_assert(i < g->forward_ops ? o->klass == KC_LOAD || o->klass == KC_FORWARD
-                                     : o->klass == KC_INPUT_GRADIENT || o->klass == KC_WEIGHT_GRADIENT);
-        ck_assert(ops[i].scratch <= KC_SCRATCH_MIN);
-        ck_assert(o->klass == KC_LOAD || (ops[i].flops > 0 && ops[i].bytes > 0));
-        for (uint32_t k = 0; k < o->inputs; k++) {
-            int32_t t = KC_AT(g, int32_t, ops[i].in)[k];
-            if (t < 0)
-                continue;
-            ck_assert_msg(written[t] || tensor(g, t)->role == KC_PARAMETER, "op %u (%s) reads %s, which nobody wrote",
-                          i, KC_TEXT(g, o->name), KC_TEXT(g, tensor(g, t)->name));
-            read[t]++;
-        }
-        const int32_t *out = KC_AT(g, int32_t, ops[i].out);
-        for (uint32_t k = 0; k < o->outputs; k++) /* so that one flag of the call tells whether to add */
-            ck_assert(o->klass != KC_WEIGHT_GRADIENT || !written[out[k]] == !written[out[0]]);
-        for (uint32_t k = 0; k < o->outputs; k++) {
-            int32_t t = out[k];
-            int role = tensor(g, t)->role;
-            ck_assert(role != KC_PARAMETER);
-            ck_assert((role == KC_GRADIENT) == (o->klass == KC_WEIGHT_GRADIENT));
-            ck_assert_msg(role == KC_GRADIENT || !written[t], "%s is written twice", KC_TEXT(g, tensor(g, t)->name));
-            ck_assert(role != KC_RESULT || o->accumulates);
-            written[t]++;
-        }
+    ck_assert(g->evaluate_first < g->logits_first && g->logits_first < g->backward_first &&
+              g->backward_first < g->ops.count);
+    int *ever = calloc(g->tensors.count, sizeof *ever), *read = calloc(g->tensors.count, sizeof *read);
+    for (int program = RUN_TRAIN; program <= RUN_FORWARD; program++) {
+        int *written = calloc(g->tensors.count, sizeof *written);
+        for (uint32_t i = 0; i < g->ops.count; i++)
+            if (graph_runner_runs(g, (enum runner_program)program, i))
+                op_is_in_order(g, i, written, read);
+        ck_assert_int_eq(!written[g->logits], program != RUN_FORWARD); /* never whole but for sampling */
+        ck_assert_int_eq(!written[g->result], program == RUN_FORWARD);
+        for (uint32_t t = 0; t < g->tensors.count; t++)
+            ever[t] += written[t];
+        free(written);
     }
     for (uint32_t i = 0; i < g->tensors.count; i++) { /* nothing is made in vain, and nothing left out */
         const struct kc_graph_tensor *t = tensor(g, (int32_t)i);
-        ck_assert_msg(t->role == KC_PARAMETER || written[i], "%s is never written", KC_TEXT(g, t->name));
-        ck_assert_msg(t->role == KC_GRADIENT || t->role == KC_RESULT || read[i], "%s is never read",
-                      KC_TEXT(g, t->name));
+        ck_assert_msg(t->role == KC_PARAMETER || ever[i], "%s is never written", KC_TEXT(g, t->name));
+        ck_assert_msg(t->role == KC_GRADIENT || t->role == KC_RESULT || read[i] || (int32_t)i == g->logits,
+                      "%s is never read", KC_TEXT(g, t->name));
     }
     ck_assert(tensor(g, g->tokens)->role == KC_INPUT && tensor(g, g->targets)->role == KC_INPUT);
     ck_assert_uint_eq(tensor(g, g->tokens)->size[0], 4); /* micro · data */
     ck_assert(elements(tensor(g, g->logits)) == 4 * 16 * 50 && tensor(g, g->result)->type == KC_F64);
-    free(written);
+    free(ever);
     free(read);
     kc_arena_free(&arena);
 }
@@ -446,6 +461,8 @@ START_TEST(flops_are_those_of_the_ops)
     for (uint32_t i = 0; i < g->ops.count; i++) {
         const struct kc_graph_op *op = KC_AT(g, struct kc_graph_op, g->ops) + i;
         const char *name = KC_TEXT(g, KC_AT(g, struct kc_graph_opcode, g->opcodes)[op->opcode].name);
+        if (!graph_runner_runs(g, RUN_TRAIN, i))
+            continue;
         if (strncmp(name, "linear", 6) == 0 || strncmp(name, "head", 4) == 0 || strncmp(name, "attention", 9) == 0)
             sum += op->flops;
     }
@@ -506,7 +523,7 @@ static struct runner passed(struct kc_job_spec *spec, const char *variant, uint3
     r.lane.backwards = backwards;
     graph_runner_init_parameters(&r, 5);
     struct kc_step_values v = {0};
-    run_step(&r, &v, parts, 0);
+    run_step(&r, &v, parts, RUN_TRAIN);
     return r;
 }
 

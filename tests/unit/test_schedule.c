@@ -210,6 +210,34 @@ END_TEST
 
 /* ---- memory ---- */
 
+/* Brute force: play a program's ops on a map that says who wrote each 64-byte line last. */
+static void program_keeps_what_it_reads(const struct kc_shard_plan *s, const struct kc_memory_plan *m,
+                                        enum kc_program_id program)
+{
+    const struct kc_plan_tensor *tensors = KC_AT(s, struct kc_plan_tensor, s->tensors);
+    const struct kc_plan_op *ops = KC_AT(s, struct kc_plan_op, s->ops);
+    int32_t *owner = calloc(m->bytes / 64 + 1, sizeof *owner);
+    for (uint64_t b = 0; program == KC_PROGRAM_FORWARD && b < kc_tensor_bytes(&tensors[s->tokens]); b += 64)
+        owner[(m->offset[s->tokens] + b) / 64] = s->tokens + 1; /* given */
+    for (uint32_t o = 0; o < s->ops.count; o++) {
+        for (uint32_t i = 0; i < ops[o].in.count && kc_plan_runs(s, program, o); i++) {
+            int32_t x = KC_AT(s, int32_t, ops[o].in)[i];
+            for (uint64_t b = 0; kc_tensor_in_work(&tensors[x]) && b < kc_tensor_bytes(&tensors[x]); b += 64)
+                ck_assert_msg(owner[(m->offset[x] + b) / 64] == x + 1, "%s: op %u reads tensor %d, overwritten",
+                              kc_program_name[program], o, x);
+        }
+        for (uint32_t i = 0; i < ops[o].out.count && kc_plan_runs(s, program, o); i++) {
+            int32_t x = KC_AT(s, int32_t, ops[o].out)[i];
+            for (uint64_t b = 0; kc_tensor_in_work(&tensors[x]) && b < kc_tensor_bytes(&tensors[x]); b += 64)
+                owner[(m->offset[x] + b) / 64] = x + 1;
+            ck_assert_uint_eq(m->offset[x] % MEMORY_ALIGN, 0);
+        }
+    }
+    for (uint64_t b = 0; program == KC_PROGRAM_FORWARD && b < kc_tensor_bytes(&tensors[s->logits]); b += 64)
+        ck_assert_int_eq(owner[(m->offset[s->logits] + b) / 64], s->logits + 1);
+    free(owner);
+}
+
 START_TEST(no_two_tensors_that_live_at_once_overlap_and_memory_is_shared)
 {
     struct toy_shape s = shape;
@@ -218,30 +246,35 @@ START_TEST(no_two_tensors_that_live_at_once_overlap_and_memory_is_shared)
     toy_plan(&t, s);
     struct kc_memory_plan m;
     ck_assert_int_eq(kc_memory_plan_make(t.shard, &m), 0);
-    const struct kc_plan_tensor *tensors = KC_AT(t.shard, struct kc_plan_tensor, t.shard->tensors);
-    const struct kc_plan_op *ops = KC_AT(t.shard, struct kc_plan_op, t.shard->ops);
-    /* brute force: play the ops on a map that says who wrote each 64-byte line last */
-    int32_t *owner = calloc(m.bytes / 64 + 1, sizeof *owner);
-    for (uint32_t o = 0; o < t.shard->ops.count; o++) {
-        for (uint32_t i = 0; i < ops[o].in.count; i++) {
-            int32_t x = KC_AT(t.shard, int32_t, ops[o].in)[i];
-            for (uint64_t b = 0; kc_tensor_in_work(&tensors[x]) && b < kc_tensor_bytes(&tensors[x]); b += 64)
-                ck_assert_msg(owner[(m.offset[x] + b) / 64] == x + 1, "op %u reads tensor %d, overwritten", o, x);
-        }
-        for (uint32_t i = 0; i < ops[o].out.count; i++) {
-            int32_t x = KC_AT(t.shard, int32_t, ops[o].out)[i];
-            for (uint64_t b = 0; kc_tensor_in_work(&tensors[x]) && b < kc_tensor_bytes(&tensors[x]); b += 64)
-                owner[(m.offset[x] + b) / 64] = x + 1;
-            ck_assert_uint_eq(m.offset[x] % MEMORY_ALIGN, 0);
-        }
-    }
+    program_keeps_what_it_reads(t.shard, &m, KC_PROGRAM_TRAIN);
+    program_keeps_what_it_reads(t.shard, &m, KC_PROGRAM_EVALUATE);
+    program_keeps_what_it_reads(t.shard, &m, KC_PROGRAM_FORWARD);
     /* 13 activations are saved for backward; the 13 derivatives work in place in one buffer, which is free by then:
      * the last activation's, read by head.w before head.i writes the first derivative */
     uint64_t x_bytes = 2 * 20000 * 4;
     ck_assert_uint_ge(m.unshared, 26 * x_bytes);
     ck_assert_uint_ge(m.bytes, 13 * x_bytes);
     ck_assert_uint_lt(m.bytes, 14 * x_bytes);
-    free(owner);
+    kc_memory_plan_free(&m);
+    toy_free(&t);
+}
+END_TEST
+
+/* With logits of five activations: training has its own, in place; those of sampling lie over what is saved. */
+START_TEST(logits_of_sampling_cost_training_no_memory)
+{
+    struct toy_shape s = shape;
+    s.layers = 12;
+    s.vocab = 5 * s.hidden;
+    struct toy t;
+    toy_plan(&t, s);
+    struct kc_memory_plan m;
+    ck_assert_int_eq(kc_memory_plan_make(t.shard, &m), 0);
+    program_keeps_what_it_reads(t.shard, &m, KC_PROGRAM_TRAIN);
+    program_keeps_what_it_reads(t.shard, &m, KC_PROGRAM_EVALUATE);
+    program_keeps_what_it_reads(t.shard, &m, KC_PROGRAM_FORWARD);
+    uint64_t x_bytes = 2 * 20000 * 4;
+    ck_assert_uint_lt(m.bytes, (13 + 5 + 1) * x_bytes);
     kc_memory_plan_free(&m);
     toy_free(&t);
 }
@@ -256,6 +289,7 @@ static uint64_t chain_memory(uint8_t in_place, uint64_t offset[3])
     struct kc_plan_tensor *t = kc_contract_array(&a, &s->tensors, 3, sizeof *t);
     struct kc_plan_op *ops = kc_contract_array(&a, &s->ops, 3, sizeof *ops);
     s->logits = -1;
+    s->evaluate_first = s->logits_first = s->backward_first = 3;
     for (int i = 0; i < 3; i++) {
         t[i].role = KC_ACTIVATION, t[i].rank = 1, t[i].local[0] = 32;
         ops[i].in_place = i ? in_place : 0;
@@ -785,6 +819,7 @@ int main(void)
     tcase_add_test(t, storage_programs_agree_after_every_verb_that_can_fail);
     tcase_add_test(t, a_small_arena_is_told);
     tcase_add_test(t, a_program_prints);
+    tcase_add_test(t, logits_of_sampling_cost_training_no_memory);
     tcase_add_test(t, no_two_tensors_that_live_at_once_overlap_and_memory_is_shared);
     tcase_add_test(t, an_output_takes_its_inputs_place_only_where_the_op_allows_it);
     suite_add_tcase(s, t);

@@ -97,8 +97,8 @@ const struct kc_model_graph *toy_graph(const struct kc_job_spec *spec, enum toy_
         kc_contract_begin(a, KC_CONTRACT_MODEL_GRAPH, KC_MODEL_GRAPH_VERSION, sizeof *g);
     opcodes_build(g, without, a);
     uint32_t L = spec->layers;
-    b.tensors = kc_contract_array(a, &g->tensors, 9 + 6 * L, sizeof *b.tensors);
-    b.ops = kc_contract_array(a, &g->ops, 8 + 3 * L, sizeof *b.ops);
+    b.tensors = kc_contract_array(a, &g->tensors, 11 + 6 * L, sizeof *b.tensors);
+    b.ops = kc_contract_array(a, &g->ops, 11 + 3 * L, sizeof *b.ops);
     const uint64_t B = (uint64_t)spec->micro * spec->axis[KC_DATA], S = spec->context, H = spec->hidden,
                    V = spec->vocab;
     const uint8_t act[3] = {KC_BATCH, KC_SEQUENCE, KC_HIDDEN}, lg[3] = {KC_BATCH, KC_SEQUENCE, KC_VOCAB},
@@ -126,12 +126,19 @@ const struct kc_model_graph *toy_graph(const struct kc_job_spec *spec, enum toy_
         x[l + 1] = tensor(&b, name, KC_ACTIVATION, KC_F32, (int)l, -1, act, x_size);
         OP(&b, TOY_AFFINE_F, (int)l, x[l], w[l], bias[l], x[l + 1]);
     }
+    int32_t evaluated = tensor(&b, "scores", KC_ACTIVATION, KC_F32, -1, -1, lg, l_size);
+    g->evaluate_first = b.o;
+    OP(&b, TOY_HEAD_F, -1, x[L], wte, evaluated);
+    OP(&b, TOY_LOSS_F, -1, evaluated, g->targets, g->result);
+    g->logits_first = b.o;
     g->logits = tensor(&b, "logits", KC_ACTIVATION, KC_F32, -1, -1, lg, l_size);
-    int32_t dlogits = tensor(&b, "d logits", KC_DERIVATIVE, KC_F32, -1, g->logits, lg, l_size);
     OP(&b, TOY_HEAD_F, -1, x[L], wte, g->logits);
-    OP(&b, TOY_LOSS_F, -1, g->logits, g->targets, g->result);
-    g->forward_ops = b.o;
-    OP(&b, TOY_LOSS_I, -1, g->logits, g->targets, dlogits);
+    g->backward_first = b.o;
+    int32_t trained = tensor(&b, "scores", KC_ACTIVATION, KC_F32, -1, -1, lg, l_size);
+    int32_t dlogits = tensor(&b, "d scores", KC_DERIVATIVE, KC_F32, -1, trained, lg, l_size);
+    OP(&b, TOY_HEAD_F, -1, x[L], wte, trained);
+    OP(&b, TOY_LOSS_F, -1, trained, g->targets, g->result);
+    OP(&b, TOY_LOSS_I, -1, trained, g->targets, dlogits);
     int32_t d = tensor(&b, "d x", KC_DERIVATIVE, KC_F32, (int)L - 1, x[L], act, x_size);
     OP(&b, TOY_HEAD_W, -1, dlogits, x[L], dwte);
     OP(&b, TOY_HEAD_I, -1, dlogits, wte, d);

@@ -17,7 +17,7 @@
 #define RUN_TILE 16384   /* elements of a tile of an elementwise op */
 #define COLUMN_TILE 64   /* columns of a tile of a sum over rows: whole cache lines */
 #define CHUNKS 64        /* most chunks of a sum across tiles */
-static_assert(2 * CHUNKS * sizeof(double) <= KC_SCRATCH_MIN, "the partial sums of the loss fit what every call has");
+static_assert(CHUNKS * sizeof(double) <= KC_SCRATCH_MIN, "the partial sums of the norm fit what every call has");
 
 struct cpu {
     struct kc_op_table table;     /* first: the table is the handle */
@@ -33,7 +33,8 @@ struct cpu {
 typedef int op_fn(void *self, const struct kc_op_call *call, struct kc_lane *lane, struct kc_error *e);
 op_fn op_load, op_embed, op_embed_weight, op_position_weight, op_layernorm, op_layernorm_input, op_layernorm_weight,
     op_linear, op_linear_input, op_linear_weight, op_attention, op_attention_input, op_gelu, op_gelu_input, op_add,
-    op_head, op_head_input, op_head_weight, op_cross_entropy, op_cross_entropy_input, op_adamw, op_norm;
+    op_linear_gelu, op_linear_add, op_linear_gelu_input, op_head, op_head_loss, op_head_loss_gradient, op_adamw,
+    op_norm;
 
 sgemm_fn *gemm_onednn(void);                   /* NULL when built without oneDNN */
 void gemm_onednn_text(char *out, size_t room); /* "onednn-2.6.3-isae7": version, instruction set */
@@ -106,10 +107,17 @@ static inline int enqueue(struct kc_lane *lane, void (*tile)(void *arg, uint32_t
 }
 
 /* ---- matrix products on a grid ---- */
+/* c (m, n) = op(a) · op(b) + beta·c, by tiles, and what belongs to a tile before and after its product, done while the
+ * tile is near. With bias or residual, beta is 0. */
 struct gemm {
     sgemm_fn *run;
-    const float *a, *b, *bias; /* bias: length n, or NULL; beta must then be 0 */
+    const struct kernels *k_of; /* for what is done to tiles */
+    const float *a, *b;
     float *c;
+    const float *bias;     /* (n) or NULL: the tile begins as it, */
+    const float *residual; /* (m, n) or NULL: and this; may be c */
+    float *gelu;           /* (m, n) or NULL: becomes gelu(c) */
+    const float *gelu_of;  /* (m, n) or NULL: c is multiplied by gelu′ of this */
     uint64_t m, n, k, lda, ldb;
     char ta, tb;
     float beta;

@@ -1,76 +1,133 @@
-/* loss.c - cross entropy: rows in chunks, the sums of the chunks added in order. */
+/* loss.c - the head and its cross entropy together, over blocks of tokens: logits = x·wteT of a block, their loss and
+ * gradient in place, then both products of backward. So logits are never stored whole. The loss is summed by chunks of
+ * rows, and the chunks in order. */
 #include "cpu.h"
 
-struct loss_arg {
-    const struct kernels *k;
-    const float *logits, *lse_in;
-    const int32_t *targets;
-    float *lse, *dlogits;
+struct head_arg {
+    struct gemm g, dw;      /* the product of this enqueue; of backward: dx, and dwte as the tiles behind `grid` */
+    uint32_t grid;
+    float *logits;          /* (rows, v) of this block */
+    const int32_t *targets; /* (rows) */
     double *parts, *result; /* parts: (chunks, 2) loss sum, tokens */
-    uint64_t rows, n, chunk;
+    uint64_t rows, v;
     uint32_t chunks;
-    int accumulate;
+    uint8_t add, gradient;  /* result is added to; logits become their gradient */
 };
+static_assert(sizeof(struct head_arg) <= KC_LANE_ARG_MAX, "a lane copies it");
+
+static void product_tile(void *arg, uint32_t index, uint32_t worker)
+{
+    (void)worker;
+    const struct head_arg *a = arg;
+    if (index < a->grid)
+        gemm_tile_run(&a->g, index);
+    else
+        gemm_tile_run(&a->dw, index - a->grid);
+}
 
 static void loss_tile(void *arg, uint32_t index, uint32_t worker)
 {
     (void)worker;
-    const struct loss_arg *a = arg;
-    const struct range r = tile_range(index, a->chunk, a->rows);
+    const struct head_arg *a = arg;
+    const struct kernels *k = a->g.k_of;
+    const struct range r = tile_range(index, ROW_TILE, a->rows);
+    const int32_t *targets = a->targets + r.first;
+    float lse[ROW_TILE], *logits = a->logits + r.first * a->v;
     double sum[2] = {0, 0};
-    a->k->cross_entropy(a->logits + r.first * a->n, a->targets + r.first, a->lse + r.first, sum, r.last - r.first,
-                        a->n);
+    k->cross_entropy(logits, targets, lse, sum, r.last - r.first, a->v);
+    if (a->gradient)
+        k->cross_entropy_input(logits, targets, lse, logits, r.last - r.first, a->v);
     memcpy(a->parts + 2 * index, sum, sizeof sum);
 }
 
 static void loss_total(void *arg, uint32_t index, uint32_t worker)
 {
     (void)index, (void)worker;
-    const struct loss_arg *a = arg;
+    const struct head_arg *a = arg;
     double sum[2] = {0, 0};
     for (uint32_t i = 0; i < a->chunks; i++) {
         sum[0] += a->parts[2 * i];
         sum[1] += a->parts[2 * i + 1];
     }
     for (int i = 0; i < 2; i++)
-        a->result[i] = a->accumulate ? a->result[i] + sum[i] : sum[i];
+        a->result[i] = a->add ? a->result[i] + sum[i] : sum[i];
 }
 
-int op_cross_entropy(void *self, const struct kc_op_call *call, struct kc_lane *lane, struct kc_error *e)
+/* What all blocks share; x (r, h), wte (v, h). */
+struct head {
+    const float *x, *wte;
+    float *dx, *dwte; /* NULL: no gradients are asked for */
+    const int32_t *targets;
+    double *result;
+    uint64_t rows, h, v, block;
+    int accumulate;
+};
+
+static int block_run(struct cpu *c, const struct head *d, const struct kc_op_call *call, uint64_t first,
+                     struct kc_lane *lane)
 {
-    struct cpu *c = self;
-    const uint64_t rows = view_rows(&call->in[0]), n = view_width(&call->in[0]);
-    int r = CALL_CHECK(c, call, e, {0, KC_F32, rows * n}, {1, KC_I32, rows}, {2, KC_F32, rows}, {3, KC_F64, 2});
+    const uint64_t rows = d->rows - first < d->block ? d->rows - first : d->block;
+    struct head_arg arg = {.targets = d->targets + first, .parts = call->scratch, .result = d->result, .rows = rows,
+                           .v = d->v, .chunks = tiles_of(rows, ROW_TILE), .add = first || d->accumulate,
+                           .gradient = d->dx != NULL};
+    arg.logits = (float *)call->scratch + rows * (KC_HEAD_ROW_EXTRA / sizeof(float));
+    arg.g = (struct gemm){.run = c->sgemm, .k_of = c->k, .a = d->x + first * d->h, .b = d->wte, .c = arg.logits,
+                          .m = rows, .n = d->v, .k = d->h, .lda = d->h, .ldb = d->h, .ta = 'N', .tb = 'T'};
+    arg.grid = gemm_grid(&arg.g);
+    int r = enqueue(lane, product_tile, &arg, sizeof arg, arg.grid);
+    r = r < 0 ? r : enqueue(lane, loss_tile, &arg, sizeof arg, arg.chunks);
+    r = r < 0 ? r : enqueue(lane, loss_total, &arg, sizeof arg, 1);
+    if (r < 0 || !d->dx)
+        return r;
+    arg.dw = (struct gemm){.run = c->sgemm, .k_of = c->k, .a = arg.logits, .b = arg.g.a, .c = d->dwte, .m = d->v,
+                           .n = d->h, .k = rows, .lda = d->v, .ldb = d->h, .ta = 'T', .tb = 'N', .beta = arg.add};
+    arg.g = (struct gemm){.run = c->sgemm, .k_of = c->k, .a = arg.logits, .b = d->wte, .c = d->dx + first * d->h,
+                          .m = rows, .n = d->h, .k = d->v, .lda = d->v, .ldb = d->h, .ta = 'N', .tb = 'N'};
+    arg.grid = gemm_grid(&arg.g);
+    return enqueue(lane, product_tile, &arg, sizeof arg, arg.grid + gemm_grid(&arg.dw));
+}
+
+static int head_run(struct cpu *c, struct head *d, const struct kc_op_call *call, struct kc_lane *lane,
+                    struct kc_error *e)
+{
+    const uint64_t most = KC_HEAD_ROWS(d->v), blocks = (d->rows + most - 1) / most;
+    d->block = blocks ? (d->rows + blocks - 1) / blocks : 0; /* even blocks */
+    d->x = call->in[0].data;
+    d->wte = call->in[1].data;
+    d->targets = call->in[2].data;
+    d->accumulate = call->accumulate;
+    if (call->scratch_bytes < d->block * KC_HEAD_ROW_BYTES(d->v))
+        return kc_fail(e, -EINVAL, "op head-loss: %llu bytes of scratch, a block of %llu tokens needs %llu",
+                       (unsigned long long)call->scratch_bytes, (unsigned long long)d->block,
+                       (unsigned long long)(d->block * KC_HEAD_ROW_BYTES(d->v)));
+    int r = 0;
+    for (uint64_t first = 0; first < d->rows && r == 0; first += d->block)
+        r = block_run(c, d, call, first, lane);
+    return r;
+}
+
+/* result (+)= loss sum and number of tokens that count */
+int op_head_loss(void *self, const struct kc_op_call *call, struct kc_lane *lane, struct kc_error *e)
+{
+    struct head d = {.rows = view_rows(&call->in[0]), .h = view_width(&call->in[0]), .v = view_rows(&call->in[1])};
+    int r = CALL_CHECK(self, call, e, {0, KC_F32, d.rows * d.h}, {1, KC_F32, d.v * d.h}, {2, KC_I32, d.rows},
+                       {3, KC_F64, 2});
     if (r < 0)
         return r;
-    uint64_t chunk = (rows + CHUNKS - 1) / CHUNKS;
-    chunk = chunk < ROW_TILE ? ROW_TILE : chunk;
-    struct loss_arg arg = {.k = c->k, .logits = call->in[0].data, .targets = call->in[1].data,
-                           .lse = call->out[0].data, .parts = call->scratch, .result = call->out[1].data,
-                           .rows = rows, .n = n, .chunk = chunk, .chunks = tiles_of(rows, chunk),
-                           .accumulate = call->accumulate};
-    r = enqueue(lane, loss_tile, &arg, sizeof arg, arg.chunks);
-    return r < 0 ? r : enqueue(lane, loss_total, &arg, sizeof arg, 1);
+    d.result = call->out[0].data;
+    return head_run(self, &d, call, lane, e);
 }
 
-static void loss_input_tile(void *arg, uint32_t index, uint32_t worker)
+/* The same, and dwte (+)= dlogitsT·x, dx = dlogits·wte */
+int op_head_loss_gradient(void *self, const struct kc_op_call *call, struct kc_lane *lane, struct kc_error *e)
 {
-    (void)worker;
-    const struct loss_arg *a = arg;
-    const struct range r = tile_range(index, ROW_TILE, a->rows);
-    a->k->cross_entropy_input(a->logits + r.first * a->n, a->targets + r.first, a->lse_in + r.first,
-                              a->dlogits + r.first * a->n, r.last - r.first, a->n);
-}
-
-int op_cross_entropy_input(void *self, const struct kc_op_call *call, struct kc_lane *lane, struct kc_error *e)
-{
-    struct cpu *c = self;
-    const uint64_t rows = view_rows(&call->in[0]), n = view_width(&call->in[0]);
-    int r = CALL_CHECK(c, call, e, {0, KC_F32, rows * n}, {1, KC_I32, rows}, {2, KC_F32, rows},
-                       {3, KC_F32, rows * n});
+    struct head d = {.rows = view_rows(&call->in[0]), .h = view_width(&call->in[0]), .v = view_rows(&call->in[1])};
+    int r = CALL_CHECK(self, call, e, {0, KC_F32, d.rows * d.h}, {1, KC_F32, d.v * d.h}, {2, KC_I32, d.rows},
+                       {3, KC_F32, d.v * d.h}, {4, KC_F32, d.rows * d.h}, {5, KC_F64, 2});
     if (r < 0)
         return r;
-    struct loss_arg arg = {.k = c->k, .logits = call->in[0].data, .targets = call->in[1].data,
-                           .lse_in = call->in[2].data, .dlogits = call->out[0].data, .rows = rows, .n = n};
-    return enqueue(lane, loss_input_tile, &arg, sizeof arg, tiles_of(rows, ROW_TILE));
+    d.dwte = call->out[0].data;
+    d.dx = call->out[1].data;
+    d.result = call->out[2].data;
+    return head_run(self, &d, call, lane, e);
 }

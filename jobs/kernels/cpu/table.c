@@ -21,12 +21,13 @@ static op_fn *const functions[KC_OPCODES] = {
     [KC_OP_GELU_I] = op_gelu_input,
     [KC_OP_ADD_F] = op_add,
     [KC_OP_HEAD_F] = op_head,
-    [KC_OP_HEAD_I] = op_head_input,
-    [KC_OP_HEAD_W] = op_head_weight,
-    [KC_OP_CROSS_ENTROPY_F] = op_cross_entropy,
-    [KC_OP_CROSS_ENTROPY_I] = op_cross_entropy_input,
     [KC_OP_ADAMW] = op_adamw,
     [KC_OP_NORM] = op_norm,
+    [KC_OP_LINEAR_GELU_F] = op_linear_gelu,
+    [KC_OP_LINEAR_ADD_F] = op_linear_add,
+    [KC_OP_LINEAR_GELU_I] = op_linear_gelu_input,
+    [KC_OP_HEAD_LOSS_F] = op_head_loss,
+    [KC_OP_HEAD_LOSS_G] = op_head_loss_gradient,
 };
 
 static const struct {
