@@ -48,8 +48,8 @@ typedef int kc_load_fn(void *self, int evaluate, uint64_t position, uint32_t row
 struct kc_jobs_config {
     const struct kc_job_spec *spec; /* borrowed, must outlive the table */
     /* Which kernels: "auto" (or NULL), "avx512", "avx2", "portable", or the full text that an earlier table had in `variant`,
-     * such as "avx512+onednn-2.6.3-isae7": vector code + matrix product (version, instruction set). Plain "portable" is
-     * "portable+blocked". */
+     * such as "avx512+onednn-2.6.3-isae7": vector code + matrix product (version, instruction set), and with
+     * precision bf16 "+native" or "+widened": how its products are made. Plain "portable" is "portable+blocked". */
     const char *variant;
     /* LOAD: micro-batch k of this rank, row b is row j = k·(micro·batch_ranks) + batch_rank·micro + b of the step, at
      * position step->sample_first + j. When evaluating, rows with j ≥ step->rows are masked (token 0, target −1). */

@@ -2,7 +2,7 @@
  * peak: the best rate of the same library on a product of 2048³, tried between steps of the same run, so that both see
  * the same machine.
  *
- *   bench_kernels [layers hidden heads context vocab micro steps variant]   default: the quickstart model */
+ *   bench_kernels [layers hidden heads context vocab micro steps variant precision]   default: the quickstart model */
 #include "base/clock.h"
 #include "jobs/kernels/cpu/cpu.h"
 #include "tests/unit/graph_runner.c" /* benches are linked with the archives alone */
@@ -49,6 +49,7 @@ int main(int argc, char **argv)
                                         (uint32_t)argument(argc, argv, 3, 4), (uint32_t)argument(argc, argv, 4, 128),
                                         (uint32_t)argument(argc, argv, 5, 256), (uint32_t)argument(argc, argv, 6, 8));
     const int steps = (int)argument(argc, argv, 7, 30);
+    spec.precision = argc > 9 && strcmp(argv[9], "bf16") == 0 ? KC_PRECISION_BF16 : KC_PRECISION_FP32;
     struct runner r;
     struct kc_error e = {{0}};
     if (graph_runner_new(&r, &spec, argc > 8 ? argv[8] : "auto", 1, 1, random_rows, &spec.vocab, &e) < 0) {

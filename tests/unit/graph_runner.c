@@ -1,6 +1,7 @@
 /* graph_runner.c - see graph_runner.h. */
 #include "tests/unit/graph_runner.h"
 
+#include "base/bf16.h"
 #include "base/clock.h"
 
 #include <errno.h>
@@ -133,6 +134,7 @@ static int allocate(struct runner *r)
         /* nothing but parameters and results may rely on what was there before */
         memset(r->data[i], t->role == KC_PARAMETER || t->role == KC_RESULT ? 0 : 0xff, bytes);
         if (t->role == KC_PARAMETER) {
+            r->master[i] = t->type == KC_BF16 ? calloc(elements(t), sizeof(float)) : NULL;
             r->moment1[i] = calloc(elements(t), sizeof(float));
             r->moment2[i] = calloc(elements(t), sizeof(float));
         }
@@ -165,6 +167,7 @@ int graph_runner_new(struct runner *r, const struct kc_job_spec *spec, const cha
     test_lane_init(&r->lane, workers);
     const size_t n = r->graph->tensors.count;
     r->data = calloc(n, sizeof *r->data);
+    r->master = calloc(n, sizeof *r->master);
     r->moment1 = calloc(n, sizeof *r->moment1);
     r->moment2 = calloc(n, sizeof *r->moment2);
     r->op_seconds = calloc(KC_OPCODES, sizeof *r->op_seconds);
@@ -189,10 +192,12 @@ void graph_runner_free(struct runner *r)
             free(r->data[i]);
         else
             r->data[i] = NULL;
+        free(r->master[i]);
         free(r->moment1[i]);
         free(r->moment2[i]);
     }
     free(r->data);
+    free(r->master);
     free(r->moment1);
     free(r->moment2);
     free(r->op_seconds);
@@ -217,11 +222,13 @@ void graph_runner_init_parameters(struct runner *r, uint64_t seed)
         const struct kc_graph_tensor *t = graph_runner_tensor(r, (int32_t)i);
         if (t->role != KC_PARAMETER)
             continue;
-        float *p = r->data[i];
+        float *p = t->type == KC_BF16 ? r->master[i] : r->data[i];
         for (uint64_t k = 0; k < elements(t); k++) {
             double normal = sqrt(-2 * log(uniform(&seed))) * cos(2 * 3.14159265358979 * uniform(&seed));
             p[k] = t->init == KC_INIT_NORMAL ? (float)(normal * t->init_scale)
                                              : (float)((t->init == KC_INIT_ONE) + 0.05 * normal);
+            if (t->type == KC_BF16)
+                ((uint16_t *)r->data[i])[k] = kc_bf16_from_float(p[k]);
         }
     }
 }
@@ -282,9 +289,9 @@ int graph_runner_run(struct runner *r, enum runner_program program, int accumula
     return bad;
 }
 
-static struct kc_view run_view(void *data, uint64_t n)
+static struct kc_view run_view(void *data, enum kc_type type, uint64_t n)
 {
-    return (struct kc_view){.data = data, .type = KC_F32, .rank = 1, .size = {n}};
+    return (struct kc_view){.data = data, .type = (uint8_t)type, .rank = 1, .size = {n}};
 }
 
 double graph_runner_gradient_norm(struct runner *r)
@@ -293,7 +300,7 @@ double graph_runner_gradient_norm(struct runner *r)
     for (uint32_t i = 0; i < r->graph->tensors.count; i++) {
         if (graph_runner_tensor(r, (int32_t)i)->role != KC_GRADIENT)
             continue;
-        struct kc_view in = run_view(r->data[i], graph_runner_elements(r, (int32_t)i));
+        struct kc_view in = run_view(r->data[i], KC_F32, graph_runner_elements(r, (int32_t)i));
         struct kc_view out = {.data = &sum, .type = KC_F64, .rank = 1, .size = {1}};
         struct kc_op_call call = {.opcode = KC_OP_NORM, .inputs = 1, .outputs = 1, .in = &in, .out = &out,
                                   .accumulate = 1, .scratch = r->scratch, .scratch_bytes = r->scratch_bytes};
@@ -313,9 +320,10 @@ int graph_runner_update(struct runner *r, const struct kc_step_values *step, str
         const uint64_t n = elements(t);
         const double attr[] = {r->spec->beta1, r->spec->beta2, r->spec->eps,
                                graph_runner_tensor(r, t->of)->decay ? r->spec->weight_decay : 0};
-        struct kc_view in = run_view(r->data[i], n);
-        struct kc_view out[] = {run_view(r->data[t->of], n), run_view(r->moment1[t->of], n),
-                                run_view(r->moment2[t->of], n), {.data = NULL}}; /* no master */
+        struct kc_view in = run_view(r->data[i], KC_F32, n);
+        const enum kc_type type = (enum kc_type)graph_runner_tensor(r, t->of)->type;
+        struct kc_view out[] = {run_view(r->data[t->of], type, n), run_view(r->moment1[t->of], KC_F32, n),
+                                run_view(r->moment2[t->of], KC_F32, n), run_view(r->master[t->of], KC_F32, n)};
         struct kc_op_call call = {.opcode = KC_OP_ADAMW,
                                   .inputs = 1,
                                   .outputs = 4,

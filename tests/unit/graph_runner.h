@@ -26,7 +26,7 @@ struct runner {
     struct kc_op_table *table;
     struct test_lane lane;
     void **data;         /* a block per tensor; in-place outputs share their input's */
-    float **moment1, **moment2; /* per tensor; parameters only */
+    float **master, **moment1, **moment2; /* per tensor; parameters only, masters of those in bf16 */
     int in_place;        /* honour in_place */
     void *scratch;
     size_t scratch_bytes;

@@ -211,11 +211,18 @@ START_TEST(elementwise_is_rounded_once)
 {
     if (!use_variant(_i))
         return;
+    const struct kernels *sets[] = {kernels_avx512(), kernels_avx2(), &kernels_portable}, *k = sets[_i];
     const uint64_t n = 4003;
     struct twin in[] = {STORED(9, n), STORED(9, n)}, y = STORED(1, n);
-    both("gelu", KC_OP_GELU_F, in, 1, &y, 1, 0);
-    both("gelu dx", KC_OP_GELU_I, in, 2, &y, 1, 0);
-    both("add", KC_OP_ADD_F, in, 2, &y, 1, 0);
+    k->gelu(in[0].exact.data, y.exact.data, n);
+    k->bf16->gelu(in[0].stored.data, y.stored.data, n);
+    same("gelu", &y);
+    k->gelu_input(in[0].exact.data, in[1].exact.data, y.exact.data, n);
+    k->bf16->gelu_input(in[0].stored.data, in[1].stored.data, y.stored.data, n);
+    same("gelu dx", &y);
+    k->add(in[0].exact.data, in[1].exact.data, y.exact.data, n);
+    k->bf16->add(in[0].stored.data, in[1].stored.data, y.stored.data, n);
+    same("add", &y);
     drop(in, 2), drop(&y, 1);
     kc_jobs_cpu_table_free(table);
 }
@@ -277,14 +284,10 @@ START_TEST(bits_do_not_depend_on_the_cut)
     const uint64_t n = 515;
     static const uint64_t cut[] = {0, 1, 4, 9, 200, 203, 515};
     struct twin x = STORED(3, n), whole = STORED(1, n), parts = STORED(1, n);
-    run_one(KC_OP_GELU_F, &x.stored, 1, &whole.stored, 1, 0);
-    for (int c = 0; c < 6; c++) {
-        struct kc_view from = x.stored, to = parts.stored;
-        from.size[0] = to.size[0] = cut[c + 1] - cut[c];
-        from.data = (uint16_t *)from.data + cut[c];
-        to.data = (uint16_t *)to.data + cut[c];
-        run_one(KC_OP_GELU_F, &from, 1, &to, 1, 0);
-    }
+    const struct kernels *sets[] = {kernels_avx512(), kernels_avx2(), &kernels_portable}, *k = sets[_i]->bf16;
+    k->gelu(x.stored.data, whole.stored.data, n);
+    for (int c = 0; c < 6; c++)
+        k->gelu((uint16_t *)x.stored.data + cut[c], (uint16_t *)parts.stored.data + cut[c], cut[c + 1] - cut[c]);
     ck_assert_mem_eq(whole.stored.data, parts.stored.data, n * sizeof(uint16_t));
     drop(&x, 1), drop(&whole, 1), drop(&parts, 1);
     kc_jobs_cpu_table_free(table);
@@ -294,13 +297,13 @@ END_TEST
 START_TEST(mixed_types_are_refused_by_name)
 {
     ck_assert(use_variant(2));
-    struct twin a = STORED(1, 8), b = SINGLE(1, 8), y = STORED(1, 8);
+    struct twin a = STORED(1, 1, 2, 3), b = SINGLE(1, 3, 3), y = STORED(1, 1, 2, 3);
     struct kc_view in[] = {a.stored, b.stored};
-    struct kc_op_call call = {.opcode = KC_OP_ADD_F, .inputs = 2, .outputs = 1, .in = in, .out = &y.stored,
+    struct kc_op_call call = {.opcode = KC_OP_LINEAR_I, .inputs = 2, .outputs = 1, .in = in, .out = &y.stored,
                               .scratch = scratch, .scratch_bytes = sizeof scratch};
     struct kc_error e = {{0}};
-    ck_assert_int_eq(table->ops[KC_OP_ADD_F].enqueue(table->self, &call, &lane.lane, &e), -EINVAL);
-    ck_assert_str_eq(e.text, "op add, operand 1: needs 8 elements of bf16, has 8 of f32");
+    ck_assert_int_eq(table->ops[KC_OP_LINEAR_I].enqueue(table->self, &call, &lane.lane, &e), -EINVAL);
+    ck_assert_str_eq(e.text, "op linear.i, operand 1: needs 9 elements of bf16, has 9 of f32");
     drop(&a, 1), drop(&b, 1), drop(&y, 1);
     kc_jobs_cpu_table_free(table);
 }

@@ -16,6 +16,7 @@
 #define ROW_TILE 32      /* rows of a tile of a row-wise op */
 #define RUN_TILE 16384   /* elements of a tile of an elementwise op */
 #define COLUMN_TILE 64   /* columns of a tile of a sum over rows: whole cache lines */
+#define WORKERS 256      /* most threads of a lane */
 #define CHUNKS 64        /* most chunks of a sum across tiles */
 static_assert(CHUNKS * sizeof(double) <= KC_SCRATCH_MIN, "the partial sums of the norm fit what every call has");
 
@@ -25,6 +26,9 @@ struct cpu {
     struct kc_jobs_config config;
     const struct kernels *k;
     sgemm_fn *sgemm;
+    int native;                   /* bf16 products are the library's own, not widened */
+    float *panels[WORKERS];       /* of each worker: room for widened operands; made when first needed */
+    struct matmuls *matmuls;      /* the native products that were needed so far */
     char variant[96];
     atomic_int failed;            /* -errno of LOAD on the lane; error is written before */
     struct kc_error error;
@@ -32,10 +36,10 @@ struct cpu {
 
 typedef int op_fn(void *self, const struct kc_op_call *call, struct kc_lane *lane, struct kc_error *e);
 op_fn op_load, op_embed, op_embed_weight, op_position_weight, op_layernorm, op_layernorm_input, op_layernorm_weight,
-    op_linear, op_linear_input, op_linear_weight, op_attention, op_attention_input, op_gelu, op_gelu_input, op_add,
-    op_linear_gelu, op_linear_add, op_linear_gelu_input, op_head, op_head_loss, op_head_loss_gradient, op_adamw,
-    op_norm;
+    op_linear, op_linear_gelu, op_linear_add, op_linear_input, op_linear_gelu_input, op_linear_weight, op_attention,
+    op_attention_input, op_head, op_head_loss, op_head_loss_gradient, op_adamw, op_norm;
 
+void gemm_one_thread(void);                    /* this thread calls oneDNN without a team of its own */
 sgemm_fn *gemm_onednn(void);                   /* NULL when built without oneDNN */
 void gemm_onednn_text(char *out, size_t room); /* "onednn-2.6.3-isae7": version, instruction set */
 
@@ -110,21 +114,41 @@ static inline int enqueue(struct kc_lane *lane, void (*tile)(void *arg, uint32_t
 /* c (m, n) = op(a) · op(b) + beta·c, by tiles, and what belongs to a tile before and after its product, done while the
  * tile is near. With bias or residual, beta is 0. */
 struct gemm {
-    sgemm_fn *run;
-    const struct kernels *k_of; /* for what is done to tiles */
-    const float *a, *b;
-    float *c;
-    const float *bias;     /* (n) or NULL: the tile begins as it, */
-    const float *residual; /* (m, n) or NULL: and this; may be c */
-    float *gelu;           /* (m, n) or NULL: becomes gelu(c) */
-    const float *gelu_of;  /* (m, n) or NULL: c is multiplied by gelu′ of this */
+    struct cpu *cpu;
+    const void *a, *b;
+    void *c;
+    const void *bias;     /* (n) or NULL: the tile begins as it, */
+    const void *residual; /* (m, n) or NULL: and this; may be c */
+    void *gelu;           /* (m, n) or NULL: becomes gelu(c) */
+    const void *gelu_of;  /* (m, n) or NULL: c is multiplied by gelu′ of this */
     uint64_t m, n, k, lda, ldb;
     char ta, tb;
+    uint8_t a_type, b_type, c_type; /* f32 or bf16; bias, residual and GELU are of c's */
     float beta;
-    uint32_t tile_m, tile_n, grid_n; /* filled by gemm_grid() */
+    uint32_t tile_m, tile_n, grid_n;  /* filled by gemm_begin(), */
+    struct matmul *whole, *rest;      /* and these: native products of whole tiles and of the last one */
 };
-/* Choose the grid from m, n, k; returns the number of tiles. */
-uint32_t gemm_grid(struct gemm *g);
-void gemm_tile_run(const struct gemm *g, uint32_t index);
+/* Choose the grid from m, n, k, and have ready what its tiles need. Returns the number of tiles, or -errno (e). */
+int gemm_begin(struct gemm *g, const struct kc_lane *lane, struct kc_error *e);
+void gemm_tile_run(const struct gemm *g, uint32_t index, uint32_t worker);
+
+/* The range of c that a tile is. */
+struct area {
+    struct range m, n;
+};
+/* Where the area's part of an operand begins. */
+const void *gemm_a(const struct gemm *g, uint64_t m, uint64_t k);
+const void *gemm_b(const struct gemm *g, uint64_t k, uint64_t n);
+/* gemm_widened.c: bf16 through panels in f32: at most so much of op(a), op(b) and c at once, four megabytes in all. */
+#define PANEL_M 384
+#define PANEL_N 768
+#define PANEL_K 256
+#define PANEL_FLOATS (PANEL_M * PANEL_K + PANEL_K * PANEL_N + PANEL_M * PANEL_N)
+void gemm_tile_widened(const struct gemm *g, const struct area *area, uint32_t worker);
+/* gemm_native.c: bf16 products of oneDNN's own. NULL where it has none, else the name of the instruction set. */
+const char *gemm_native_isa(void);
+int gemm_native_begin(struct gemm *g, uint32_t workers, struct kc_error *e);
+void gemm_tile_native(const struct gemm *g, const struct area *area, uint32_t worker);
+void gemm_native_free(struct cpu *c);
 
 #endif

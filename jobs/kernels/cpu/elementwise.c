@@ -1,79 +1,23 @@
-/* elementwise.c - GELU, addition, AdamW and the squared norm, by tiles of a run. */
+/* elementwise.c - AdamW and the squared norm, by tiles of a run. */
 #include "cpu.h"
 
 #include <math.h>
 
 struct run_arg {
     const struct kernels *k;
-    const void *a, *b; /* dy and x, or a and b, or the gradient */
-    void *y;
+    const float *gradient;
+    void *parameter;
     float *m, *v, *master;
     uint64_t n;
     struct adamw_values adamw;
 };
-
-static void gelu_tile(void *arg, uint32_t index, uint32_t worker)
-{
-    (void)worker;
-    const struct run_arg *a = arg;
-    const struct range r = tile_range(index, RUN_TILE, a->n);
-    a->k->gelu(number_at(a->k, a->a, r.first), number_at(a->k, a->y, r.first), r.last - r.first);
-}
-
-static void gelu_input_tile(void *arg, uint32_t index, uint32_t worker)
-{
-    (void)worker;
-    const struct run_arg *a = arg;
-    const struct range r = tile_range(index, RUN_TILE, a->n);
-    a->k->gelu_input(number_at(a->k, a->a, r.first), number_at(a->k, a->b, r.first), number_at(a->k, a->y, r.first),
-                     r.last - r.first);
-}
-
-static void add_tile(void *arg, uint32_t index, uint32_t worker)
-{
-    (void)worker;
-    const struct run_arg *a = arg;
-    const struct range r = tile_range(index, RUN_TILE, a->n);
-    a->k->add(number_at(a->k, a->a, r.first), number_at(a->k, a->b, r.first), number_at(a->k, a->y, r.first),
-              r.last - r.first);
-}
-
-static int run_op(struct cpu *c, const struct kc_op_call *call, struct kc_lane *lane,
-                  void (*tile)(void *, uint32_t, uint32_t), struct kc_error *e)
-{
-    const uint64_t n = view_elements(&call->out[0]);
-    const uint8_t t = stored_type(&call->out[0]);
-    int r = CALL_CHECK(c, call, e, {0, t, n}, {1, t, n});
-    if (r == 0 && call->inputs == 2)
-        r = CALL_CHECK(c, call, e, {2, t, n});
-    if (r < 0)
-        return r;
-    struct run_arg arg = {.k = kernels_for(c, &call->out[0]), .a = call->in[0].data,
-                          .b = call->inputs == 2 ? call->in[1].data : NULL, .y = call->out[0].data, .n = n};
-    return enqueue(lane, tile, &arg, sizeof arg, tiles_of(n, RUN_TILE));
-}
-
-int op_gelu(void *self, const struct kc_op_call *call, struct kc_lane *lane, struct kc_error *e)
-{
-    return run_op(self, call, lane, gelu_tile, e);
-}
-
-int op_gelu_input(void *self, const struct kc_op_call *call, struct kc_lane *lane, struct kc_error *e)
-{
-    return run_op(self, call, lane, gelu_input_tile, e);
-}
-
-int op_add(void *self, const struct kc_op_call *call, struct kc_lane *lane, struct kc_error *e)
-{
-    return run_op(self, call, lane, add_tile, e);
-}
 
 static void adamw_tile(void *arg, uint32_t index, uint32_t worker)
 {
     (void)worker;
     const struct run_arg *a = arg;
     const struct range r = tile_range(index, RUN_TILE, a->n);
-    a->k->adamw((const float *)a->a + r.first, number_at(a->k, a->y, r.first), a->m + r.first, a->v + r.first,
+    a->k->adamw(a->gradient + r.first, number_at(a->k, a->parameter, r.first), a->m + r.first, a->v + r.first,
                 a->master ? a->master + r.first : NULL, r.last - r.first, &a->adamw);
 }
 
@@ -92,8 +36,8 @@ int op_adamw(void *self, const struct kc_op_call *call, struct kc_lane *lane, st
         return kc_fail(e, -EINVAL, "op adamw: takes four attributes, beta1, beta2, eps, weight decay; has %u",
                        call->attrs);
     const double beta1 = call->attr[0], beta2 = call->attr[1], eps = call->attr[2], decay = call->attr[3];
-    struct run_arg arg = {.k = kernels_for(c, &call->out[0]), .a = call->in[0].data, .y = call->out[0].data,
-                          .m = call->out[1].data, .v = call->out[2].data,
+    struct run_arg arg = {.k = kernels_for(c, &call->out[0]), .gradient = call->in[0].data,
+                          .parameter = call->out[0].data, .m = call->out[1].data, .v = call->out[2].data,
                           .master = t == KC_BF16 ? call->out[3].data : NULL, .n = n};
     arg.adamw = (struct adamw_values){.scale = (float)s->scale, .beta1 = (float)beta1, .beta2 = (float)beta2,
                                       .eps = (float)eps, .keep = (float)(1 - s->lr * decay),

@@ -2,6 +2,8 @@
  * its sums is fixed by the shape, so the number of threads changes no bit. Works with oneDNN 2.x and 3.x: dnnl_sgemm is the same in both. */
 #include "cpu.h"
 
+#include <stdlib.h>
+
 #ifdef KC_HAVE_DNNL
 #include <dlfcn.h>
 #include <dnnl.h>
@@ -18,7 +20,7 @@
  * 3072 × 768 × 1024), without it tiles are up to 15 % slower. */
 #define DEPTH_TRANSPOSED 256
 
-uint32_t gemm_grid(struct gemm *g)
+static uint32_t grid(struct gemm *g)
 {
     const uint64_t flops = 2 * g->m * g->n * g->k, most = flops < GRID_LARGE ? GRID_TILES : GRID_TILES_LARGE;
     uint64_t pieces = flops / GRID_FLOPS < most ? flops / GRID_FLOPS : most;
@@ -31,44 +33,90 @@ uint32_t gemm_grid(struct gemm *g)
     return tiles_of(g->m, g->tile_m) * g->grid_n;
 }
 
+static int in_bf16(const struct gemm *g)
+{
+    return g->a_type == KC_BF16 || g->b_type == KC_BF16;
+}
+
+/* Every worker's room for panels. It stays until the table ends, so that only first steps allocate. */
+static int panels_ready(struct cpu *c, uint32_t workers, struct kc_error *e)
+{
+    if (workers > WORKERS)
+        return kc_fail(e, -EINVAL, "a lane of %u threads; products in bf16 take at most %d", workers, WORKERS);
+    for (uint32_t i = 0; i < workers; i++)
+        if (!c->panels[i] && !(c->panels[i] = aligned_alloc(64, PANEL_FLOATS * sizeof(float))))
+            return kc_fail(e, -ENOMEM, "no memory for the panels of products in bf16");
+    return 0;
+}
+
+int gemm_begin(struct gemm *g, const struct kc_lane *lane, struct kc_error *e)
+{
+    const uint32_t tiles = grid(g);
+    int r = 0;
+    if (in_bf16(g))
+        r = g->cpu->native ? gemm_native_begin(g, lane->workers, e) : panels_ready(g->cpu, lane->workers, e);
+    return r < 0 ? r : (int)tiles;
+}
+
+const void *gemm_a(const struct gemm *g, uint64_t m, uint64_t k)
+{
+    return (const char *)g->a + kc_type_bytes[g->a_type] * (g->ta == 'N' ? m * g->lda + k : k * g->lda + m);
+}
+
+const void *gemm_b(const struct gemm *g, uint64_t k, uint64_t n)
+{
+    return (const char *)g->b + kc_type_bytes[g->b_type] * (g->tb == 'N' ? k * g->ldb + n : n * g->ldb + k);
+}
+
 /* What the tile begins with, so that adding it costs no pass of its own. */
-static void tile_begin(const struct gemm *g, const struct range *m, const struct range *n)
+static void tile_begin(const struct gemm *g, const struct area *t)
 {
-    const uint64_t width = n->last - n->first;
-    for (uint64_t r = m->first; r < m->last; r++) {
-        float *c = g->c + r * g->n + n->first;
+    const uint64_t width = t->n.last - t->n.first;
+    const float *bias = (const float *)g->bias + t->n.first;
+    for (uint64_t r = t->m.first; r < t->m.last; r++) {
+        const uint64_t at = r * g->n + t->n.first;
         if (g->residual)
-            g->k_of->add(g->residual + r * g->n + n->first, g->bias + n->first, c, width);
+            g->cpu->k->add((const float *)g->residual + at, bias, (float *)g->c + at, width);
         else
-            memcpy(c, g->bias + n->first, width * sizeof *c);
+            memcpy((float *)g->c + at, bias, width * sizeof(float));
     }
 }
 
-static void tile_end(const struct gemm *g, const struct range *m, const struct range *n)
+static void tile_end(const struct gemm *g, const struct area *t)
 {
-    for (uint64_t r = m->first; r < m->last && (g->gelu || g->gelu_of); r++) {
-        const uint64_t at = r * g->n + n->first;
+    const uint64_t width = t->n.last - t->n.first;
+    for (uint64_t r = t->m.first; r < t->m.last && (g->gelu || g->gelu_of); r++) {
+        const uint64_t at = r * g->n + t->n.first;
+        float *c = (float *)g->c + at;
         if (g->gelu)
-            g->k_of->gelu(g->c + at, g->gelu + at, n->last - n->first);
+            g->cpu->k->gelu(c, (float *)g->gelu + at, width);
         else
-            g->k_of->gelu_input(g->c + at, g->gelu_of + at, g->c + at, n->last - n->first);
+            g->cpu->k->gelu_input(c, (const float *)g->gelu_of + at, c, width);
     }
 }
 
-void gemm_tile_run(const struct gemm *g, uint32_t index)
+static void tile_f32(const struct gemm *g, const struct area *t)
 {
-    const struct range m = tile_range(index / g->grid_n, g->tile_m, g->m);
-    const struct range n = tile_range(index % g->grid_n, g->tile_n, g->n);
-    const uint64_t a_step = g->ta == 'N' ? 1 : g->lda, b_step = g->tb == 'N' ? g->ldb : 1;
-    const float *a = g->a + (g->ta == 'N' ? m.first * g->lda : m.first);
-    const float *b = g->b + (g->tb == 'N' ? n.first : n.first * g->ldb);
     const uint64_t depth = g->ta == 'T' ? DEPTH_TRANSPOSED : g->k;
     if (g->bias)
-        tile_begin(g, &m, &n);
+        tile_begin(g, t);
     for (uint64_t k = 0; k < g->k; k += depth)
-        g->run(g->ta, g->tb, m.last - m.first, n.last - n.first, g->k - k < depth ? g->k - k : depth, a + k * a_step,
-               g->lda, b + k * b_step, g->ldb, k || g->bias ? 1 : g->beta, g->c + m.first * g->n + n.first, g->n);
-    tile_end(g, &m, &n);
+        g->cpu->sgemm(g->ta, g->tb, t->m.last - t->m.first, t->n.last - t->n.first, g->k - k < depth ? g->k - k : depth,
+                      gemm_a(g, t->m.first, k), g->lda, gemm_b(g, k, t->n.first), g->ldb, k || g->bias ? 1 : g->beta,
+                      (float *)g->c + t->m.first * g->n + t->n.first, g->n);
+    tile_end(g, t);
+}
+
+void gemm_tile_run(const struct gemm *g, uint32_t index, uint32_t worker)
+{
+    const struct area t = {tile_range(index / g->grid_n, g->tile_m, g->m),
+                           tile_range(index % g->grid_n, g->tile_n, g->n)};
+    if (!in_bf16(g))
+        tile_f32(g, &t);
+    else if (g->cpu->native)
+        gemm_tile_native(g, &t, worker);
+    else
+        gemm_tile_widened(g, &t, worker);
 }
 
 #ifdef KC_HAVE_DNNL
@@ -76,7 +124,7 @@ void gemm_tile_run(const struct gemm *g, uint32_t index)
 /* The distributions' oneDNN runs its products on an OpenMP team. The team size is a property of the calling thread,
  * so each worker sets its own to one, once; the rest of the process keeps what it has. Without OpenMP there is no
  * such function. */
-static void one_thread(void)
+void gemm_one_thread(void)
 {
     static _Thread_local int done;
     if (done)
@@ -91,7 +139,7 @@ static void one_thread(void)
 static void onednn(char ta, char tb, size_t m, size_t n, size_t k, const float *a, size_t lda, const float *b,
                    size_t ldb, float beta, float *c, size_t ldc)
 {
-    one_thread();
+    gemm_one_thread();
     dnnl_sgemm(ta, tb, (dnnl_dim_t)m, (dnnl_dim_t)n, (dnnl_dim_t)k, 1.f, a, (dnnl_dim_t)lda, b, (dnnl_dim_t)ldb, beta,
                c, (dnnl_dim_t)ldc);
 }
@@ -110,6 +158,10 @@ void gemm_onednn_text(char *out, size_t room)
 }
 
 #else
+
+void gemm_one_thread(void)
+{
+}
 
 sgemm_fn *gemm_onednn(void)
 {

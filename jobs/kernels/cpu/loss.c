@@ -11,25 +11,25 @@ struct head_arg {
     double *parts, *result; /* parts: (chunks, 2) loss sum, tokens */
     uint64_t rows, v;
     uint32_t chunks;
-    uint8_t add, gradient;  /* result is added to; logits become their gradient */
+    uint8_t add, gradient;  /* result is added to; logits become their gradient, */
+    uint8_t rounded;        /* in bf16, at the beginning of each row's place: native products take nothing else */
 };
 static_assert(sizeof(struct head_arg) <= KC_LANE_ARG_MAX, "a lane copies it");
 
 static void product_tile(void *arg, uint32_t index, uint32_t worker)
 {
-    (void)worker;
     const struct head_arg *a = arg;
     if (index < a->grid)
-        gemm_tile_run(&a->g, index);
+        gemm_tile_run(&a->g, index, worker);
     else
-        gemm_tile_run(&a->dw, index - a->grid);
+        gemm_tile_run(&a->dw, index - a->grid, worker);
 }
 
 static void loss_tile(void *arg, uint32_t index, uint32_t worker)
 {
     (void)worker;
     const struct head_arg *a = arg;
-    const struct kernels *k = a->g.k_of;
+    const struct kernels *k = a->g.cpu->k;
     const struct range r = tile_range(index, ROW_TILE, a->rows);
     const int32_t *targets = a->targets + r.first;
     float lse[ROW_TILE], *logits = a->logits + r.first * a->v;
@@ -37,6 +37,9 @@ static void loss_tile(void *arg, uint32_t index, uint32_t worker)
     k->cross_entropy(logits, targets, lse, sum, r.last - r.first, a->v);
     if (a->gradient)
         k->cross_entropy_input(logits, targets, lse, logits, r.last - r.first, a->v);
+    if (a->gradient && a->rounded)
+        for (uint64_t i = 0; i < r.last - r.first; i++)
+            k->bf16->narrow(logits + i * a->v, logits + i * a->v, a->v);
     memcpy(a->parts + 2 * index, sum, sizeof sum);
 }
 
@@ -55,36 +58,59 @@ static void loss_total(void *arg, uint32_t index, uint32_t worker)
 
 /* What all blocks share; x (r, h), wte (v, h). */
 struct head {
-    const float *x, *wte;
-    float *dx, *dwte; /* NULL: no gradients are asked for */
+    const void *x, *wte; /* stored in `type` */
+    void *dx;            /* NULL: no gradients are asked for */
+    float *dwte;
+    uint8_t type;
     const int32_t *targets;
     double *result;
     uint64_t rows, h, v, block;
     int accumulate;
 };
 
+static const void *row_of(const struct head *d, const void *x, uint64_t row)
+{
+    return (const char *)x + row * d->h * kc_type_bytes[d->type];
+}
+
+/* The two products of backward from the gradient of a block's logits; g still has the block's x. */
+static void block_backward(struct head_arg *arg, const struct head *d, uint64_t first)
+{
+    const uint8_t type = arg->rounded ? KC_BF16 : KC_F32;
+    const uint64_t ld = arg->rounded ? 2 * d->v : d->v; /* of rows whose place is that of f32 */
+    arg->dw = (struct gemm){.cpu = arg->g.cpu, .a = arg->logits, .b = arg->g.a, .c = d->dwte, .m = d->v, .n = d->h,
+                            .k = arg->rows, .lda = ld, .ldb = d->h, .ta = 'T', .tb = 'N', .a_type = type,
+                            .b_type = d->type, .c_type = KC_F32, .beta = arg->add};
+    arg->g = (struct gemm){.cpu = arg->g.cpu, .a = arg->logits, .b = d->wte, .c = (void *)row_of(d, d->dx, first),
+                           .m = arg->rows, .n = d->h, .k = d->v, .lda = ld, .ldb = d->h, .ta = 'N', .tb = 'N',
+                           .a_type = type, .b_type = d->type, .c_type = d->type};
+}
+
 static int block_run(struct cpu *c, const struct head *d, const struct kc_op_call *call, uint64_t first,
-                     struct kc_lane *lane)
+                     struct kc_lane *lane, struct kc_error *e)
 {
     const uint64_t rows = d->rows - first < d->block ? d->rows - first : d->block;
     struct head_arg arg = {.targets = d->targets + first, .parts = call->scratch, .result = d->result, .rows = rows,
                            .v = d->v, .chunks = tiles_of(rows, ROW_TILE), .add = first || d->accumulate,
-                           .gradient = d->dx != NULL};
+                           .gradient = d->dx != NULL, .rounded = d->type == KC_BF16 && c->native};
     arg.logits = (float *)call->scratch + rows * (KC_HEAD_ROW_EXTRA / sizeof(float));
-    arg.g = (struct gemm){.run = c->sgemm, .k_of = c->k, .a = d->x + first * d->h, .b = d->wte, .c = arg.logits,
-                          .m = rows, .n = d->v, .k = d->h, .lda = d->h, .ldb = d->h, .ta = 'N', .tb = 'T'};
-    arg.grid = gemm_grid(&arg.g);
+    arg.g = (struct gemm){.cpu = c, .a = row_of(d, d->x, first), .b = d->wte, .c = arg.logits, .m = rows, .n = d->v,
+                          .k = d->h, .lda = d->h, .ldb = d->h, .ta = 'N', .tb = 'T', .a_type = d->type,
+                          .b_type = d->type, .c_type = KC_F32};
+    int tiles = gemm_begin(&arg.g, lane, e), more;
+    if (tiles < 0)
+        return tiles;
+    arg.grid = (uint32_t)tiles;
     int r = enqueue(lane, product_tile, &arg, sizeof arg, arg.grid);
     r = r < 0 ? r : enqueue(lane, loss_tile, &arg, sizeof arg, arg.chunks);
     r = r < 0 ? r : enqueue(lane, loss_total, &arg, sizeof arg, 1);
     if (r < 0 || !d->dx)
         return r;
-    arg.dw = (struct gemm){.run = c->sgemm, .k_of = c->k, .a = arg.logits, .b = arg.g.a, .c = d->dwte, .m = d->v,
-                           .n = d->h, .k = rows, .lda = d->v, .ldb = d->h, .ta = 'T', .tb = 'N', .beta = arg.add};
-    arg.g = (struct gemm){.run = c->sgemm, .k_of = c->k, .a = arg.logits, .b = d->wte, .c = d->dx + first * d->h,
-                          .m = rows, .n = d->h, .k = d->v, .lda = d->v, .ldb = d->h, .ta = 'N', .tb = 'N'};
-    arg.grid = gemm_grid(&arg.g);
-    return enqueue(lane, product_tile, &arg, sizeof arg, arg.grid + gemm_grid(&arg.dw));
+    block_backward(&arg, d, first);
+    if ((tiles = gemm_begin(&arg.g, lane, e)) < 0 || (more = gemm_begin(&arg.dw, lane, e)) < 0)
+        return tiles < 0 ? tiles : more;
+    arg.grid = (uint32_t)tiles;
+    return enqueue(lane, product_tile, &arg, sizeof arg, arg.grid + (uint32_t)more);
 }
 
 static int head_run(struct cpu *c, struct head *d, const struct kc_op_call *call, struct kc_lane *lane,
@@ -95,6 +121,7 @@ static int head_run(struct cpu *c, struct head *d, const struct kc_op_call *call
     d->x = call->in[0].data;
     d->wte = call->in[1].data;
     d->targets = call->in[2].data;
+    d->type = stored_type(&call->in[0]);
     d->accumulate = call->accumulate;
     if (call->scratch_bytes < d->block * KC_HEAD_ROW_BYTES(d->v))
         return kc_fail(e, -EINVAL, "op head-loss: %llu bytes of scratch, a block of %llu tokens needs %llu",
@@ -102,7 +129,7 @@ static int head_run(struct cpu *c, struct head *d, const struct kc_op_call *call
                        (unsigned long long)(d->block * KC_HEAD_ROW_BYTES(d->v)));
     int r = 0;
     for (uint64_t first = 0; first < d->rows && r == 0; first += d->block)
-        r = block_run(c, d, call, first, lane);
+        r = block_run(c, d, call, first, lane, e);
     return r;
 }
 
@@ -110,7 +137,8 @@ static int head_run(struct cpu *c, struct head *d, const struct kc_op_call *call
 int op_head_loss(void *self, const struct kc_op_call *call, struct kc_lane *lane, struct kc_error *e)
 {
     struct head d = {.rows = view_rows(&call->in[0]), .h = view_width(&call->in[0]), .v = view_rows(&call->in[1])};
-    int r = CALL_CHECK(self, call, e, {0, KC_F32, d.rows * d.h}, {1, KC_F32, d.v * d.h}, {2, KC_I32, d.rows},
+    const uint8_t t = stored_type(&call->in[0]);
+    int r = CALL_CHECK(self, call, e, {0, t, d.rows * d.h}, {1, t, d.v * d.h}, {2, KC_I32, d.rows},
                        {3, KC_F64, 2});
     if (r < 0)
         return r;
@@ -122,8 +150,9 @@ int op_head_loss(void *self, const struct kc_op_call *call, struct kc_lane *lane
 int op_head_loss_gradient(void *self, const struct kc_op_call *call, struct kc_lane *lane, struct kc_error *e)
 {
     struct head d = {.rows = view_rows(&call->in[0]), .h = view_width(&call->in[0]), .v = view_rows(&call->in[1])};
-    int r = CALL_CHECK(self, call, e, {0, KC_F32, d.rows * d.h}, {1, KC_F32, d.v * d.h}, {2, KC_I32, d.rows},
-                       {3, KC_F32, d.v * d.h}, {4, KC_F32, d.rows * d.h}, {5, KC_F64, 2});
+    const uint8_t t = stored_type(&call->in[0]);
+    int r = CALL_CHECK(self, call, e, {0, t, d.rows * d.h}, {1, t, d.v * d.h}, {2, KC_I32, d.rows},
+                       {3, KC_F32, d.v * d.h}, {4, t, d.rows * d.h}, {5, KC_F64, 2});
     if (r < 0)
         return r;
     d.dwte = call->out[0].data;

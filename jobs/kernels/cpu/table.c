@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static op_fn *const functions[KC_OPCODES] = {
+static op_fn *const functions[KC_OPCODES] = { /* NULL: retired */
     [KC_OP_LOAD] = op_load,
     [KC_OP_EMBED_F] = op_embed,
     [KC_OP_EMBED_W] = op_embed_weight,
@@ -17,9 +17,6 @@ static op_fn *const functions[KC_OPCODES] = {
     [KC_OP_LINEAR_W] = op_linear_weight,
     [KC_OP_ATTENTION_F] = op_attention,
     [KC_OP_ATTENTION_I] = op_attention_input,
-    [KC_OP_GELU_F] = op_gelu,
-    [KC_OP_GELU_I] = op_gelu_input,
-    [KC_OP_ADD_F] = op_add,
     [KC_OP_HEAD_F] = op_head,
     [KC_OP_ADAMW] = op_adamw,
     [KC_OP_NORM] = op_norm,
@@ -61,38 +58,58 @@ int operands_check(struct cpu *c, const struct kc_op_call *call, const struct ne
     return 0;
 }
 
-/* "vector" or "vector+gemm" → kernels. Plain names leave the matrix product to us: the best there is, for "portable"
- * our own. A full name that means another machine or library is refused, with what would be taken here. */
+/* Is the part of a name before its end or a '+' this word? */
+static int part_is(const char *part, const char *word)
+{
+    const size_t n = strcspn(part, "+");
+    return strlen(word) == n && strncmp(part, word, n) == 0;
+}
+
+static const struct kernels *vectors(const char *part)
+{
+    const struct kernels *const all[] = {kernels_avx512(), kernels_avx2(), &kernels_portable};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) /* the best first */
+        if (all[i] && (part_is(part, "auto") || part_is(part, all[i]->name)))
+            return all[i];
+    return NULL;
+}
+
+/* How products in bf16 are made: natively where that is the faster way, which AMX is. `asked` NULL: choose. */
+static int bf16_resolve(struct cpu *c, const char *asked, int blocked)
+{
+    const char *isa = blocked ? NULL : gemm_native_isa();
+    c->native = asked ? strcmp(asked, "native") == 0 : isa && strcmp(isa, "amx") == 0;
+    if (asked && c->config.spec->precision != KC_PRECISION_BF16)
+        return -ENOTSUP;
+    return c->native ? (isa ? 0 : -ENOTSUP) : !asked || strcmp(asked, "widened") == 0 ? 0 : -ENOTSUP;
+}
+
+/* "vector", "vector+gemm" or "vector+gemm+way" → kernels; the way is that of products in bf16, and part of the name where
+ * the precision is. Plain names leave the matrix product to us: the best there is, for "portable" our own. A full name
+ * that means another machine or library is refused, with what would be taken here. */
 static int variant_resolve(struct cpu *c, const char *asked, struct kc_error *e)
 {
-    const struct kernels *const best = kernels_avx512() ? kernels_avx512()
-                                       : kernels_avx2() ? kernels_avx2()
-                                                        : &kernels_portable;
     char onednn[64];
     gemm_onednn_text(onednn, sizeof onednn);
     if (!asked || !*asked)
         asked = "auto";
-    const char *plus = strchr(asked, '+');
-    size_t length = plus ? (size_t)(plus - asked) : strlen(asked);
-    if (length == 4 && strncmp(asked, "auto", 4) == 0)
-        c->k = best;
-    else if (length == 8 && strncmp(asked, "portable", 8) == 0)
-        c->k = &kernels_portable;
-    else if (length == 4 && strncmp(asked, "avx2", 4) == 0)
-        c->k = kernels_avx2();
-    else if (length == 6 && strncmp(asked, "avx512", 6) == 0)
-        c->k = kernels_avx512();
-    int blocked = plus ? strcmp(plus + 1, "blocked") == 0 : !gemm_onednn() || asked[0] == 'p';
+    const char *gemm = strchr(asked, '+'), *way = gemm ? strchr(gemm + 1, '+') : NULL;
+    gemm = gemm ? gemm + 1 : NULL;
+    c->k = vectors(asked);
+    const int blocked = gemm ? part_is(gemm, "blocked") : !gemm_onednn() || part_is(asked, "portable");
     if (c->k && blocked)
         c->sgemm = c->k->blocked;
-    else if (gemm_onednn() && (!plus || strcmp(plus + 1, onednn) == 0 || strcmp(plus + 1, "onednn") == 0))
+    else if (gemm_onednn() && (!gemm || part_is(gemm, onednn) || part_is(gemm, "onednn")))
         c->sgemm = gemm_onednn();
-    if (!c->k || !c->sgemm)
+    const int bf16 = c->config.spec->precision == KC_PRECISION_BF16;
+    if (!c->k || !c->sgemm || bf16_resolve(c, way ? way + 1 : NULL, blocked) < 0)
         return kc_fail(e, -ENOTSUP,
-                       "kernel variant %s is not to be had here; this machine has %s+%s and portable+blocked. "
+                       "kernel variant %s is not to be had here; this machine has %s+%s%s and portable+blocked%s. "
                        "Other kernels change the last bits of every number: choose one of these, or \"auto\"",
-                       asked, best->name, gemm_onednn() ? onednn : "blocked");
-    snprintf(c->variant, sizeof c->variant, "%s+%s", c->k->name, blocked ? "blocked" : onednn);
+                       asked, vectors("auto")->name, gemm_onednn() ? onednn : "blocked", bf16 ? "+widened" : "",
+                       bf16 ? "+widened" : "");
+    snprintf(c->variant, sizeof c->variant, "%s+%s%s", c->k->name, blocked ? "blocked" : onednn,
+             !bf16 ? "" : c->native ? "+native" : "+widened");
     return 0;
 }
 
@@ -121,7 +138,13 @@ int kc_jobs_cpu_table(const struct kc_jobs_config *config, struct kc_op_table **
 
 void kc_jobs_cpu_table_free(struct kc_op_table *table)
 {
-    free(table);
+    if (!table)
+        return;
+    struct cpu *c = table->self;
+    gemm_native_free(c);
+    for (int i = 0; i < WORKERS; i++)
+        free(c->panels[i]);
+    free(c);
 }
 
 int kc_jobs_cpu_failed(const struct kc_op_table *table, struct kc_error *e)
