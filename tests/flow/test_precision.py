@@ -24,7 +24,7 @@ def spec(folder, precision, **changes):
     out = dict(precision=precision, steps=STEPS, model={"layers": 4, "hidden": 64, "context": 64, "init": {"from": None}},
                data={"train": os.path.join(folder, "train.bin"), "validation": os.path.join(folder, "val.bin"),
                      "order": "shuffled"},
-               batch={"sequences": 16, "micro": 4}, optimizer={"lr": 3e-3}, lr_schedule={"kind": "cosine", "warmup": 20},
+               batch={"sequences": 16, "micro": 4}, optimizer={"lr": 1e-3}, lr_schedule={"kind": "cosine", "warmup": 20},
                evaluate={"every": STEPS, "batches": 4}, snapshot={"every": 50})
     out.update(changes)
     return out
@@ -43,7 +43,7 @@ def test_bf16_learns_what_fp32_learns():
             a, b = node.result(half)[key], node.result(full)[key]
             assert abs(a / b - 1) <= 0.02, (key, a, b)
         losses = node.metrics(half)
-        assert len(losses) == STEPS and losses[-1] < 0.75 * losses[0], "something was learned"
+        assert len(losses) == STEPS and losses[-1] < 0.8 * losses[0], "something was learned"
         assert losses != node.metrics(full), "it was another arithmetic"
         assert "context 64, bf16\n" in node.kc("show", half).stdout
 
@@ -58,7 +58,7 @@ def test_bf16_learns_what_fp32_learns():
             again = node.train("again", 1, 0, **spec(folder, precision, steps=1, optimizer={"lr": 0}, snapshot={"every": 1},
                                                      model={"layers": 4, "hidden": 64, "context": 64, "init": {"from": saved}}))
             assert snapshot(node.snapshots(again)[-1]["path"])[1][0] == values[0], precision
-        assert len(node.kc("sample", half, "--prompt", "The ", "--tokens", "40", "--seed", "1").stdout) >= 40
+        assert len(node.json("sample", half, "--prompt", "The ", "--tokens", "40", "--seed", "1")["text"]) >= 40
 
 
 def test_bf16_follows_pytorchs_losses():

@@ -7,7 +7,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from kc_flow import ROOT, alive, kill, main, until
 from kc_train import Kc
 
-OPS = re.findall(r'^OPCODE\(\w+,\s*"([^"]+)"', open(os.path.join(ROOT, "jobs/models/opcodes.def")).read(), re.M)
+OPS = re.findall(r'^(?:OPCODE\(\w+,\s*"([^"]+)"|RETIRED\()', open(os.path.join(ROOT, "jobs/models/opcodes.def")).read(), re.M)
 LONG = dict(steps=1000000, model={"init": {"from": None}}, batch={"sequences": 16, "micro": 4})
 
 
