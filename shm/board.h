@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define KC_BOARD_VERSION 3
+#define KC_BOARD_VERSION 4
 #define KC_BOARD_MAGIC UINT64_C(0x314452414f42434b) /* "KCBOARD1" */
 
 /* ---- every segment begins with this; written by its creator, magic last, never changed afterwards ---- */
@@ -144,7 +144,7 @@ KC_LAYOUT(struct kc_evaluation, 48);
 KC_LAYOUT(struct kc_curve_point, 40);
 KC_LAYOUT(struct kc_snapshot_entry, 312);
 KC_LAYOUT(struct kc_group_entry, 112);
-KC_LAYOUT(struct kc_plan_facts, 136);
+KC_LAYOUT(struct kc_plan_facts, 168);
 KC_LAYOUT(struct kc_ack, 312);
 KC_LAYOUT(struct kc_job_facts, 840);
 KC_LAYOUT(struct kc_job_status, 328);
@@ -154,9 +154,9 @@ KC_LAYOUT(struct kc_directory_job, 240);
 KC_LAYOUT(struct kc_directory_device, 288);
 KC_LAYOUT(struct kc_metric_block, 1040);
 KC_LAYOUT(struct kc_rank_slot, 114256);
-KC_LAYOUT(struct kc_leader_area, 731688);
+KC_LAYOUT(struct kc_leader_area, 731720);
 KC_LAYOUT(struct kc_keeper_area, 9920);
-KC_LAYOUT(struct kc_job_segment, 746216);
+KC_LAYOUT(struct kc_job_segment, 746248);
 KC_LAYOUT(struct kc_directory_segment, 204072);
 
 #endif

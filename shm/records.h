@@ -151,7 +151,7 @@ struct kc_plan_facts {
     uint64_t parameters;      /* elements */
     uint64_t tokens_per_step;
     uint64_t first_step;      /* steps done when this incarnation began */
-    char variant[32];         /* of the kernels, "avx2" */
+    char variant[64];         /* of the kernels, "avx512+onednn-2.6.3-isae7+widened" */
 };
 /* What was agreed and done about the control word. Writer: the leader. */
 struct kc_ack {

@@ -16,7 +16,7 @@ class Kc(Node):
 
     def kc(self, *arguments, ok=(0,), timeout=120, **how):
         done = subprocess.run([os.path.join(BIN, "kc"), *arguments], env=self.environment, capture_output=True, text=True,
-                              timeout=timeout, stdin=subprocess.DEVNULL, **how)
+                              errors="replace", timeout=timeout, stdin=subprocess.DEVNULL, **how)
         assert done.returncode in ok, f"kc {' '.join(arguments)} exited {done.returncode}\n{done.stdout}{done.stderr}"
         return done
 

@@ -120,10 +120,12 @@ START_TEST(attach_refuses_what_is_not_a_whole_board_of_here_and_now)
 {
     uint32_t version = KC_BOARD_VERSION + 1, ranks = 3, kind = 9, uid = geteuid() + 1;
     uint64_t none = 0, bytes = 4096, ns = 1;
+    char reads[64];
+    snprintf(reads, sizeof reads, "board version %u, this program reads version %u", version, KC_BOARD_VERSION);
     refused("a-1", -ENOENT, "there is no board");
     damaged(offsetof(struct kc_segment_head, magic), &none, 8, -EBADMSG, "never finished");
     damaged(offsetof(struct kc_segment_head, version), &version, 4, -EPROTO,
-            "board version 4, this program reads version 3");
+            reads);
     damaged(offsetof(struct kc_segment_head, kind), &kind, 4, -EBADMSG, "kind 9");
     damaged(offsetof(struct kc_segment_head, ranks), &ranks, 4, -EBADMSG, "damaged");
     damaged(offsetof(struct kc_segment_head, bytes), &bytes, 8, -EBADMSG, "4096 bytes");
