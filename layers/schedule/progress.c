@@ -9,24 +9,19 @@ void kc_progress_reset(struct kc_progress_word *p)
     atomic_store(&p->word, 0);
 }
 
-static void wake(struct kc_progress_word *p)
-{
-    if (atomic_load(&p->sleepers))
-        kc_futex_wake(&p->word);
-}
-
 void kc_progress_set(struct kc_progress_word *p, uint32_t value)
 {
     uint32_t seen = atomic_load(&p->word);
     while (!atomic_compare_exchange_weak(&p->word, &seen, (seen & PROGRESS_FAILED) | (value & ~PROGRESS_FAILED)))
         ; /* only a failure can come between */
-    wake(p);
+    if (atomic_load(&p->sleepers) && kc_progress_is(value, atomic_load(&p->wanted)))
+        kc_futex_wake(&p->word);
 }
 
 void kc_progress_fail(struct kc_progress_word *p)
 {
     atomic_fetch_or(&p->word, PROGRESS_FAILED);
-    wake(p);
+    kc_futex_wake(&p->word);
 }
 
 static void relax(void)
@@ -50,6 +45,7 @@ bool kc_progress_spin(const struct kc_progress_word *p, uint32_t value, uint32_t
 
 void kc_progress_sleep(struct kc_progress_word *p, uint32_t value)
 {
+    atomic_store(&p->wanted, value);
     atomic_fetch_add(&p->sleepers, 1);
     for (;;) {
         uint32_t seen = atomic_load(&p->word);

@@ -1,7 +1,7 @@
 /* progress.h - a rising number that one thread sets and others wait for: spin a little, then sleep on it (futex).
  *
- * The setter makes a system call only while somebody sleeps. Failing is a bit of the same word, so nobody can sleep
- * past it. */
+ * The setter makes a system call only when it has come to what somebody sleeps for: a lane that sleeps through half a step
+ * must not be woken by each of its instructions. Failing is a bit of the same word, so nobody can sleep past it. */
 #ifndef KC_SCHEDULE_PROGRESS_H
 #define KC_SCHEDULE_PROGRESS_H
 
@@ -12,10 +12,12 @@
 #define PROGRESS_FAILED UINT32_C(0x80000000)
 
 struct kc_progress_word {
-    /* Setter: store, then look at sleepers. Sleeper: raise sleepers, then look at the word again. Both sequentially
-     * consistent, so one of them sees the other. */
+    /* Setter: store, then look at sleepers and wanted. Sleeper: say what it wants, raise sleepers, then look at the word
+     * again. All sequentially consistent, so one of them sees the other. Who sleep at the same time want the same number:
+     * a lane has one other lane, a team one round. */
     _Atomic uint32_t word;
     _Atomic uint32_t sleepers;
+    _Atomic uint32_t wanted;
 };
 
 /* Start again from 0; nobody may be waiting. */

@@ -14,10 +14,12 @@
 #include <errno.h>
 #include <math.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define COUNTS_ALLOCATIONS 0
@@ -1135,6 +1137,42 @@ START_TEST(a_team_runs_every_tile_once)
 }
 END_TEST
 
+/* The sleeper's own count of the times it gave up its core. */
+struct sleeper {
+    struct kc_progress_word word;
+    _Atomic bool sleeps;
+    long switches;
+};
+
+static void *sleep_for_the_last(void *argument)
+{
+    struct sleeper *s = argument;
+    struct rusage before, after;
+    getrusage(RUSAGE_THREAD, &before);
+    atomic_store(&s->sleeps, true);
+    kc_progress_sleep(&s->word, 1000);
+    getrusage(RUSAGE_THREAD, &after);
+    s->switches = after.ru_nvcsw - before.ru_nvcsw;
+    return NULL;
+}
+
+START_TEST(a_sleeper_is_woken_by_what_it_sleeps_for_alone)
+{
+    struct sleeper s = {0};
+    pthread_t thread;
+    ck_assert_int_eq(pthread_create(&thread, NULL, sleep_for_the_last, &s), 0);
+    while (!atomic_load(&s.sleeps) || !atomic_load(&s.word.sleepers))
+        sched_yield();
+    for (uint32_t n = 1; n <= 1000; n++) {
+        kc_progress_set(&s.word, n);
+        for (int i = 0; i < 20; i++) /* room for a thread that was woken to go to sleep again */
+            sched_yield();
+    }
+    pthread_join(thread, NULL);
+    ck_assert_int_lt(s.switches, 100); /* once, and once for every 200 ms that this took */
+}
+END_TEST
+
 START_TEST(progress_numbers_wrap)
 {
     /* round 2^31 - 1, then 0, 1: a busy team comes there in a day */
@@ -1187,6 +1225,7 @@ int main(void)
     tcase_add_test(t, values_that_are_not_finite_are_found_at_every_place);
     tcase_add_test(t, the_nonfinite_word_counts_ranks_and_names_a_single_one);
     tcase_add_test(t, a_team_runs_every_tile_once);
+    tcase_add_test(t, a_sleeper_is_woken_by_what_it_sleeps_for_alone);
     tcase_add_test(t, progress_numbers_wrap);
     suite_add_tcase(s, t);
     SRunner *r = srunner_create(s);
