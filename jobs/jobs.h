@@ -20,8 +20,8 @@ enum kc_opcode {
     KC_OPCODES
 };
 
-/* HEAD_LOSS works on blocks of tokens, whose logits are in its scratch: so many tokens a block, and bytes a token (its
- * logits, and what sums of the loss need). */
+/* HEAD_LOSS works on blocks of tokens, whose logits are in its scratch: so many tokens a block, and bytes a token
+ * (its logits, and what sums of the loss need). */
 #define KC_HEAD_ROWS(vocab) ((vocab) < (16u << 20) / 64 ? (16u << 20) / 64 / (vocab) * 64 : 64)
 #define KC_HEAD_ROW_EXTRA 64
 #define KC_HEAD_ROW_BYTES(vocab) (4 * (vocab) + KC_HEAD_ROW_EXTRA)

@@ -3,9 +3,10 @@
  * A tensor lives from the op that writes it to the last op that reads it; a saved activation thus lives until
  * backward has read it. An op that may work in place takes over its input's memory when nobody reads that input
  * later. Placement is greedy by size with best fit (Pisarchyk and Lee 2020, "Efficient Memory Management for Deep
- * Neural Net Inference", as in TensorFlow Lite): large blocks first, each into the smallest gap that is free for its
- * whole life. One plan serves all programs. What only sampling makes, the logits, lives in its program alone: there the
- * activations that training saves for backward are dead, so the logits lie where those do and cost nothing. */
+ * Neural Net Inference", as in TensorFlow Lite): large blocks first, each into the smallest gap that is free for
+ * its whole life. One plan serves all programs. What only sampling makes, the logits, lives in its program alone:
+ * there the activations that training saves for backward are dead, so the logits lie where those do and cost
+ * nothing. */
 #ifndef KC_SCHEDULE_MEMORY_H
 #define KC_SCHEDULE_MEMORY_H
 

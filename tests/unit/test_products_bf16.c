@@ -1,5 +1,5 @@
-/* test_products_bf16.c - products in bf16, widened and native, are those in f32 of the same numbers but for one rounding
- * of what they store and the order of their sums. (That the products in f32 are right is test_kernels'.) */
+/* test_products_bf16.c - products in bf16, widened and native, are those in f32 of the same numbers but for one
+ * rounding of what they store and the order of their sums. (That the products in f32 are right is test_kernels'.) */
 #include "base/bf16.h"
 #include "jobs/jobs.h"
 #include "tests/unit/graph_runner.h"
@@ -114,15 +114,16 @@ static void near(const char *what, const struct twin *t, double own, double all)
         largest = fmax(largest, fabs((double)want[i]));
     for (uint64_t i = 0; i < t->n; i++) {
         const double off = fabs((double)stored_at(t, i) - (double)want[i]);
-        ck_assert_msg(off <= own * fabs((double)want[i]) + all * largest, "%s [%llu]: %.9g for %.9g, variant %s", what,
-                      (unsigned long long)i, (double)stored_at(t, i), (double)want[i], in_half->variant);
+        ck_assert_msg(off <= own * fabs((double)want[i]) + all * largest, "%s [%llu]: %.9g for %.9g, variant %s",
+                      what, (unsigned long long)i, (double)stored_at(t, i), (double)want[i], in_half->variant);
     }
 }
 #define ROUNDED (1.0 / 256) /* half a unit in the last place of eight bits */
 #define SUMMED 1e-5         /* another order of a sum, of its largest */
 
 /* (rows, in, out): ones, odd sizes, more than a tile, more than a panel in each direction */
-static const uint64_t shapes[][3] = {{1, 1, 1}, {3, 5, 7}, {70, 33, 17}, {400, 300, 50}, {30, 40, 800}, {9, 600, 500}};
+static const uint64_t shapes[][3] = {{1, 1, 1}, {3, 5, 7}, {70, 33, 17}, {400, 300, 50}, {30, 40, 800},
+                                     {9, 600, 500}};
 enum { SHAPES = 6 };
 
 START_TEST(linear_maps_are_those_in_f32_rounded)

@@ -30,7 +30,7 @@ struct cpu {
     float *panels[WORKERS];       /* of each worker: room for widened operands; made when first needed */
     struct matmuls *matmuls;      /* the native products that were needed so far */
     char variant[96];
-    atomic_int failed;            /* -errno of LOAD on the lane; error is written before */
+    atomic_int failed;            /* -errno of LOAD or a product on the lane; error is written before */
     struct kc_error error;
 };
 
@@ -111,8 +111,8 @@ static inline int enqueue(struct kc_lane *lane, void (*tile)(void *arg, uint32_t
 }
 
 /* ---- matrix products on a grid ---- */
-/* c (m, n) = op(a) · op(b) + beta·c, by tiles, and what belongs to a tile before and after its product, done while the
- * tile is near. With bias or residual, beta is 0. */
+/* c (m, n) = op(a) · op(b) + beta·c, by tiles, and what belongs to a tile before and after its product, done while
+ * the tile is near. With bias or residual, beta is 0. */
 struct gemm {
     struct cpu *cpu;
     const void *a, *b;
@@ -139,7 +139,7 @@ struct area {
 /* Where the area's part of an operand begins. */
 const void *gemm_a(const struct gemm *g, uint64_t m, uint64_t k);
 const void *gemm_b(const struct gemm *g, uint64_t k, uint64_t n);
-/* gemm_widened.c: bf16 through panels in f32: at most so much of op(a), op(b) and c at once, four megabytes in all. */
+/* gemm_widened.c: bf16 through panels in f32: at most so much of op(a), op(b) and c at once, 2.3 MiB in all. */
 #define PANEL_M 384
 #define PANEL_N 768
 #define PANEL_K 256

@@ -1,5 +1,6 @@
-/* gemm.c - matrix products on a fixed grid of output tiles. Each tile is computed by one thread, the order of
- * its sums is fixed by the shape, so the number of threads changes no bit. Works with oneDNN 2.x and 3.x: dnnl_sgemm is the same in both. */
+/* gemm.c - matrix products on a fixed grid of output tiles. Each tile is computed by one thread, the order of its
+ * sums is fixed by the shape, so the number of threads changes no bit. Works with oneDNN 2.x and 3.x: dnnl_sgemm
+ * is the same in both. */
 #include "cpu.h"
 
 #include <stdlib.h>
@@ -101,8 +102,8 @@ static void tile_f32(const struct gemm *g, const struct area *t)
     if (g->bias)
         tile_begin(g, t);
     for (uint64_t k = 0; k < g->k; k += depth)
-        g->cpu->sgemm(g->ta, g->tb, t->m.last - t->m.first, t->n.last - t->n.first, g->k - k < depth ? g->k - k : depth,
-                      gemm_a(g, t->m.first, k), g->lda, gemm_b(g, k, t->n.first), g->ldb, k || g->bias ? 1 : g->beta,
+        g->cpu->sgemm(g->ta, g->tb, t->m.last - t->m.first, t->n.last - t->n.first,
+                      g->k - k < depth ? g->k - k : depth, gemm_a(g, t->m.first, k), g->lda, gemm_b(g, k, t->n.first), g->ldb, k || g->bias ? 1 : g->beta,
                       (float *)g->c + t->m.first * g->n + t->n.first, g->n);
     tile_end(g, t);
 }

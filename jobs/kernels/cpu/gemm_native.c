@@ -1,7 +1,7 @@
-/* gemm_native.c - products in bf16 by oneDNN's own kernels, for processors that multiply bf16 faster than f32 (AMX). A
- * product is prepared once for each shape and kept with the table: only first steps allocate. Each worker has objects of
- * its own for a product, so tiles share nothing that is written. oneDNN 2.x and 3.x name and own things differently;
- * what differs stands in the first part. */
+/* gemm_native.c - products in bf16 by oneDNN's own kernels, for processors that multiply bf16 faster than f32
+ * (AMX). A product is prepared once for each shape and kept with the table: only first steps allocate. Each worker
+ * has objects of its own for a product, so tiles share nothing that is written. oneDNN 2.x and 3.x name and own
+ * things differently; what differs stands in the first part. */
 #include "cpu.h"
 
 #include <stdlib.h>
@@ -207,12 +207,14 @@ static dnnl_status_t seat_new(struct matmul *p, struct seat *s, dnnl_engine_t en
 static int library_fail(const struct shape *s, dnnl_status_t r, struct kc_error *e)
 {
     return kc_fail(e, r == dnnl_out_of_memory ? -ENOMEM : -ENOTSUP,
-                   "oneDNN has no product in bf16 of %lld x %lld x %lld here (status %d); choose a variant with +widened",
+                   "oneDNN has no product in bf16 of %lld x %lld x %lld here (status %d); choose a variant with "
+                   "+widened",
                    (long long)s->m, (long long)s->n, (long long)s->k, (int)r);
 }
 
 /* The product of that shape, with a seat for every worker. */
-static int matmul_find(struct cpu *c, const struct shape *s, uint32_t workers, struct matmul **out, struct kc_error *e)
+static int matmul_find(struct cpu *c, const struct shape *s, uint32_t workers, struct matmul **out,
+                       struct kc_error *e)
 {
     struct matmul *p = c->matmuls->first;
     while (p && memcmp(&p->shape, s, sizeof *s) != 0)
@@ -310,8 +312,12 @@ void gemm_tile_native(const struct gemm *g, const struct area *t, uint32_t worke
         list[count++] = (dnnl_exec_arg_t){argument[i], s->memory[i]};
     }
     gemm_one_thread();
-    dnnl_primitive_execute(p->primitive, s->stream, count, list);
-    dnnl_stream_wait(s->stream);
+    dnnl_status_t r = dnnl_primitive_execute(p->primitive, s->stream, count, list);
+    r = r ? r : dnnl_stream_wait(s->stream);
+    if (r && !atomic_load_explicit(&g->cpu->failed, memory_order_relaxed)) { /* told by the next op, as LOAD's is */
+        library_fail(&p->shape, r, &g->cpu->error);
+        atomic_store_explicit(&g->cpu->failed, -EIO, memory_order_release);
+    }
     tile_end(g, t);
 }
 

@@ -1,6 +1,6 @@
-/* linear.c - linear maps with weights stored [in, out] and a bias, alone or with what stands before or behind them, and
- * the head for sampling, whose weight is the embedding [vocab, hidden]. All are one matrix product on a grid; LINEAR_W
- * has the sums for the bias as further tiles. */
+/* linear.c - linear maps with weights stored [in, out] and a bias, alone or with what stands before or behind
+ * them, and the head for sampling, whose weight is the embedding [vocab, hidden]. All are one matrix product on a
+ * grid; LINEAR_W has the sums for the bias as further tiles. */
 #include "cpu.h"
 
 #define SUM_TILE 256 /* columns of a tile of db: a row's share is a kilobyte, which is read at full speed */

@@ -1,6 +1,6 @@
-/* loss.c - the head and its cross entropy together, over blocks of tokens: logits = x·wteT of a block, their loss and
- * gradient in place, then both products of backward. So logits are never stored whole. The loss is summed by chunks of
- * rows, and the chunks in order. */
+/* loss.c - the head and its cross entropy together, over blocks of tokens: logits = x·wteT of a block, their loss
+ * and gradient in place, then both products of backward. So logits are never stored whole. The loss is summed by
+ * chunks of rows, and the chunks in order. */
 #include "cpu.h"
 
 struct head_arg {

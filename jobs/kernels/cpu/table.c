@@ -84,9 +84,9 @@ static int bf16_resolve(struct cpu *c, const char *asked, int blocked)
     return c->native ? (isa ? 0 : -ENOTSUP) : !asked || strcmp(asked, "widened") == 0 ? 0 : -ENOTSUP;
 }
 
-/* "vector", "vector+gemm" or "vector+gemm+way" → kernels; the way is that of products in bf16, and part of the name where
- * the precision is. Plain names leave the matrix product to us: the best there is, for "portable" our own. A full name
- * that means another machine or library is refused, with what would be taken here. */
+/* "vector", "vector+gemm" or "vector+gemm+way" → kernels; the way is that of products in bf16, and part of the
+ * name where the precision is. Plain names leave the matrix product to us: the best there is, for "portable" our
+ * own. A full name that means another machine or library is refused, with what would be taken here. */
 static int variant_resolve(struct cpu *c, const char *asked, struct kc_error *e)
 {
     char onednn[64];
