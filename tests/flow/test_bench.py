@@ -224,8 +224,19 @@ def test_a_table_that_changes_under_a_job_changes_no_bit_of_it():
         node.kc("wait", job)
         assert open(node.path(job, "comm_costs.json")).read() == kept
         assert node.root(job) == node.root(whole)
+        assert algorithms(node, node.path(job, "spec.json")) == ({"direct"}, ""), "a job's own spec is checked with its own table"
+        assert algorithms(node, node.write_spec("new", 3, 1, **how))[0] == {"ring"}
         other = node.train("other", 3, 1, **how)
         assert node.root(other) != node.root(whole), "the table decided nothing: this test shows nothing"
+        # its own table is gone: the built-in one, which is direct here, and both the rank and the restore say so
+        lost = node.begin("lost", 3, 1, **how)
+        node.kc("wait", lost, "--for", "step>=8")
+        node.kc("stop", lost)
+        os.unlink(node.path(lost, "comm_costs.json"))
+        node.kc("resume", lost)
+        node.kc("wait", lost)
+        log = node.kc("log", lost).stdout
+        assert "comm_costs.json is missing: the built-in table" in log and "bits will change" in log, log
         # its own table lost its form: no other one instead
         again = node.begin("again", 3, 1, **how)
         node.kc("stop", again)
