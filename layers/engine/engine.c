@@ -20,7 +20,6 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -154,14 +153,6 @@ static const struct kc_group *comm_group(void *self, uint32_t index)
     return ((struct kc_engine *)self)->group[index];
 }
 
-/* Has this rank a core for its communication lane beside those of its compute threads? */
-static bool has_spare_core(const struct kc_engine *x)
-{
-    cpu_set_t may;
-    return !x->spec->oversubscribe && sched_getaffinity(0, sizeof may, &may) == 0 &&
-           (uint32_t)CPU_COUNT(&may) > x->spec->threads;
-}
-
 static int connect_ranks(struct kc_engine *x, const int *window_fds, struct kc_error *e)
 {
     struct kc_transport_local_config t = {
@@ -172,7 +163,7 @@ static int connect_ranks(struct kc_engine *x, const int *window_fds, struct kc_e
         .window_fds = window_fds,
         .data_bytes = kc_state_window_bytes(x->plans.shard),
         .room = x->room,
-        .spin_short = !has_spare_core(x),
+        .spin_short = !kc_resource_spare_core(x->spec->threads, x->spec->oversubscribe),
         .probe = x->probe,
         .deadline = kc_now() + PEERS_SECONDS * KC_SECOND,
     };

@@ -251,6 +251,10 @@ double kc_resource_quota(const char *root);
  * reason. */
 int kc_resource_bind(const char *cpus, struct kc_error *e);
 
+/* Has the calling thread a cpu for waiting beside those of so many compute threads? Not where ranks `share` cpus, nor
+ * where it can't be known. */
+bool kc_resource_spare_core(uint32_t threads, bool share);
+
 /* "0-1,4" to 0, 1, 4: ascending, each once, below 65536. -EINVAL with the place, -ENOSPC more than `room`. */
 int kc_cpus_parse(const char *text, uint32_t *out, size_t room, size_t *count, struct kc_error *e);
 /* The inverse, for ascending numbers. -ENOSPC. */

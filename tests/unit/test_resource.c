@@ -128,6 +128,9 @@ START_TEST(a_process_binds_itself_to_its_cores)
     CPU_SET(cpu, &want);
     sched_getaffinity(0, sizeof set, &set);
     ck_assert(CPU_EQUAL(&set, &want));
+    ck_assert(kc_resource_spare_core(0, false)); /* one cpu: to spare beside no thread that computes */
+    ck_assert(!kc_resource_spare_core(1, false));
+    ck_assert(!kc_resource_spare_core(0, true));
     ck_assert_int_eq(kc_resource_bind("8000", &e), -EINVAL);
     ck_assert_ptr_nonnull(strstr(e.text, "8000"));
 }
