@@ -18,6 +18,7 @@
 
 #define SMALLEST 1024
 #define RESULTS  4096
+#define STORABLE (1u << 20) /* below this size the bandwidth is the caches' */
 
 /* One time, as kc-rank wrote it. */
 struct result {
@@ -112,31 +113,54 @@ static int measure(struct bench *b)
     return helper_end(b->s, &helper);
 }
 
-/* A row for each primitive and algorithm, from the times in windows: there lies what a step moves.
- * What a receive costs is what the send beside it does. */
+/* The times in windows: there lies what a step moves. */
+static void take_points(const struct bench *b, int primitive, int algorithm, struct fit_way *way)
+{
+    for (size_t i = 0; i < b->count; i++) {
+        const struct result *r = &b->result[i];
+        if (r->primitive == primitive && r->algorithm == algorithm && r->window &&
+            way->count < sizeof way->point / sizeof *way->point)
+            way->point[way->count++] =
+                (struct fit_point){.bytes = (double)r->bytes, .seconds = r->seconds};
+    }
+}
+
+/* A row for each algorithm of a primitive, such that they name what was measured to be best. What a
+ * receive costs is what the send beside it does. */
+static void fit_primitive(struct bench *b, int p)
+{
+    struct fit_way way[KC_ALGORITHMS];
+    uint8_t algorithm[KC_ALGORITHMS];
+    size_t ways = 0, at;
+    for (int a = 0; a < KC_ALGORITHMS; a++) {
+        way[ways] = (struct fit_way){
+            .steps = kc_comm_cost_steps((uint8_t)p, (uint8_t)a, b->ranks)};
+        take_points(b, p == KC_RECV ? KC_SEND : p, a, &way[ways]);
+        if (way[ways].count && way[ways].count == way[0].count) { /* all of them, or the run broke off */
+            bench_fit(&way[ways]);
+            algorithm[ways++] = (uint8_t)a;
+        }
+    }
+    double ratio = ways ? bench_fit_agree(way, ways, &at) : 1;
+    if (ratio > 1.1) {
+        char size[32];
+        session_note(b->s, "%s of %s: what the costs name took %.2f of the best",
+                     kc_primitive_name[p], text_bytes(way[0].point[at].bytes, size, sizeof size),
+                     ratio);
+    }
+    for (size_t i = 0; i < ways; i++)
+        b->row[b->rows++] = (struct kc_comm_cost){.primitive = (uint8_t)p,
+                                                  .algorithm = algorithm[i],
+                                                  .distance = KC_DISTANCE_MACHINE,
+                                                  .ranks_max = b->ranks,
+                                                  .latency_ns = way[i].latency_ns,
+                                                  .bytes_per_second = way[i].bytes_per_second};
+}
+
 static void fit(struct bench *b)
 {
     for (int p = 0; p < KC_PRIMITIVES; p++)
-        for (int a = 0; a < KC_ALGORITHMS; a++) {
-            int timed = p == KC_RECV ? KC_SEND : p;
-            struct fit_point point[64];
-            size_t n = 0;
-            for (size_t i = 0; i < b->count && n < 64; i++) {
-                const struct result *r = &b->result[i];
-                if (r->primitive == timed && r->algorithm == a && r->window)
-                    point[n++] =
-                        (struct fit_point){.bytes = (double)r->bytes, .seconds = r->seconds};
-            }
-            if (n == 0)
-                continue;
-            struct kc_comm_cost *row = &b->row[b->rows++];
-            *row = (struct kc_comm_cost){.primitive = (uint8_t)p,
-                                         .algorithm = (uint8_t)a,
-                                         .distance = KC_DISTANCE_MACHINE,
-                                         .ranks_max = b->ranks};
-            bench_fit(point, n, kc_comm_cost_steps(row->primitive, row->algorithm, b->ranks),
-                      &row->latency_ns, &row->bytes_per_second);
-        }
+        fit_primitive(b, p);
 }
 
 /* ---- showing
@@ -285,6 +309,9 @@ static int prepare(struct bench *b, const struct arguments *a)
     if (!code)
         code = bench_size(b->s, a, OPTION_LARGEST, SMALLEST, UINT64_C(1) << 30, UINT64_C(64) << 20,
                           &b->largest);
+    if (!code && b->largest < STORABLE && a->option[OPTION_STORE])
+        code = session_fail(b->s, KC_EXIT_USAGE,
+                            "--store wants --largest of at least 1M: smaller vectors do not show the bandwidth");
     if (!code)
         code = bench_program(b->s, "kc-rank");
     if (!code && a->option[OPTION_STORE])

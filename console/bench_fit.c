@@ -1,30 +1,123 @@
 /* bench_fit.c */
 #include "bench_fit.h"
 
-#define NO_BYTES 1e12 /* bytes a second where nothing was sent */
+#include <string.h>
 
-void bench_fit(const struct fit_point *points, size_t count, uint32_t steps, double *latency_ns,
-               double *bytes_per_second)
+#define NO_BYTES 1e12 /* bytes a second where nothing was sent */
+#define ALLOWED  1.1  /* what is named may take so much of the best */
+#define MARGIN   1.01 /* a changed figure decides by a hundredth */
+#define ROUNDS   256
+
+void bench_fit(struct fit_way *way)
 {
-    /* minimise Σ (a/t + b·x/t − 1)²: a = latency · steps in seconds, b = seconds a byte */
-    double uu = 0, uv = 0, vv = 0, u = 0, v = 0, a, b;
-    for (size_t i = 0; i < count; i++) {
-        double one = 1 / points[i].seconds, bytes = points[i].bytes / points[i].seconds;
-        uu += one * one, uv += one * bytes, vv += bytes * bytes;
-        u += one, v += bytes;
+    struct fit_point small = way->point[0], large = way->point[way->count - 1];
+    double wide = large.bytes - small.bytes, byte = 0, latency;
+    if (wide > 0)
+        byte = (large.seconds - small.seconds) / wide;
+    latency = small.seconds - small.bytes * byte;
+    if (latency < small.seconds / 2 || (wide <= 0 && small.bytes > 0)) {
+        latency = small.seconds / 2;
+        byte = (large.seconds - latency) / large.bytes;
     }
-    double determinant = uu * vv - uv * uv;
-    if (vv == 0 ||
-        determinant <= 1e-12 * uu * vv) /* one size only: no two figures come out of it */
-        a = vv == 0 ? u / uu : 0, b = vv == 0 ? 0 : v / vv;
-    else
-        a = (u * vv - v * uv) / determinant, b = (v * uu - u * uv) / determinant;
-    if (a < 0)
-        a = 0, b = v / vv;
-    if (b <= 0) { /* larger was no slower: noise; all is latency */
-        a = u / uu;
-        b = 1 / NO_BYTES;
+    if (byte <= 1 / NO_BYTES) { /* larger was no slower: noise; all is latency */
+        latency = small.seconds;
+        byte = 1 / NO_BYTES;
     }
-    *latency_ns = a * 1e9 / steps;
-    *bytes_per_second = 1 / b;
+    way->latency_ns = latency * 1e9 / way->steps;
+    way->bytes_per_second = 1 / byte;
+}
+
+/* What the table says that a size takes: kc_comm_cost_ns(). */
+static double cost(const struct fit_way *w, double bytes)
+{
+    return w->latency_ns * w->steps + bytes / w->bytes_per_second * 1e9;
+}
+
+/* Of all ways at one size: the one that the table names, and the one that was measured best. */
+static void look(const struct fit_way *ways, size_t count, size_t size, size_t *named, size_t *best)
+{
+    *named = *best = 0;
+    for (size_t i = 1; i < count; i++) {
+        double bytes = ways[i].point[size].bytes;
+        if (cost(&ways[i], bytes) < cost(&ways[*named], bytes))
+            *named = i;
+        if (ways[i].point[size].seconds < ways[*best].point[size].seconds)
+            *best = i;
+    }
+}
+
+/* How far the names are from the measured best, over all sizes; and the worst of them. */
+static double regret(const struct fit_way *ways, size_t count, double *worst, size_t *at)
+{
+    double sum = 0;
+    *worst = 1;
+    *at = 0;
+    for (size_t size = 0; size < ways[0].count; size++) {
+        size_t named, best;
+        look(ways, count, size, &named, &best);
+        double ratio = ways[named].point[size].seconds / ways[best].point[size].seconds;
+        sum += ratio > ALLOWED ? ratio - ALLOWED : 0;
+        if (ratio > *worst)
+            *worst = ratio, *at = size;
+    }
+    return sum;
+}
+
+/* One figure of the way such that `bytes` cost `ns`, if one does that. */
+static void move(struct fit_way *w, int latency, double bytes, double ns)
+{
+    double moving = bytes / w->bytes_per_second * 1e9, waiting = w->latency_ns * w->steps;
+    double rest = latency ? ns - moving : ns - waiting;
+    if (rest > 0 && latency)
+        w->latency_ns = rest / w->steps;
+    else if (rest > 0 && bytes > 0)
+        w->bytes_per_second = bytes / (rest * 1e-9);
+}
+
+/* Let the best of a size be what is named there: it becomes cheaper than the named one, or what is cheaper than it
+ * becomes dearer, by latency or by bandwidth. */
+static void change(struct fit_way *ways, size_t count, size_t size, int others, int latency)
+{
+    size_t named, best;
+    look(ways, count, size, &named, &best);
+    double bytes = ways[best].point[size].bytes, least = cost(&ways[best], bytes) * MARGIN;
+    if (!others)
+        move(&ways[best], latency, bytes, cost(&ways[named], bytes) / MARGIN);
+    for (size_t i = 0; others && i < count; i++)
+        if (i != best && cost(&ways[i], bytes) < least)
+            move(&ways[i], latency, bytes, least);
+}
+
+/* The change that mends most; 0 if none helps. */
+static int mend(struct fit_way *ways, size_t count)
+{
+    struct fit_way tried[FIT_WAYS], found[FIT_WAYS];
+    double worst, first, least;
+    size_t at, bytes = count * sizeof *ways;
+    least = first = regret(ways, count, &worst, &at);
+    for (size_t size = 0; size < ways[0].count; size++)
+        for (int k = 0; k < 4; k++) {
+            memcpy(tried, ways, bytes);
+            change(tried, count, size, k / 2, k % 2);
+            double now = regret(tried, count, &worst, &at);
+            if (now < least) {
+                least = now;
+                memcpy(found, tried, bytes);
+            }
+        }
+    if (least < first)
+        memcpy(ways, found, bytes);
+    return least < first;
+}
+
+double bench_fit_agree(struct fit_way *ways, size_t count, size_t *at)
+{
+    double worst = 1;
+    size_t size = 0;
+    for (int i = 0; i < ROUNDS && regret(ways, count, &worst, &size) > 0 && mend(ways, count); i++)
+        ;
+    regret(ways, count, &worst, &size);
+    if (at)
+        *at = size;
+    return worst;
 }

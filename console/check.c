@@ -13,8 +13,10 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define FIRST_ARENA (256u << 10)
 #define LARGEST_ARENA (1u << 30)
@@ -62,7 +64,7 @@ static int build_costs(void *self, struct kc_arena *a, struct kc_error *e)
     struct devices *d = self;
     char path[PATH_MAX];
     if (d->kept)
-        return kc_costs_load(d->kept, a, &d->costs, e);
+        return kc_costs_load(d->kept, a, &d->costs, &d->check->warning, e);
     snprintf(path, sizeof path, "%s/" KC_COSTS_FILE, d->home->home);
     return kc_costs_choose(path, NULL, a, &d->costs, &d->check->warning);
 }
@@ -148,6 +150,23 @@ static int compare_memory(struct check *c, struct kc_error *e)
     return kc_startup_memory_check(&c->need, c->spec->ranks, c->room, e);
 }
 
+/* Where a job whose spec lies at `path` keeps the table of costs that it plans with. */
+static void table_beside(const char *path, char kept[PATH_MAX + 32])
+{
+    const char *slash = strrchr(path, '/');
+    snprintf(kept, PATH_MAX + 32, "%.*s" KC_COSTS_FILE, slash ? (int)(slash - path + 1) : 0, path);
+}
+
+/* Is it the spec that kcd keeps of a job, with its table beside it? */
+static bool is_a_jobs(const struct kc_home *home, const char *path, char kept[PATH_MAX + 32])
+{
+    char here[PATH_MAX] = "", jobs[PATH_MAX] = "", folder[PATH_MAX];
+    snprintf(folder, sizeof folder, "%s/jobs", home->home);
+    table_beside(path, kept);
+    return realpath(path, here) && realpath(folder, jobs) && strncmp(here, jobs, strlen(jobs)) == 0 &&
+           here[strlen(jobs)] == '/' && !strcmp(strrchr(here, '/'), "/spec.json") && access(kept, R_OK) == 0;
+}
+
 /* Something that is no file of text is told in our words, with what would do. */
 static int look_at_file(const char *path, struct kc_error *e)
 {
@@ -169,9 +188,10 @@ int check_data(const struct kc_job_spec *spec, struct kc_error *e)
     return rc;
 }
 
-int check_spec(const struct kc_home *home, const char *path, struct check *out, struct kc_error *e)
+int check_spec(const struct kc_home *home, const char *path, bool own, struct check *out, struct kc_error *e)
 {
     struct check c;
+    char kept[PATH_MAX + 32];
     memset(&c, 0, sizeof c);
     int rc = kc_arena_new(&c.spec_arena, 2 * KC_SPEC_BYTES_MAX), code;
     if (!rc)
@@ -182,7 +202,7 @@ int check_spec(const struct kc_home *home, const char *path, struct check *out, 
     if (!rc) {
         rc = check_data(c.spec, e);
         if (!rc)
-            rc = plan(&c, home, NULL, e);
+            rc = plan(&c, home, own && is_a_jobs(home, path, kept) ? kept : NULL, e);
         if (!rc)
             rc = compare_memory(&c, e);
         if (!rc)
@@ -205,9 +225,8 @@ int check_plan(const struct kc_home *home, const char *path, struct check *out, 
 {
     struct check c;
     char kept[PATH_MAX + 32];
-    const char *slash = strrchr(path, '/');
     memset(&c, 0, sizeof c);
-    snprintf(kept, sizeof kept, "%.*s" KC_COSTS_FILE, slash ? (int)(slash - path + 1) : 0, path);
+    table_beside(path, kept);
     int rc = kc_arena_new(&c.spec_arena, 2 * KC_SPEC_BYTES_MAX);
     if (!rc)
         rc = kc_spec_load(path, &c.spec_arena, &c.spec, e);

@@ -22,8 +22,9 @@ struct check {
     struct kc_arena spec_arena, graph_arena, view_arena, costs_arena;
 };
 
-/* Returns an exit code; on KC_EXIT_OK *out is owned (check_free). Else e has the one line and *out is empty. */
-int check_spec(const struct kc_home *home, const char *path, struct check *out, struct kc_error *e);
+/* `own`: the spec that kcd keeps of a job is planned with that job's own table of costs, not as a new job would be.
+ * Returns an exit code; on KC_EXIT_OK *out is owned (check_free). Else e has the one line and *out is empty. */
+int check_spec(const struct kc_home *home, const char *path, bool own, struct check *out, struct kc_error *e);
 void check_free(struct check *c);
 /* The plans alone, of a job that runs already (`path`: spec.json in its directory, where its table of costs lies): data,
  * weights and memory are not looked at, `need` and `room` not set. -errno with e; *out is then untouched. */

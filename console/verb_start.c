@@ -72,7 +72,7 @@ int verb_check(struct session *s, const struct arguments *a)
 {
     struct check c;
     struct kc_error e = {""};
-    int code = check_spec(&s->home, a->word[0], &c, &e);
+    int code = check_spec(&s->home, a->word[0], true, &c, &e);
     if (code)
         return session_fail(s, code, "%s", e.text);
     if (c.warning.text[0])
@@ -127,7 +127,7 @@ int verb_start(struct session *s, const struct arguments *a)
     char folder[PATH_MAX], id[JOB_ID_ROOM];
     json_t *reply = NULL;
     bool wait = a->option[OPTION_WAIT] != NULL;
-    int code = check_spec(&s->home, a->word[0], &c, &e);
+    int code = check_spec(&s->home, a->word[0], false, &c, &e);
     if (code)
         return session_fail(s, code, "%s", e.text);
     if (c.warning.text[0])

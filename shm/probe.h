@@ -52,7 +52,7 @@ void kc_probe_add(struct kc_probe *p, enum kc_metric m, double amount); /* unkno
 void kc_probe_unset(struct kc_probe *p, enum kc_metric m);              /* unknown again */
 
 /* ---- flight recorder: enqueued → started → done ---- */
-/* Record an operation before its first byte moves. The caller fills group, generation, sequence, count, bytes, peer,
+/* Record an operation before anything is waited for; what it announces to others may be out by then. The caller fills group, generation, sequence, count, bytes, peer,
  * collective, primitive, type, reduce, algorithm; and started, if not 0: it takes part at once. The rest is filled
  * here. Returns a handle. */
 uint64_t kc_probe_op_begin(struct kc_probe *p, const struct kc_op_seen *op);

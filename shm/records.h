@@ -46,7 +46,7 @@ struct kc_waiting {
     uint64_t since;     /* kc_now() */
 };
 #define KC_NO_GROUP UINT32_MAX
-/* An operation as its rank saw it. Everything but the last three is written before the first byte moves. */
+/* An operation as its rank saw it. Everything but the last three is written before its rank waits for anything. */
 struct kc_op_seen {
     uint64_t number;     /* of the operation among all of this rank, from 0 */
     uint64_t sequence;   /* in its group */

@@ -265,6 +265,15 @@ static enum advance window_reduce_scatter(struct kc_comm_op *op)
     return op->at == part ? FINISHED : MOVED;
 }
 
+enum advance direct_next_source(struct kc_comm_op *op, size_t moved, size_t of, uint32_t sources)
+{
+    op->at += moved;
+    if (op->at < of)
+        return MOVED;
+    op->at = 0;
+    return ++op->step == sources ? FINISHED : MOVED;
+}
+
 /* A piece of what one source has for us; op->step counts the sources, from the one after us so that not all read the
  * same window at once. */
 static enum advance read_piece(struct kc_comm_op *op)
@@ -286,11 +295,7 @@ static enum advance read_piece(struct kc_comm_op *op)
     int code = remote_read(op, source, false, op->at * b, (uint8_t *)op->call.out + (to + op->at) * b, count * b);
     if (code)
         return code == -EAGAIN ? BLOCKED : FAILED;
-    op->at += count;
-    if (op->at < n)
-        return MOVED;
-    op->at = 0;
-    return ++op->step == (only >= 0 ? 1 : c->members) ? FINISHED : MOVED;
+    return direct_next_source(op, count, n, only >= 0 ? 1 : c->members);
 }
 
 static enum advance read_and_sum(struct kc_comm_op *op)

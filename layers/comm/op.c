@@ -56,7 +56,7 @@ static size_t moved(const struct kc_comm_op *op)
     return in > out ? in : out;
 }
 
-/* `now`: nothing is before it in its queue, so that it takes part at once. */
+/* `now`: it is posted already, so that it takes part from here on. */
 static void record(struct kc_comm_op *op, bool now)
 {
     const struct kc_group *g = op->channel->group;
@@ -419,13 +419,12 @@ static int start(const struct kc_group *g, const struct kc_comm_call *call, stru
         c->tail->next = op;
     else
         c->head = op;
-    op->waited = c->head != op;
     c->tail = op;
     s->pairs += c->pair;
-    bool first = c->head == op;
-    if (first)
-        post(op);
-    record(op, first); /* after the post, so that nobody waits for our bookkeeping */
+    if (c->head == op)
+        post(op); /* which has to wait where members have not left an operation that was refused */
+    op->waited = op->stage == OP_QUEUED;
+    record(op, !op->waited); /* after the post, so that nobody waits for our bookkeeping */
     *out = op;
     return 0;
 }

@@ -28,7 +28,7 @@ struct kc_comm_op {
     uint64_t checked;         /* POSTED: members whose signature agrees, a bit each */
     uint32_t cursor;          /* members that have reached what is waited for now */
     uint8_t stage, way;       /* enums */
-    bool waited;              /* behind another one, when it was started */
+    bool waited;              /* not posted at once, when it was started */
     int result;
     /* progress of the algorithm */
     bool streams;             /* the result is too large for the caches: written past them */
@@ -162,6 +162,8 @@ enum advance direct_advance_staged(struct kc_comm_op *op);
 enum advance direct_advance_window(struct kc_comm_op *op); /* and remote */
 /* Our slice of n elements, in whole cache lines, so that no two members write to one. */
 void direct_slice(const struct kc_comm_op *op, uint32_t member, size_t n, size_t *first, size_t *count);
+/* So much of `of` elements from one source is there: go on with it, or with the next of so many sources. */
+enum advance direct_next_source(struct kc_comm_op *op, size_t moved, size_t of, uint32_t sources);
 /* The whole operation of a group of one. */
 void direct_alone(struct kc_comm_op *op);
 

@@ -98,9 +98,5 @@ enum advance remote_gather(struct kc_comm_op *op)
     int code = remote_read(op, source, true, at, (uint8_t *)op->call.out + at, count * b);
     if (code)
         return code == -EAGAIN ? BLOCKED : FAILED;
-    op->at += count;
-    if (op->at < n)
-        return MOVED;
-    op->at = 0;
-    return ++op->step == c->members - 1 ? FINISHED : MOVED;
+    return direct_next_source(op, count, n, c->members - 1);
 }

@@ -9,7 +9,7 @@
 
 #include <assert.h>
 
-#define KC_EXEC_PLAN_VERSION 1
+#define KC_EXEC_PLAN_VERSION 2
 
 #define KC_PROGRAM_TABLE(X)                                                                                            \
     X(PROGRAM_DIGEST, "digest", 0)     /* compare the contracts' digests of all ranks */                               \

@@ -20,7 +20,6 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -57,6 +56,12 @@ struct kc_engine {
 
 /* ---- resource: what devices the ranks of this job hold, and what it costs to talk ---- */
 
+/* The caller at the top logs. */
+static void say(const char *line)
+{
+    fprintf(stderr, "kc-rank: %s\n", line);
+}
+
 /* The table that the job began with, whatever has been measured since: a plan never changes under a job. */
 static int load_costs(struct kc_engine *x, struct kc_error *e)
 {
@@ -64,7 +69,11 @@ static int load_costs(struct kc_engine *x, struct kc_error *e)
     if (!x->directory[0])
         return kc_resource_costs(&x->costs_arena, &x->costs);
     snprintf(path, sizeof path, "%s/" KC_COSTS_FILE, x->directory);
-    return kc_costs_load(path, &x->costs_arena, &x->costs, e);
+    struct kc_error warning = {""};
+    int code = kc_costs_load(path, &x->costs_arena, &x->costs, &warning, e);
+    if (code == 0 && warning.text[0] && x->rank == 0)
+        say(warning.text);
+    return code;
 }
 
 static int view_devices(struct kc_engine *x, const char *leases, struct kc_error *e)
@@ -144,14 +153,6 @@ static const struct kc_group *comm_group(void *self, uint32_t index)
     return ((struct kc_engine *)self)->group[index];
 }
 
-/* Has this rank a core for its communication lane beside those of its compute threads? */
-static bool has_spare_core(const struct kc_engine *x)
-{
-    cpu_set_t may;
-    return !x->spec->oversubscribe && sched_getaffinity(0, sizeof may, &may) == 0 &&
-           (uint32_t)CPU_COUNT(&may) > x->spec->threads;
-}
-
 static int connect_ranks(struct kc_engine *x, const int *window_fds, struct kc_error *e)
 {
     struct kc_transport_local_config t = {
@@ -162,7 +163,7 @@ static int connect_ranks(struct kc_engine *x, const int *window_fds, struct kc_e
         .window_fds = window_fds,
         .data_bytes = kc_state_window_bytes(x->plans.shard),
         .room = x->room,
-        .spin_short = !has_spare_core(x),
+        .spin_short = !kc_resource_spare_core(x->spec->threads, x->spec->oversubscribe),
         .probe = x->probe,
         .deadline = kc_now() + PEERS_SECONDS * KC_SECOND,
     };
@@ -230,10 +231,13 @@ static int build_kernels(struct kc_engine *x, const char *snapshots, struct kc_e
 static int build_state(struct kc_engine *x, const char *snapshots, struct kc_error *e)
 {
     size_t bytes;
+    char sums[KC_PLAN_TEXT];
+    kc_startup_plan_text(&x->plans, sums, sizeof sums);
     struct kc_state_config c = {.spec = x->spec,
                                 .shard = x->plans.shard,
                                 .rank = x->rank,
                                 .variant = x->ops->variant,
+                                .plan = sums,
                                 .guard = KC_GUARD_PHASE,
                                 .probe = x->probe};
     c.memory = kc_transport_data(x->transport, x->rank, &bytes);
@@ -333,12 +337,6 @@ void kc_engine_free(struct kc_engine *x)
         kc_lease_release(NULL, x->lease[r]);
     kc_pool_close(x->pool);
     free(x);
-}
-
-/* The caller at the top logs. */
-static void say(const char *line)
-{
-    fprintf(stderr, "kc-rank: %s\n", line);
 }
 
 int kc_engine_govern(struct kc_engine *x, const volatile sig_atomic_t *told_to_stop, struct kc_outcome *out,

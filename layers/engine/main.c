@@ -46,6 +46,7 @@ static int run_rank(const struct kc_birth *birth, struct kc_probe *probe)
 
     kc_probe_state(probe, KC_RANK_STARTING);
     kc_probe_phase(probe, KC_PHASE_STARTING);
+    kc_process_readable();
     int code = kc_process_signals(probe);
     if (code == 0)
         code = kc_arena_new(&arena, 1 << 20);

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 volatile sig_atomic_t kc_process_told_to_stop;
@@ -83,6 +84,11 @@ int kc_birth_read(struct kc_birth *out, struct kc_error *e)
     if (code == 0)
         *out = b;
     return code;
+}
+
+void kc_process_readable(void)
+{
+    prctl(PR_SET_PTRACER, getppid(), 0, 0, 0); /* the parent, and with it all of its descendants */
 }
 
 static void on_stop(int signal)

@@ -25,6 +25,9 @@ int kc_birth_read(struct kc_birth *out, struct kc_error *e);
 /* Becomes non-zero once this process is asked to end: by TERM or INT, or because its keeper is gone. */
 extern volatile sig_atomic_t kc_process_told_to_stop;
 
+/* Let the other children of our parent read our memory, which comm tries (process_vm_readv(2)): where Yama's ptrace_scope is
+ * 1, only ancestors may otherwise. Refused or unknown is no error: comm then goes another way. */
+void kc_process_readable(void);
 /* Handle TERM and INT (stop at the next agreed step), ignore PIPE and HUP, and for fatal signals write last words with a
  * stack and abort the group before dying of the signal. */
 int kc_process_signals(struct kc_probe *probe);

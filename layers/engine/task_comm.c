@@ -1,6 +1,7 @@
 /* task_comm.c - times every primitive with every algorithm it has between processes of this node:
  * one JSON line each, for `kc bench comm` to show and to make the table of costs from. The ranks
  * are forked here and make their windows themselves; no job, no supervisor. */
+#include "process.h"
 #include "task.h"
 
 #include "base/clock.h"
@@ -230,10 +231,10 @@ static void be_rank(const struct wish *w, uint32_t rank, const int *fds, struct 
                                                .window_fds = fds,
                                                .data_bytes = 2 * w->largest,
                                                .probe = probe,
-                                               .spin_short = w->ranks > w->cpus_count,
                                                .deadline = kc_now() + PEERS_NS};
     snprintf(cpu, sizeof cpu, "%u", w->cpus[rank % w->cpus_count]);
     must(kc_resource_bind(cpu, &e), &e);
+    config.spin_short = !kc_resource_spare_core(1, w->ranks > w->cpus_count); /* as in training */
     must(kc_transport_local_new(&config, &r.t, &e), &e);
     for (uint32_t i = 0; i < w->ranks; i++)
         members[i] = i;
@@ -277,6 +278,7 @@ static int spawn(const struct wish *w, const int *fds, struct kc_probe *const *p
         child[i] = fork();
         if (child[i] == 0) {
             prctl(PR_SET_PDEATHSIG, SIGKILL);
+            kc_process_readable();
             if (getppid() == self)
                 be_rank(w, i, fds, probe[i]);
             _exit(0);

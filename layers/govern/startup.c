@@ -1,6 +1,7 @@
 /* startup.c - cut, expand, prove. Allocates arenas and nothing else; reads no file and no clock. */
 #include "govern/startup.h"
 
+#include "base/print.h"
 #include "comm/comm.h"
 #include "govern/policy.h"
 #include "schedule/schedule.h"
@@ -20,6 +21,37 @@ static size_t larger(const struct kc_arena *a)
 {
     size_t next = a->size * 4 > a->need ? a->size * 4 : a->need * 2;
     return a->size >= LARGEST_ARENA ? 0 : next > LARGEST_ARENA ? LARGEST_ARENA : next;
+}
+
+void kc_startup_plan_text(const struct kc_plans *plans, char *out, size_t room)
+{
+    const struct kc_plan_collective *c = KC_AT(plans->comm, struct kc_plan_collective, plans->comm->collectives);
+    static const uint8_t sums[] = {KC_ALL_REDUCE, KC_REDUCE_SCATTER};
+    struct kc_print p = {.out = out, .room = room};
+    struct kc_digest chain = {.low = 0};
+    for (size_t k = 0; k < 2; k++) {
+        uint32_t used = 0;
+        for (uint32_t i = 0; i < plans->comm->collectives.count; i++) {
+            const struct {
+                struct kc_digest before;
+                uint64_t count;
+                uint32_t group, bucket;
+                uint8_t of[8];
+            } link = {.before = chain, .count = c[i].count, .group = c[i].group, .bucket = (uint32_t)c[i].bucket,
+                      .of = {c[i].primitive, c[i].type, c[i].reduce, c[i].algorithm, c[i].purpose}};
+            if (c[i].primitive != sums[k])
+                continue;
+            used |= 1u << c[i].algorithm;
+            chain = kc_digest(&link, sizeof link);
+        }
+        if (used)
+            kc_print(&p, "%s", kc_primitive_name[sums[k]]);
+        for (int a = 0; a < KC_ALGORITHMS; a++)
+            if (used >> a & 1)
+                kc_print(&p, " %s", kc_algorithm_name[a]);
+        kc_print(&p, "%s", used ? ", " : "");
+    }
+    kc_print(&p, "%016llx", (unsigned long long)chain.low);
 }
 
 static int remake(struct kc_arena *a, size_t size, struct kc_error *e)

@@ -35,6 +35,9 @@ int kc_startup_plan(const struct kc_job_spec *spec, const struct kc_model_graph 
                     const struct kc_device_view *devices, const struct kc_comm_costs *costs,
                     struct kc_strategy_opcodes opcodes, struct kc_plans *out, struct kc_error *e);
 void kc_plans_free(struct kc_plans *p);
+/* What decides the bits of sums between ranks, for snapshots: the algorithms of all reductions by name, and a digest of
+ * these collectives: "all-reduce direct ring, reduce-scatter ring, 0123456789abcdef". */
+void kc_startup_plan_text(const struct kc_plans *plans, char *out, size_t room);
 
 /* What one rank needs, and the node for all of them, in bytes. */
 struct kc_memory_need {

@@ -401,13 +401,19 @@ int kc_costs_keep(const char *path, const struct kc_comm_costs *costs, struct kc
 }
 
 int kc_costs_load(const char *path, struct kc_arena *arena, const struct kc_comm_costs **out,
-                  struct kc_error *e)
+                  struct kc_error *warning, struct kc_error *e)
 {
     struct kc_comm_cost *rows;
     size_t count;
     int r = read_file(path, NULL, true, &rows, &count, e);
-    if (r == -ENOENT)
+    warning->text[0] = 0;
+    if (r == -ENOENT) {
+        kc_fail(warning, r,
+                "%s is missing: the built-in table of costs is used. If the job began with another one, "
+                "algorithms and bits change; bring the file back to keep them",
+                path);
         return kc_resource_costs(arena, out);
+    }
     if (r < 0) {
         kc_fail_prefix(e, r, "%s", path);
         size_t n = strlen(e->text);

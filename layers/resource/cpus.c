@@ -109,3 +109,13 @@ int kc_resource_bind(const char *cpus, struct kc_error *e)
     free(list);
     return r;
 }
+
+bool kc_resource_spare_core(uint32_t threads, bool share)
+{
+    size_t bytes = CPU_ALLOC_SIZE(CPUS_MAX);
+    cpu_set_t *may = share ? NULL : CPU_ALLOC(CPUS_MAX);
+    bool spare = may && sched_getaffinity(0, bytes, may) == 0 && (uint32_t)CPU_COUNT_S(bytes, may) > threads;
+    if (may)
+        CPU_FREE(may);
+    return spare;
+}

@@ -224,10 +224,12 @@ int kc_costs_choose(const char *path, const char *root, struct kc_arena *arena, 
 int kc_costs_store(const char *path, const char *root, const struct kc_comm_cost *rows, size_t count,
                    struct kc_error *e);
 /* Write a whole table down where a job keeps it, and read it again: row for row and bit for bit, on whatever machine the
- * job goes on, so that its plan stays what it was. No file: the built-in table (jobs of before there were files).
+ * job goes on, so that its plan stays what it was. No file: the
+ * built-in table (jobs of before there were files), and one line in *warning, which else is "".
  * -EINVAL it is damaged; never another table instead. */
 int kc_costs_keep(const char *path, const struct kc_comm_costs *costs, struct kc_error *e);
-int kc_costs_load(const char *path, struct kc_arena *arena, const struct kc_comm_costs **out, struct kc_error *e);
+int kc_costs_load(const char *path, struct kc_arena *arena, const struct kc_comm_costs **out, struct kc_error *warning,
+                  struct kc_error *e);
 
 /* ---- memory and cores of the calling process
  * ------------------------------------------------------------------------ */
@@ -248,6 +250,10 @@ double kc_resource_quota(const char *root);
 /* Run the calling thread, and the threads it makes from now on, on the cpus of the list only. -EINVAL with the
  * reason. */
 int kc_resource_bind(const char *cpus, struct kc_error *e);
+
+/* Has the calling thread a cpu for waiting beside those of so many compute threads? Not where ranks `share` cpus, nor
+ * where it can't be known. */
+bool kc_resource_spare_core(uint32_t threads, bool share);
 
 /* "0-1,4" to 0, 1, 4: ascending, each once, below 65536. -EINVAL with the place, -ENOSPC more than `room`. */
 int kc_cpus_parse(const char *text, uint32_t *out, size_t room, size_t *count, struct kc_error *e);

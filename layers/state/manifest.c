@@ -90,14 +90,14 @@ static json_t *history_json(const struct kc_history *h)
 static json_t *body_json(const struct kc_manifest *m, const struct kc_manifest_model *model)
 {
     return json_pack("{s:i, s:I, s:n, s:s, s:I, s:I, s:I, s:{s:s, s:I}, s:i, s:o, s:o, s:o, s:o, s:{s:i, s:i}, s:s,"
-                     " s:s, s:b, s:{s:s, s:i, s:i, s:i, s:i, s:i}, s:o, s:o, s:o}",
+                     " s:s, s:s, s:b, s:{s:s, s:i, s:i, s:i, s:i, s:i}, s:o, s:o, s:o}",
                      "format", KC_SNAPSHOT_FORMAT, "version", (json_int_t)m->version, "parent", "written", m->written,
                      "step", (json_int_t)m->progress.step, "tokens", (json_int_t)m->progress.tokens, "position",
                      (json_int_t)m->progress.position, "rng", "kind", "philox4x32-10", "seed", (json_int_t)m->seed,
                      "restarts", (int)m->progress.restarts, "loss", kc_json_number(m->loss), "grad_norm",
                      kc_json_number(m->grad_norm), "state_root", digest_json(m->root), "spec", digest_json(m->spec),
                      "layout", "ranks", (int)m->ranks, "zero", (int)m->zero, "variant", m->variant,
-                     "precision", kc_precision_name[m->precision], "verified", 1,
+                     "plan", m->plan, "precision", kc_precision_name[m->precision], "verified", 1,
                      "model", "family", model->family, "layers", (int)model->layers, "hidden", (int)model->hidden,
                      "heads", (int)model->heads, "context", (int)model->context, "vocab", (int)model->vocab,
                      "packs", packs_json(m), "tensors", tensors_json(m), "history", history_json(&m->history));
@@ -260,6 +260,7 @@ static int parse_body(const json_t *o, struct kc_manifest *m)
     m->loss = parse_number(o, "loss");
     m->grad_norm = parse_number(o, "grad_norm");
     snprintf(m->variant, sizeof m->variant, "%s", kc_json_text(o, "variant", ""));
+    snprintf(m->plan, sizeof m->plan, "%s", kc_json_text(o, "plan", ""));
     snprintf(m->written, sizeof m->written, "%s", kc_json_text(o, "written", ""));
     int r = parse_packs(json_object_get(o, "packs"), m);
     if (r == 0)

@@ -25,6 +25,7 @@ struct kc_manifest {
     struct kc_digest root, spec; /* state_root; digest of the job_spec contract */
     uint32_t ranks, zero;        /* the layout that wrote it */
     char variant[64];            /* kernels */
+    char plan[KC_PLAN_TEXT];     /* how sums are made between ranks; "" in older versions */
     enum kc_precision precision; /* that it was trained in; the values are f32 in any */
     char written[32];            /* RFC 3339 */
     uint32_t packs;              /* == ranks */

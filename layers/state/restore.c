@@ -98,6 +98,13 @@ static void tidy(struct kc_state *s)
     s->st->close(s->st->self, lock);
 }
 
+/* Another plan than the one that wrote it, although the layout, which is a plain reason, is the same? */
+static bool is_other_plan(const struct kc_state *s, const struct kc_manifest *m)
+{
+    return m->plan[0] && s->plan[0] && strcmp(m->plan, s->plan) != 0 && m->ranks == s->shard->ranks &&
+           m->zero == s->shard->zero;
+}
+
 int kc_state_choose(struct kc_state *s, uint64_t version, struct kc_snapshot_info *out, struct kc_error *e)
 {
     char notes[sizeof out->reason] = "";
@@ -123,9 +130,14 @@ int kc_state_choose(struct kc_state *s, uint64_t version, struct kc_snapshot_inf
     if (strcmp(w->manifest.variant, s->variant) != 0)
         kc_print(&p, "%swritten with %s kernels, this run has %s: bits will change", p.length ? "; " : "",
                  w->manifest.variant, s->variant);
+    bool other_plan = is_other_plan(s, &w->manifest);
+    if (other_plan)
+        kc_print(&p, "%swritten with the plan %s, this run has %s: bits will change", p.length ? "; " : "",
+                 w->manifest.plan, s->plan);
     kc_snapshot_describe(w, out);
     snprintf(out->reason, sizeof out->reason, "%s", notes);
     out->other_kernels = strcmp(w->manifest.variant, s->variant) != 0;
+    out->other_plan = other_plan;
     kc_whole_free(s->st, s->chosen);
     s->chosen = w;
     return 0;

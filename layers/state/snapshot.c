@@ -140,6 +140,7 @@ static int fill_manifest(const struct kc_state *s, struct kc_manifest *m)
     m->precision = (enum kc_precision)s->spec->precision;
     m->history = s->history;
     snprintf(m->variant, sizeof m->variant, "%s", s->variant);
+    snprintf(m->plan, sizeof m->plan, "%s", s->plan);
     kc_wall_text(kc_wall(), m->written);
     return kc_manifest_tensors(m, &s->map);
 }

@@ -116,6 +116,7 @@ int kc_state_new(const struct kc_state_config *c, struct kc_state **out, struct 
     s->loss = s->grad_norm = (double)NAN;
     snprintf(s->directory, sizeof s->directory, "%s", c->directory ? c->directory : "");
     snprintf(s->variant, sizeof s->variant, "%s", c->variant ? c->variant : "");
+    snprintf(s->plan, sizeof s->plan, "%s", c->plan ? c->plan : "");
     kc_history_clear(&s->history, 0);
     int r = kc_map_new(c->shard, c->rank, &s->map, e);
     if (r == 0)

@@ -30,6 +30,8 @@ struct kc_storage; /* state/storage.h: file operations, replaced by tests that i
 enum kc_guard { KC_GUARD_TABLE(KC_ENUM_ROW) KC_GUARDS };
 extern const char *const kc_guard_name[KC_GUARDS];
 
+#define KC_PLAN_TEXT 96 /* bytes of `plan`, with the NUL */
+
 struct kc_state_config {
     const struct kc_job_spec *spec;   /* borrowed until kc_state_free(), like shard */
     const struct kc_shard_plan *shard;
@@ -39,6 +41,7 @@ struct kc_state_config {
     size_t memory_bytes;
     const char *directory; /* snapshots live here, made at need; NULL: no storage. Copied. */
     const char *variant;   /* kernel variant, kept in snapshots. Copied. */
+    const char *plan;      /* how the plan sums between ranks, kept in snapshots; NULL: unknown. Copied. */
     enum kc_guard guard;
     struct kc_probe *probe;
     const struct kc_storage *storage; /* NULL: POSIX */
@@ -93,6 +96,7 @@ struct kc_snapshot_info {
     uint64_t bytes;         /* on disk, all ranks */
     bool verified;          /* its bytes were read back and compared before the commit, and it is not marked broken */
     bool other_kernels;     /* chosen for a restore, and written by other kernels than this run's: bits will change */
+    bool other_plan;        /* the same of the plan, where the layout is the same */
     int error;              /* 0, or why the last attempt failed or this one is not whole (-errno) */
     char reason[512];       /* with error 0: a note, mostly "" */
     uint64_t failures; /* kc_state_last_snapshot: attempts of this process that failed, one after the other, since

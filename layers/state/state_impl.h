@@ -48,7 +48,7 @@ struct kc_state {
     const struct kc_job_spec *spec;
     const struct kc_shard_plan *shard;
     uint32_t rank;
-    char directory[3072], variant[64];
+    char directory[3072], variant[64], plan[KC_PLAN_TEXT];
     bool storage;    /* there is a directory */
     enum kc_guard guard;
     struct kc_probe *probe;

@@ -38,7 +38,7 @@ class Bench(Kc):
 
 def table(node, ring, direct, **processor):
     """A table as `kc bench comm --store` writes it for this machine, with made-up costs for up to 4 ranks."""
-    node.kc("bench", "comm", "--largest", "1K", "--store")
+    node.kc("bench", "comm", "--largest", "1M", "--store")
     path = os.path.join(node.home, "comm_costs.json")
     with open(path) as f:
         stored = json.load(f)
@@ -131,12 +131,12 @@ def test_refusals_are_one_line_each():
         if cores < 60:
             refused(9, "60 cores are wanted", "comm", "--ranks", "60")
             refused(9, "let ranks share cores: --oversubscribe", "step", "--ranks", "60")
-            refused(2, "Leave out --store", "comm", "--ranks", "60", "--oversubscribe", "--store", "--largest", "1K")
+            refused(2, "Leave out --store", "comm", "--ranks", "60", "--oversubscribe", "--store", "--largest", "1M")
         refused(10, "of memory, ", "comm", "--ranks", "64", "--oversubscribe", "--largest", "1G")
         node.environment["KC_HOME"] = "/dev/null/home"
         refused(10, "/dev/null/home can't be written: Not a directory. Set KC_HOME", "step")
         if two_cores():
-            refused(10, "/dev/null/home can't be written: Not a directory", "comm", "--store", "--largest", "1K")
+            refused(10, "/dev/null/home can't be written: Not a directory", "comm", "--store", "--largest", "1M")
         node.environment["KC_HOME"] = node.home
         folder = tempfile.mkdtemp(prefix="kc-alone-")
         try:
@@ -169,7 +169,7 @@ def test_comm_times_and_stores():
         assert not os.path.exists(os.path.join(node.home, "comm_costs.json")), "nobody asked to store"
         if not two_cores():
             return
-        o = json.loads(node.kc("bench", "comm", "--largest", "1K", "--store", "--json").stdout)
+        o = json.loads(node.kc("bench", "comm", "--largest", "1M", "--store", "--json").stdout)
         with open(o["stored"]) as f:
             stored = json.load(f)
         rows = {(r["primitive"], r["algorithm"]): r for r in stored["rows"]}
@@ -224,8 +224,19 @@ def test_a_table_that_changes_under_a_job_changes_no_bit_of_it():
         node.kc("wait", job)
         assert open(node.path(job, "comm_costs.json")).read() == kept
         assert node.root(job) == node.root(whole)
+        assert algorithms(node, node.path(job, "spec.json")) == ({"direct"}, ""), "a job's own spec is checked with its own table"
+        assert algorithms(node, node.write_spec("new", 3, 1, **how))[0] == {"ring"}
         other = node.train("other", 3, 1, **how)
         assert node.root(other) != node.root(whole), "the table decided nothing: this test shows nothing"
+        # its own table is gone: the built-in one, which is direct here, and both the rank and the restore say so
+        lost = node.begin("lost", 3, 1, **how)
+        node.kc("wait", lost, "--for", "step>=8")
+        node.kc("stop", lost)
+        os.unlink(node.path(lost, "comm_costs.json"))
+        node.kc("resume", lost)
+        node.kc("wait", lost)
+        log = node.kc("log", lost).stdout
+        assert "comm_costs.json is missing: the built-in table" in log and "bits will change" in log, log
         # its own table lost its form: no other one instead
         again = node.begin("again", 3, 1, **how)
         node.kc("stop", again)

@@ -39,6 +39,8 @@ void world_fail(struct world_rank *w, const char *format, ...) __attribute__((fo
         }                                                                                                            \
     } while (0)
 
+/* Ranks of the next runs that can't read the memory of others, a bit each: as where the kernel forbids it. */
+extern uint64_t world_blind;
 /* Run `body` as every rank; returns the first failure's text, or NULL. The text lives until the next run. */
 const char *world_run(uint32_t ranks, uint32_t slots, size_t data_bytes, bool forked,
                       void (*body)(struct world_rank *), void *arg);

@@ -48,6 +48,8 @@ void rig_plan(struct rig *r, const struct rig_tensor *tensors, uint32_t count, s
 /* Plan, spec (seed 7, keep 2, init_from) and a state per rank. Aborts the test on failure. */
 void rig_open(struct rig *r, const struct rig_tensor *tensors, uint32_t count, struct rig_layout layout,
               const char *directory, const struct kc_storage *storage, const char *init_from);
+/* What rig_open() gives as the plan that sums between ranks. */
+extern const char *rig_plan_text;
 void rig_close(struct rig *r);
 /* The same, when the states could not be made or shall not be. */
 void rig_free_plan(struct rig *r);

@@ -371,6 +371,18 @@ START_TEST(threads_give_the_reference_bits_for_long_vectors)
 }
 END_TEST
 
+static const uint32_t blind_counts[] = {2, 3, 5};
+
+/* Where the kernel lets nobody, or not everybody, read the memory of others, plain buffers go through staging. */
+START_TEST(who_cannot_be_read_gives_the_reference_bits)
+{
+    uint32_t ranks = blind_counts[_i / 2];
+    world_blind = _i & 1 ? ~UINT64_C(0) : UINT64_C(1) << (ranks - 1);
+    const char *failure = world_run(ranks, 1, 2 * HALF, false, large, NULL);
+    ck_assert_msg(!failure, "%s", failure);
+}
+END_TEST
+
 START_TEST(processes_give_the_reference_bits)
 {
     static size_t count = ODD / 3;
@@ -408,6 +420,8 @@ int main(void)
     int worlds = sizeof rank_counts / sizeof *rank_counts;
     tcase_add_loop_test(cases, threads_give_the_reference_bits, 0, worlds);
     tcase_add_loop_test(cases, threads_give_the_reference_bits_for_long_vectors, 0, worlds);
+    tcase_add_loop_test(cases, who_cannot_be_read_gives_the_reference_bits, 0,
+                         2 * sizeof blind_counts / sizeof *blind_counts);
     tcase_add_loop_test(cases, processes_give_the_reference_bits, 0, worlds);
     tcase_add_test(cases, sixty_four_ranks);
     SRunner *runner = srunner_create(suite);

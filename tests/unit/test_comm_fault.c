@@ -4,6 +4,7 @@
 #include "comm_world.h"
 
 #include "base/clock.h"
+#include "comm/local.h"
 #include "comm/window.h"
 #include "shm/probe.h"
 #include "shm/reader.h"
@@ -468,6 +469,10 @@ static void corrupt(struct world_rank *w)
 /* An address in a peer's own memory that is none: the kernel says so, and the run ends with a line of its own. */
 static void unreadable(struct world_rank *w)
 {
+    if (w->rank == 0 && !(w->t->reach & 2)) { /* the system lets nobody read: no such address is ever followed */
+        kc_comm_abort(w->t, KC_REASON_ERROR);
+        return;
+    }
     float *x = calloc(LONG, sizeof *x);
     struct kc_comm_call call = all_reduce(x, x, LONG, 1);
     if (w->rank == 1) {
@@ -621,7 +626,7 @@ START_TEST(the_need_is_computed_before)
 }
 END_TEST
 
-/* ---- F23, F25: what a watcher sees is recorded before the first byte ---- */
+/* ---- F23, F25: what a watcher sees is recorded before anything is waited for ---- */
 
 static void recorded(struct world_rank *w)
 {
@@ -655,6 +660,37 @@ START_TEST(f23_recorded_on_entry_f25_with_the_arrival)
 }
 END_TEST
 
+/* After a refusal that one member has not seen yet, the next operation has to wait with its post: it is recorded as
+ * queued, and as started when that member has come. */
+static void queued_behind_a_refusal(struct world_rank *w)
+{
+    float x[16] = {0};
+    struct kc_comm_call refused = all_reduce(x, x, w->rank == 1 ? 16 : 8, 1), next = all_reduce(x, x, 8, 2);
+    struct kc_reader *reader = NULL;
+    struct kc_op_seen seen = {.done = 0};
+    WORLD_CHECK(w, kc_reader_of_probe(w->world->probe[w->rank], &reader, &w->e) == 0, "%s", w->e.text);
+    uint64_t limit = kc_now() + 20 * KC_SECOND;
+    while (w->rank == 2 && seen.sequence != 2 && kc_now() < limit)
+        if (kc_reader_ops(reader, 0, &seen, 1, NULL) != 1)
+            seen.sequence = 0;
+    if (w->rank == 2) {
+        WORLD_CHECK(w, seen.sequence == 2, "the next operation is not recorded");
+        WORLD_CHECK(w, !seen.started && !seen.done, "it waits with its post and is said to have started");
+    }
+    WORLD_CHECK(w, kc_comm_run(w->all, &refused, &w->e) == -EPROTO, "not refused");
+    WORLD_CHECK(w, kc_comm_run(w->all, &next, &w->e) == 0, "after a refusal: %s", w->e.text);
+    WORLD_CHECK(w, kc_reader_ops(reader, w->rank, &seen, 1, NULL) == 1 && seen.sequence == 2 && seen.started &&
+                seen.done >= seen.started, "no start recorded");
+    kc_reader_free(reader);
+}
+
+START_TEST(f25_a_post_that_has_to_wait_is_no_arrival)
+{
+    const char *failure = world_run(3, 1, 0, _i, queued_behind_a_refusal, NULL);
+    ck_assert_msg(!failure, "%s", failure);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("comm_fault");
@@ -680,6 +716,7 @@ int main(void)
     tcase_add_test(cases, a_window_of_another_run_is_refused);
     tcase_add_test(cases, too_large_a_window_is_an_error_not_a_signal);
     tcase_add_test(cases, the_need_is_computed_before);
+    tcase_add_loop_test(cases, f25_a_post_that_has_to_wait_is_no_arrival, 0, 2);
     tcase_add_test(cases, f23_recorded_on_entry_f25_with_the_arrival);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -128,6 +128,9 @@ START_TEST(a_process_binds_itself_to_its_cores)
     CPU_SET(cpu, &want);
     sched_getaffinity(0, sizeof set, &set);
     ck_assert(CPU_EQUAL(&set, &want));
+    ck_assert(kc_resource_spare_core(0, false)); /* one cpu: to spare beside no thread that computes */
+    ck_assert(!kc_resource_spare_core(1, false));
+    ck_assert(!kc_resource_spare_core(0, true));
     ck_assert_int_eq(kc_resource_bind("8000", &e), -EINVAL);
     ck_assert_ptr_nonnull(strstr(e.text, "8000"));
 }
@@ -1135,6 +1138,7 @@ static const struct {
 /* A user's table: the built-in one with a line. A job's own: never another one instead. */
 START_TEST(a_damaged_table_is_told_and_not_believed)
 {
+    struct kc_error warning;
     struct kc_arena a, b;
     const struct kc_comm_costs *built_in = NULL, *c = NULL;
     machine_of(cpuinfo, "0-1\n");
@@ -1148,7 +1152,7 @@ START_TEST(a_damaged_table_is_told_and_not_believed)
     kc_arena_free(&a);
     ck_assert_int_eq(kc_arena_new(&a, 1 << 20), 0);
     c = NULL;
-    ck_assert_int_eq(kc_costs_load(costs_path(), &a, &c, &e), -EINVAL);
+    ck_assert_int_eq(kc_costs_load(costs_path(), &a, &c, &warning, &e), -EINVAL);
     ck_assert_ptr_null(c);
     ck_assert_ptr_nonnull(strstr(e.text, "bring it back, or remove it"));
     kc_arena_free(&a);
@@ -1160,6 +1164,7 @@ START_TEST(a_table_kept_with_a_job_is_the_same_bytes_on_another_machine)
 {
     struct kc_arena a, b, c;
     const struct kc_comm_costs *again = NULL, *built_in = NULL;
+    struct kc_error warning = {"before"};
     char kept[160];
     machine_of(cpuinfo, "0-1\n");
     ck_assert_int_eq(kc_costs_store(costs_path(), dir, measured, 2, &e), 0);
@@ -1168,12 +1173,14 @@ START_TEST(a_table_kept_with_a_job_is_the_same_bytes_on_another_machine)
     ck_assert_int_eq(kc_costs_keep(kept, chosen, &e), 0);
     machine_of("model name\t: Maker Y\n", "0-63");
     ck_assert_int_eq(kc_arena_new(&b, 1 << 20), 0);
-    ck_assert_msg(kc_costs_load(kept, &b, &again, &e) == 0, "%s", e.text);
+    ck_assert_msg(kc_costs_load(kept, &b, &again, &warning, &e) == 0, "%s", e.text);
     ck_assert(kc_digest_equal(chosen->head.digest, again->head.digest));
-    /* a job of before there were such files */
+    ck_assert_str_eq(warning.text, "");
+    /* a job of before there were such files, or one that has lost its own: told, in one line */
     ck_assert_int_eq(kc_arena_new(&c, 1 << 20), 0);
     ck_assert_int_eq(unlink(kept), 0);
-    ck_assert_int_eq(kc_costs_load(kept, &c, &built_in, &e), 0);
+    ck_assert_int_eq(kc_costs_load(kept, &c, &built_in, &warning, &e), 0);
+    ck_assert_ptr_nonnull(strstr(warning.text, "job.json is missing: the built-in table of costs is used"));
     ck_assert(!kc_digest_equal(chosen->head.digest, built_in->head.digest));
     kc_arena_free(&a);
     kc_arena_free(&b);

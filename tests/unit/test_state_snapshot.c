@@ -851,6 +851,43 @@ START_TEST(a_full_disk_is_seen_before_writing)
 END_TEST
 
 /* The manifest is JSON that says what kc-snapshot(5) says. */
+/* Sums in another order are told by name, unless another layout is the plain reason; a version that does not say is
+ * loaded without a word. */
+START_TEST(another_plan_is_told_where_the_layout_is_the_same)
+{
+    static const struct {
+        const char *wrote, *reads;
+        uint32_t ranks;
+        bool told;
+    } cases[] = {{"all-reduce direct, d1", "all-reduce ring, d2", 2, true},
+                 {"all-reduce direct, d1", "all-reduce direct, d1", 2, false},
+                 {"all-reduce direct, d1", "all-reduce ring, d2", 1, false},
+                 {"", "all-reduce ring, d2", 2, false}};
+    const char *usual = rig_plan_text;
+    struct rig_layout other = two;
+    struct kc_snapshot_info info;
+    struct kc_error e = {""};
+    struct rig r;
+    rig_plan_text = cases[_i].wrote;
+    rig_open(&r, rig_small, rig_small_count, two, folder, NULL, "");
+    rig_train(&r);
+    ck_assert_int_eq(rig_snapshot(&r), 0);
+    rig_close(&r);
+    rig_plan_text = cases[_i].reads;
+    other.ranks = cases[_i].ranks;
+    rig_open(&r, rig_small, rig_small_count, other, folder, NULL, "");
+    ck_assert_msg(kc_state_choose(r.state[0], 0, &info, &e) == 0, "%s", e.text);
+    ck_assert_int_eq(info.other_plan, cases[_i].told);
+    if (cases[_i].told)
+        ck_assert_str_eq(info.reason,
+                         "written with the plan all-reduce direct, d1, this run has all-reduce ring, d2: bits will change");
+    else
+        ck_assert_str_eq(info.reason, "");
+    rig_close(&r);
+    rig_plan_text = usual;
+}
+END_TEST
+
 START_TEST(the_manifest_reads_as_documented)
 {
     struct rig r;
@@ -871,6 +908,7 @@ START_TEST(the_manifest_reads_as_documented)
     ck_assert_int_eq(kc_json_integer(json_object_get(m, "rng"), "seed", 0), 7);
     ck_assert_int_eq(kc_json_integer(json_object_get(m, "layout"), "ranks", 0), 2);
     ck_assert_str_eq(kc_json_text(m, "variant", ""), "portable");
+    ck_assert_str_eq(kc_json_text(m, "plan", ""), rig_plan_text);
     ck_assert(kc_json_real(m, "loss", 0) == 5);
     ck_assert_uint_eq(json_array_size(json_object_get(m, "packs")), 2);
     ck_assert_uint_eq(json_array_size(json_object_get(m, "tensors")), rig_small_count);
@@ -891,6 +929,7 @@ int main(void)
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_add_checked_fixture(fast, setup_fast, teardown);
     tcase_add_test(c, a_snapshot_restores_on_every_layout);
+    tcase_add_loop_test(c, another_plan_is_told_where_the_layout_is_the_same, 0, 4);
     tcase_add_test(c, large_tensors_are_cut_into_extents);
     tcase_add_test(c, agreement_survives_a_sum_of_a_sum);
     tcase_add_test(c, a_snapshot_gives_values_alone_to_init);
