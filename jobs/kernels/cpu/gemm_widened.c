@@ -34,7 +34,7 @@ static void block_sum(const struct gemm *g, const struct area *t, float beta, fl
                                  g->ta == 'N' ? depth : m, room);
         const float *b = widened(bf16, gemm_b(g, k, t->n.first), g->b_type, &ldb, g->tb == 'N' ? depth : n,
                                  g->tb == 'N' ? n : depth, room + PANEL_M * PANEL_K);
-        g->cpu->sgemm(g->ta, g->tb, m, n, depth, a, lda, b, ldb, k ? 1 : beta, sum, ld);
+        gemm_check(g, g->cpu->sgemm(g->ta, g->tb, m, n, depth, a, lda, b, ldb, k ? 1 : beta, sum, ld));
     }
 }
 

@@ -36,6 +36,14 @@ static const struct {
 #undef OPCODE
 };
 
+void lane_fail(struct cpu *c, int failure, const struct kc_error *e)
+{
+    if (atomic_exchange_explicit(&c->told, 1, memory_order_relaxed))
+        return;
+    c->error = *e;
+    atomic_store_explicit(&c->failed, failure, memory_order_release);
+}
+
 int operands_check(struct cpu *c, const struct kc_op_call *call, const struct need *need, size_t count,
                    struct kc_error *e)
 {
