@@ -2,6 +2,7 @@
  * the first failure. The library's functions stand here, in front of the real ones, and fail when a test wants it. */
 #include "jobs/jobs.h"
 #include "tests/unit/graph_runner.h"
+#include "tests/unit/suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -96,9 +97,5 @@ int main(void)
     tcase_add_loop_test(t, a_failed_product_is_told_by_the_next_op, 0, WAYS);
 #endif
     suite_add_tcase(s, t);
-    SRunner *sr = srunner_create(s);
-    srunner_run_all(sr, CK_NORMAL);
-    int failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed != 0;
+    return suite_run(s);
 }

@@ -145,7 +145,7 @@ struct area {
 /* Where the area's part of an operand begins. */
 const void *gemm_a(const struct gemm *g, uint64_t m, uint64_t k);
 const void *gemm_b(const struct gemm *g, uint64_t k, uint64_t n);
-/* gemm_widened.c: bf16 through panels in f32: at most so much of op(a), op(b) and c at once, 2.3 MiB in all. */
+/* gemm_widened.c: bf16 through panels in f32: at most so much of op(a), op(b) and c at once, 2.25 MiB in all. */
 #define PANEL_M 384
 #define PANEL_N 768
 #define PANEL_K 256

@@ -1,6 +1,6 @@
 /* gemm_widened.c - products in bf16 where the processor multiplies f32 faster, or has nothing else: panels of the
- * operands that the second-level cache holds are widened, multiplied in f32 and summed there, and a block of c is
- * rounded once, with what is fused to it done before. */
+ * operands, 1.1 MiB at most, are widened, multiplied in f32 and summed, and a block of c, as large, is rounded once,
+ * with what is fused to it done before. */
 #include "cpu.h"
 
 /* Even parts of a length, none over `most`. */

@@ -46,7 +46,7 @@ struct kernels {
     void (*add)(const void *a, const void *b, void *y, size_t n);             /* y may be a or b */
     void (*add_to)(float *sum, const void *x, size_t n);
     void (*widen)(const void *x, float *y, size_t n);
-    void (*narrow)(const float *x, void *y, size_t n);
+    void (*narrow)(const float *x, void *y, size_t n);                        /* y may begin at x */
     void (*gelu)(const void *x, void *y, size_t n);                           /* y may be x */
     void (*gelu_input)(const void *dy, const void *x, void *dx, size_t n);    /* dx may be dy */
     /* Causal attention of one head: queries [first, last), at most KC_ATTENTION_QUERIES from a multiple of that. q,
