@@ -3,6 +3,7 @@
 #include "jobs/jobs.h"
 #include "jobs/kernels/cpu/kernels.h"
 #include "tests/unit/graph_runner.h"
+#include "tests/unit/suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -895,9 +896,5 @@ int main(void)
     tcase_add_test(t, wrong_shapes_are_refused_by_name);
     tcase_add_test(t, a_variant_can_be_asked_for_by_its_full_name);
     suite_add_tcase(s, t);
-    SRunner *sr = srunner_create(s);
-    srunner_run_all(sr, CK_NORMAL);
-    int failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed != 0;
+    return suite_run(s);
 }

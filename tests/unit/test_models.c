@@ -4,6 +4,7 @@
 #include "contracts/job_spec.h"
 #include "jobs/jobs.h"
 #include "tests/unit/graph_runner.h"
+#include "tests/unit/suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -652,9 +653,5 @@ int main(void)
     tcase_add_test(t, bf16_gradients_are_near_those_in_fp32);
     tcase_add_test(t, accumulation_equals_one_large_batch);
     suite_add_tcase(s, t);
-    SRunner *sr = srunner_create(s);
-    srunner_run_all(sr, CK_NORMAL);
-    int failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed != 0;
+    return suite_run(s);
 }

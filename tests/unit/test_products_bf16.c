@@ -3,6 +3,7 @@
 #include "base/bf16.h"
 #include "jobs/jobs.h"
 #include "tests/unit/graph_runner.h"
+#include "tests/unit/suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -213,6 +214,11 @@ START_TEST(the_way_of_bf16_is_part_of_the_variant)
         ck_assert_int_eq(kc_jobs_cpu_table(&config, &t, &e), -ENOTSUP);
         ck_assert_ptr_nonnull(strstr(e.text, "portable+blocked+widened"));
     }
+    config.variant = "auto+onednn+native"; /* offered where it is to be had */
+    const int native = kc_jobs_cpu_table(&config, &t, NULL) == 0;
+    if (native)
+        kc_jobs_cpu_table_free(t);
+    ck_assert_int_eq(strstr(e.text, "+widened (or +native) and") != NULL, native);
     config.variant = "auto"; /* and what it became can be asked for again */
     struct kc_op_table *again = NULL;
     ck_assert_int_eq(kc_jobs_cpu_table(&config, &t, &e), 0);
@@ -233,9 +239,5 @@ int main(void)
     tcase_add_loop_test(t, head_and_loss_are_those_in_f32_rounded, 0, VARIANTS * 3);
     tcase_add_test(t, the_way_of_bf16_is_part_of_the_variant);
     suite_add_tcase(s, t);
-    SRunner *sr = srunner_create(s);
-    srunner_run_all(sr, CK_NORMAL);
-    int failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed != 0;
+    return suite_run(s);
 }

@@ -126,6 +126,13 @@ struct queries {
     size_t from, n, most;
 };
 
+/* How many queries the block from a->from has: it ends where the block of keys ends, if it begins in there. */
+static size_t queries_of(const struct queries *a, const struct keys *b, size_t t)
+{
+    const size_t end = b->from + b->n;
+    return smaller(a->most, (a->from < end ? end : t) - a->from);
+}
+
 /* Row of scores → P = exp(scale·score − lse), row of dp → P·(dp − delta)·scale; 0 from `seen` to `n`. */
 static void softmax_row(float *scores, float *dp, size_t seen, size_t n, float scale, float lse, float delta)
 {

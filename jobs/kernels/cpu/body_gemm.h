@@ -45,8 +45,8 @@ VEC_INLINE void gemm_tile(const float *a, const float *b, size_t k, float *c, si
             c[i * ldc + j] = add_to ? c[i * ldc + j] + tile[i][j] : tile[i][j];
 }
 
-static void blocked(char ta, char tb, size_t m, size_t n, size_t k, const float *a, size_t lda, const float *b,
-                    size_t ldb, float beta, float *c, size_t ldc)
+static int blocked(char ta, char tb, size_t m, size_t n, size_t k, const float *a, size_t lda, const float *b,
+                   size_t ldb, float beta, float *c, size_t ldc)
 {
     float pa[BLOCK_M * BLOCK_K], pb[BLOCK_N * BLOCK_K];
     const size_t a_row = ta == 'N' ? lda : 1, a_k = ta == 'N' ? 1 : lda;
@@ -68,4 +68,5 @@ static void blocked(char ta, char tb, size_t m, size_t n, size_t k, const float 
             }
         }
     }
+    return 0;
 }

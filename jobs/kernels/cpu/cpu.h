@@ -30,9 +30,12 @@ struct cpu {
     float *panels[WORKERS];       /* of each worker: room for widened operands; made when first needed */
     struct matmuls *matmuls;      /* the native products that were needed so far */
     char variant[96];
-    atomic_int failed;            /* -errno of LOAD or a product on the lane; error is written before */
+    atomic_int failed;            /* -errno of what failed on the lane first; error is written before */
+    atomic_int told;              /* somebody writes or has written error */
     struct kc_error error;
 };
+/* For a tile that fails, with the error it has: the first one is kept, and returned by the next enqueue of any op. */
+void lane_fail(struct cpu *c, int failure, const struct kc_error *e);
 
 typedef int op_fn(void *self, const struct kc_op_call *call, struct kc_lane *lane, struct kc_error *e);
 op_fn op_load, op_embed, op_embed_weight, op_position_weight, op_layernorm, op_layernorm_input, op_layernorm_weight,
@@ -83,7 +86,7 @@ struct need {
     uint8_t type;
     uint64_t elements;
 };
-/* 0, or -EINVAL with the op's name, the operand and both numbers. Also returns an earlier failure of LOAD. */
+/* 0, or -EINVAL with the op's name, the operand and both numbers. Also returns an earlier failure on the lane. */
 int operands_check(struct cpu *c, const struct kc_op_call *call, const struct need *need, size_t count,
                    struct kc_error *e);
 #define CALL_CHECK(c, call, e, ...)                             \
@@ -132,6 +135,9 @@ struct gemm {
 int gemm_begin(struct gemm *g, const struct kc_lane *lane, struct kc_error *e);
 void gemm_tile_run(const struct gemm *g, uint32_t index, uint32_t worker);
 
+/* A library's product returned that: anything but 0 fails the table. */
+void gemm_check(const struct gemm *g, int status);
+
 /* The range of c that a tile is. */
 struct area {
     struct range m, n;
@@ -139,7 +145,7 @@ struct area {
 /* Where the area's part of an operand begins. */
 const void *gemm_a(const struct gemm *g, uint64_t m, uint64_t k);
 const void *gemm_b(const struct gemm *g, uint64_t k, uint64_t n);
-/* gemm_widened.c: bf16 through panels in f32: at most so much of op(a), op(b) and c at once, 2.3 MiB in all. */
+/* gemm_widened.c: bf16 through panels in f32: at most so much of op(a), op(b) and c at once, 2.25 MiB in all. */
 #define PANEL_M 384
 #define PANEL_N 768
 #define PANEL_K 256

@@ -96,15 +96,28 @@ static void tile_end(const struct gemm *g, const struct area *t)
     }
 }
 
+void gemm_check(const struct gemm *g, int status)
+{
+    struct kc_error e = {{0}};
+    if (!status)
+        return;
+    kc_fail(&e, -EIO,
+            "oneDNN fails in a product of %llu x %llu x %llu (status %d), variant %s; a variant with +blocked does "
+            "without it",
+            (unsigned long long)g->m, (unsigned long long)g->n, (unsigned long long)g->k, status, g->cpu->variant);
+    lane_fail(g->cpu, -EIO, &e);
+}
+
 static void tile_f32(const struct gemm *g, const struct area *t)
 {
     const uint64_t depth = g->ta == 'T' ? DEPTH_TRANSPOSED : g->k;
     if (g->bias)
         tile_begin(g, t);
     for (uint64_t k = 0; k < g->k; k += depth)
-        g->cpu->sgemm(g->ta, g->tb, t->m.last - t->m.first, t->n.last - t->n.first,
-                      g->k - k < depth ? g->k - k : depth, gemm_a(g, t->m.first, k), g->lda, gemm_b(g, k, t->n.first), g->ldb, k || g->bias ? 1 : g->beta,
-                      (float *)g->c + t->m.first * g->n + t->n.first, g->n);
+        gemm_check(g, g->cpu->sgemm(g->ta, g->tb, t->m.last - t->m.first, t->n.last - t->n.first,
+                                    g->k - k < depth ? g->k - k : depth, gemm_a(g, t->m.first, k), g->lda,
+                                    gemm_b(g, k, t->n.first), g->ldb, k || g->bias ? 1 : g->beta,
+                                    (float *)g->c + t->m.first * g->n + t->n.first, g->n));
     tile_end(g, t);
 }
 
@@ -137,12 +150,12 @@ void gemm_one_thread(void)
         set(1);
 }
 
-static void onednn(char ta, char tb, size_t m, size_t n, size_t k, const float *a, size_t lda, const float *b,
-                   size_t ldb, float beta, float *c, size_t ldc)
+static int onednn(char ta, char tb, size_t m, size_t n, size_t k, const float *a, size_t lda, const float *b,
+                  size_t ldb, float beta, float *c, size_t ldc)
 {
     gemm_one_thread();
-    dnnl_sgemm(ta, tb, (dnnl_dim_t)m, (dnnl_dim_t)n, (dnnl_dim_t)k, 1.f, a, (dnnl_dim_t)lda, b, (dnnl_dim_t)ldb, beta,
-               c, (dnnl_dim_t)ldc);
+    return (int)dnnl_sgemm(ta, tb, (dnnl_dim_t)m, (dnnl_dim_t)n, (dnnl_dim_t)k, 1.f, a, (dnnl_dim_t)lda, b,
+                           (dnnl_dim_t)ldb, beta, c, (dnnl_dim_t)ldc);
 }
 
 sgemm_fn *gemm_onednn(void)

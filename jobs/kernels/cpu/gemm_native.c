@@ -304,20 +304,18 @@ void gemm_tile_native(const struct gemm *g, const struct area *t, uint32_t worke
                                     g->bias ? (const uint16_t *)g->bias + t->n.first : NULL};
     dnnl_exec_arg_t list[OPERANDS];
     int count = 0;
-    for (int i = 0; i < OPERANDS; i++) {
+    dnnl_status_t status = dnnl_success;
+    for (int i = 0; i < OPERANDS && !status; i++) {
         if (!s->memory[i])
             continue;
         if (i < SCRATCH)
-            dnnl_memory_set_data_handle(s->memory[i], (void *)(uintptr_t)operand[i]);
+            status = dnnl_memory_set_data_handle(s->memory[i], (void *)(uintptr_t)operand[i]);
         list[count++] = (dnnl_exec_arg_t){argument[i], s->memory[i]};
     }
     gemm_one_thread();
-    dnnl_status_t r = dnnl_primitive_execute(p->primitive, s->stream, count, list);
-    r = r ? r : dnnl_stream_wait(s->stream);
-    if (r && !atomic_load_explicit(&g->cpu->failed, memory_order_relaxed)) { /* told by the next op, as LOAD's is */
-        library_fail(&p->shape, r, &g->cpu->error);
-        atomic_store_explicit(&g->cpu->failed, -EIO, memory_order_release);
-    }
+    status = status ? status : dnnl_primitive_execute(p->primitive, s->stream, count, list);
+    status = status ? status : dnnl_stream_wait(s->stream);
+    gemm_check(g, (int)status);
     tile_end(g, t);
 }
 

@@ -1,6 +1,6 @@
 /* gemm_widened.c - products in bf16 where the processor multiplies f32 faster, or has nothing else: panels of the
- * operands that the second-level cache holds are widened, multiplied in f32 and summed there, and a block of c is
- * rounded once, with what is fused to it done before. */
+ * operands, 1.1 MiB at most, are widened, multiplied in f32 and summed, and a block of c, as large, is rounded once,
+ * with what is fused to it done before. */
 #include "cpu.h"
 
 /* Even parts of a length, none over `most`. */
@@ -34,7 +34,7 @@ static void block_sum(const struct gemm *g, const struct area *t, float beta, fl
                                  g->ta == 'N' ? depth : m, room);
         const float *b = widened(bf16, gemm_b(g, k, t->n.first), g->b_type, &ldb, g->tb == 'N' ? depth : n,
                                  g->tb == 'N' ? n : depth, room + PANEL_M * PANEL_K);
-        g->cpu->sgemm(g->ta, g->tb, m, n, depth, a, lda, b, ldb, k ? 1 : beta, sum, ld);
+        gemm_check(g, g->cpu->sgemm(g->ta, g->tb, m, n, depth, a, lda, b, ldb, k ? 1 : beta, sum, ld));
     }
 }
 

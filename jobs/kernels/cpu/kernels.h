@@ -10,9 +10,9 @@
 #include <stdint.h>
 
 /* C (m, n) = op(A) (m, k) · op(B) (k, n) + beta·C, row-major; ta/tb: 'N' or 'T'; beta 0 or 1. C is not read for beta
- * 0. */
-typedef void sgemm_fn(char ta, char tb, size_t m, size_t n, size_t k, const float *a, size_t lda, const float *b,
-                      size_t ldb, float beta, float *c, size_t ldc);
+ * 0. Returns 0, or what the library says of its failure. */
+typedef int sgemm_fn(char ta, char tb, size_t m, size_t n, size_t k, const float *a, size_t lda, const float *b,
+                     size_t ldb, float beta, float *c, size_t ldc);
 
 #define KC_ATTENTION_QUERIES 128
 #define KC_ATTENTION_WIDTH 256 /* of a head: what is turned round stands on the stack */
@@ -46,7 +46,7 @@ struct kernels {
     void (*add)(const void *a, const void *b, void *y, size_t n);             /* y may be a or b */
     void (*add_to)(float *sum, const void *x, size_t n);
     void (*widen)(const void *x, float *y, size_t n);
-    void (*narrow)(const float *x, void *y, size_t n);
+    void (*narrow)(const float *x, void *y, size_t n);                        /* y may begin at x */
     void (*gelu)(const void *x, void *y, size_t n);                           /* y may be x */
     void (*gelu_input)(const void *dy, const void *x, void *dx, size_t n);    /* dx may be dy */
     /* Causal attention of one head: queries [first, last), at most KC_ATTENTION_QUERIES from a multiple of that. q,

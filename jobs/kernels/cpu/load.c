@@ -20,10 +20,7 @@ static void load_tile(void *arg, uint32_t index, uint32_t worker)
         int r = c->config.load(c->config.load_self, (int)a->evaluate, a->position, real, a->context, a->tokens,
                                a->targets, &e);
         if (r < 0) {
-            if (!atomic_load_explicit(&c->failed, memory_order_relaxed)) { /* the first one is told */
-                c->error = e;
-                atomic_store_explicit(&c->failed, r, memory_order_release);
-            }
+            lane_fail(c, r, &e);
             real = 0;
         }
     }

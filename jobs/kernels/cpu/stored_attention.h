@@ -51,10 +51,12 @@ static void STORED(attention)(const void *queries, const void *keys, const void 
 }
 
 /* Add a block's share of dq to the shares of the blocks before. They wait in f32: where bf16 is stored, the lower
- * halves stand where dk of the same rows will be, for keys come in ascending order and a row's dk after its dq. */
+ * halves stand where dk of the same rows will be, for keys come in ascending order and a row's dk after its dq. A row
+ * is final with the block of keys it stands in; no block of queries has rows of two. */
 static void STORED(dq_add)(const struct queries *a, const struct keys *b, REAL *dq, REAL *dk, size_t ld)
 {
     const int first = b->from == 0, final = a->from < b->from + b->n;
+    assert(!final || a->from + a->n <= b->from + b->n);
     for (size_t r = 0; r < a->n; r++) {
         REAL *to = dq + (a->from + r) * ld, *lower = dk + (a->from + r) * ld;
         V_EACH(b->d, {
@@ -113,8 +115,8 @@ static void STORED(attention_input)(const void *queries, const void *keys, const
     for (b.from = 0; b.from < t; b.from += b.most) {
         b.n = smaller(b.most, t - b.from);
         STORED(keys_gather)(&b, keys, values, ld);
-        for (a.from = b.from; a.from < t; a.from += a.most) {
-            a.n = smaller(a.most, t - a.from);
+        for (a.from = b.from; a.from < t; a.from += a.n) {
+            a.n = queries_of(&a, &b, t);
             STORED(queries_gather)(&a, d, queries, ld, out, above, ldy, lse);
             attention_block(&b, &a);
             STORED(dq_add)(&a, &b, d_queries, d_keys, ld);

@@ -36,6 +36,14 @@ static const struct {
 #undef OPCODE
 };
 
+void lane_fail(struct cpu *c, int failure, const struct kc_error *e)
+{
+    if (atomic_exchange_explicit(&c->told, 1, memory_order_relaxed))
+        return;
+    c->error = *e;
+    atomic_store_explicit(&c->failed, failure, memory_order_release);
+}
+
 int operands_check(struct cpu *c, const struct kc_op_call *call, const struct need *need, size_t count,
                    struct kc_error *e)
 {
@@ -102,12 +110,12 @@ static int variant_resolve(struct cpu *c, const char *asked, struct kc_error *e)
     else if (gemm_onednn() && (!gemm || part_is(gemm, onednn) || part_is(gemm, "onednn")))
         c->sgemm = gemm_onednn();
     const int bf16 = c->config.spec->precision == KC_PRECISION_BF16;
+    const char *ways = !bf16 ? "" : gemm_native_isa() ? "+widened (or +native)" : "+widened";
     if (!c->k || !c->sgemm || bf16_resolve(c, way ? way + 1 : NULL, blocked) < 0)
         return kc_fail(e, -ENOTSUP,
                        "kernel variant %s is not to be had here; this machine has %s+%s%s and portable+blocked%s. "
                        "Other kernels change the last bits of every number: choose one of these, or \"auto\"",
-                       asked, vectors("auto")->name, gemm_onednn() ? onednn : "blocked", bf16 ? "+widened" : "",
-                       bf16 ? "+widened" : "");
+                       asked, vectors("auto")->name, gemm_onednn() ? onednn : "blocked", ways, bf16 ? "+widened" : "");
     snprintf(c->variant, sizeof c->variant, "%s+%s%s", c->k->name, blocked ? "blocked" : onednn,
              !bf16 ? "" : c->native ? "+native" : "+widened");
     return 0;

@@ -20,6 +20,8 @@
 #define REAL float
 #define STORED(name) name##_f32
 #include "stored.h"
+#undef REAL
+#undef STORED
 
 #define KERNELS_OF(suffix)                             \
     .name = VARIANT_NAME,                              \
