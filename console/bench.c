@@ -11,7 +11,6 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,15 +19,11 @@
 int bench_whole(struct session *s, const struct arguments *a, enum option_id id, uint32_t least,
                 uint32_t most, uint32_t otherwise, uint32_t *out)
 {
-    const char *text = a->option[id];
-    char *end = NULL;
-    errno = 0;
-    long long v = text ? strtoll(text, &end, 10) : otherwise;
-    if (text && (end == text || *end || errno || v < least || v > most))
-        return session_fail(s, KC_EXIT_USAGE,
-                            "--%s wants a whole number from %u to %u, not \"%.40s\"",
-                            option_rows[id].name, least, most, text);
-    *out = (uint32_t)v;
+    struct kc_error e = {""};
+    uint32_t n = otherwise;
+    if (argument_whole(a, id, least, most, &n, &e))
+        return session_fail(s, KC_EXIT_USAGE, "%s", e.text);
+    *out = n;
     return KC_EXIT_OK;
 }
 
@@ -133,6 +128,15 @@ int bench_home(struct session *s)
                         s->home.home, strerror(-rc));
 }
 
+int bench_guarded(struct session *s, const struct arguments *a,
+                  int (*verb)(struct session *s, const struct arguments *a))
+{
+    interrupt_catch_ends();
+    int code = verb(s, a);
+    interrupt_release_ends();
+    return code;
+}
+
 void bench_progress(struct session *s, const char *format, ...)
 {
     static uint64_t told;
@@ -159,18 +163,4 @@ void bench_progress_end(struct session *s)
 const char *bench_seconds(double v, char *out, size_t room)
 {
     return v >= 1 ? text_number(v, "%.2f s", out, room) : text_seconds(v, out, room);
-}
-
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
-double bench_median(double *values, size_t count)
-{
-    if (count == 0)
-        return NAN;
-    qsort(values, count, sizeof *values, compare);
-    return count % 2 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
 }

@@ -1,5 +1,4 @@
-/* bench.h - what the verbs of `kc bench` share: their options as numbers, the cores they run on,
- * medians. */
+/* bench.h - what the verbs of `kc bench` share: their options as numbers, the cores they run on, interrupts. */
 #ifndef KC_CONSOLE_BENCH_H
 #define KC_CONSOLE_BENCH_H
 
@@ -33,12 +32,16 @@ int bench_program(struct session *s, const char *program);
 /* $KC_HOME is there (made if it was not) and may be written. */
 int bench_home(struct session *s);
 
+/* Run the verb so that SIGINT, SIGTERM, SIGHUP and SIGPIPE only set the flag of interrupt_seen():
+ * it has processes to end and a folder to remove. */
+int bench_guarded(struct session *s, const struct arguments *a,
+                  int (*verb)(struct session *s, const struct arguments *a));
+
 /* "step 5 of 12": on a terminal one line that is rewritten, else a line every ten seconds. */
 void bench_progress(struct session *s, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 void bench_progress_end(struct session *s);
 /* "1.27 s", "156 ms". */
 const char *bench_seconds(double v, char *out, size_t room);
-double bench_median(double *values, size_t count); /* sorts them; NaN of none */
 
 #endif

@@ -327,7 +327,7 @@ static int prepare(struct bench *b, const struct arguments *a)
     return code ? code : bench_memory(b->s, 4 * b->largest * b->ranks, "--largest or --ranks");
 }
 
-int verb_bench_comm(struct session *s, const struct arguments *a)
+static int bench_comm(struct session *s, const struct arguments *a)
 {
     char path[PATH_MAX];
     struct bench *b = calloc(1, sizeof *b);
@@ -350,4 +350,9 @@ int verb_bench_comm(struct session *s, const struct arguments *a)
         print_all(b, s->out);
     free(b);
     return code;
+}
+
+int verb_bench_comm(struct session *s, const struct arguments *a)
+{
+    return bench_guarded(s, a, bench_comm);
 }

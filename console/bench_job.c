@@ -1,6 +1,7 @@
 /* bench_job.c - what `kc bench` runs, from its options; and what can be computed of it. */
 #include "bench_rig.h"
 
+#include "contracts/job_spec.h"
 #include "supervisor/protocol.h"
 
 #include <string.h>
@@ -32,7 +33,8 @@ static const struct bench_job presets[] = {
      .micro = 4,
      .accumulate = 1},
 };
-#define PRESETS (sizeof presets / sizeof *presets)
+#define PRESETS           (sizeof presets / sizeof *presets)
+#define BENCH_TOKENS_MOST (1u << 22) /* of a step: four of them are made up */
 
 static int choose(struct session *s, const struct arguments *a, struct bench_job *out)
 {
@@ -48,7 +50,34 @@ static int choose(struct session *s, const struct arguments *a, struct bench_job
                         name);
 }
 
-/* Bounds here keep numbers sane; whether they go together is the spec's to say. */
+/* What the spec would refuse, in the words of the options and before anything is measured. */
+static int check(struct session *s, const struct bench_job *j)
+{
+    size_t known = 0;
+    char names[64] = "";
+    while (known < KC_PRECISIONS && strcmp(j->precision, kc_precision_name[known]) != 0)
+        known++;
+    for (size_t i = 0, n = 0; i < KC_PRECISIONS && n < sizeof names; i++)
+        n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", i ? " or " : "", kc_precision_name[i]);
+    if (known == KC_PRECISIONS)
+        return session_fail(s, KC_EXIT_USAGE, "--precision wants %s, not \"%.40s\"", names, j->precision);
+    if (j->hidden % j->heads) {
+        uint32_t heads = j->heads;
+        while (j->hidden % heads)
+            heads--;
+        return session_fail(s, KC_EXIT_USAGE,
+                            "--heads %u does not divide --hidden %u: --heads %u would do", j->heads,
+                            j->hidden, heads);
+    }
+    if (bench_job_tokens(j) > BENCH_TOKENS_MOST)
+        return session_fail(s, KC_EXIT_USAGE,
+                            "%llu tokens a step are more than a bench makes up, %u; lower --micro, "
+                            "--accumulate, --context or --ranks",
+                            (unsigned long long)bench_job_tokens(j), BENCH_TOKENS_MOST);
+    return KC_EXIT_OK;
+}
+
+/* Bounds here keep numbers sane; check() looks whether they go together. */
 int bench_job_read(struct session *s, const struct arguments *a, struct bench_job *out)
 {
     struct bench_job j;
@@ -82,8 +111,10 @@ int bench_job_read(struct session *s, const struct arguments *a, struct bench_jo
         j.model = "own";
     j.oversubscribe = a->option[OPTION_OVERSUBSCRIBE] != NULL;
     j.precision = a->option[OPTION_PRECISION] ? a->option[OPTION_PRECISION] : "fp32";
-    *out = j;
-    return KC_EXIT_OK;
+    code = check(s, &j);
+    if (!code)
+        *out = j;
+    return code;
 }
 
 void bench_job_json(const struct bench_job *j, json_t *o)

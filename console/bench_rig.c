@@ -1,13 +1,16 @@
 /* bench_rig.c */
 #include "bench_rig.h"
 
+#include "bench_process.h"
 #include "client.h"
 #include "helper.h"
 #include "report.h"
 
+#include "base/arena.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "jobs/data/tokens.h"
+#include "resource/resource.h"
 #include "shm/reader.h"
 #include "supervisor/protocol.h"
 
@@ -28,7 +31,7 @@
 #define LOOK_NS      (20 * KC_MILLISECOND)
 #define STATE_NS     (250 * KC_MILLISECOND)
 #define TOKENS_LEAST (1u << 18)
-#define TOKENS_MOST  (1u << 24)
+#define COSTS_ARENA  (1u << 20)
 #define STEPS_ASKED  1000000 /* never reached: what is timed decides when it ends */
 
 static void nap(uint64_t ns)
@@ -69,11 +72,6 @@ static int write_tokens(struct bench_rig *r, const struct bench_job *j)
 {
     uint64_t count = 4 * bench_job_tokens(j) + 1, state = 1;
     count = count < TOKENS_LEAST ? TOKENS_LEAST : count;
-    if (count > TOKENS_MOST)
-        return session_fail(r->s, KC_EXIT_USAGE,
-                            "%llu tokens a step are more than a bench makes up; lower --micro, "
-                            "--accumulate or --context",
-                            (unsigned long long)bench_job_tokens(j));
     size_t bytes = KC_TOKENS_HEADER + 2 * count;
     unsigned char *file = calloc(1, bytes);
     if (!file)
@@ -109,8 +107,38 @@ static int write_spec(struct bench_rig *r, const struct bench_job *j)
     char *text = o ? json_dumps(o, JSON_INDENT(1)) : NULL;
     json_decref(o);
     int code = text ? write_whole(r, "spec.json", text, strlen(text))
-                    : session_fail(r->s, KC_EXIT_USAGE, "--precision is no text");
+                    : session_fail(r->s, KC_EXIT_SYSTEM, "no memory for a spec");
     free(text);
+    return code;
+}
+
+/* The plan is that of the user's next job: made by the table that he stored, if there is one that
+ * fits this machine. */
+static int copy_costs(struct bench_rig *r)
+{
+    char path[PATH_MAX + 32], *text = NULL;
+    size_t bytes = 0;
+    struct kc_arena arena;
+    const struct kc_comm_costs *costs;
+    struct kc_error warning = {""};
+    snprintf(path, sizeof path, "%s/" KC_COSTS_FILE, r->s->home.home);
+    int rc = access(path, F_OK) ? -errno : kc_arena_new(&arena, COSTS_ARENA);
+    if (rc == -ENOENT)
+        return KC_EXIT_OK;
+    if (!rc) {
+        rc = kc_costs_choose(path, NULL, &arena, &costs, &warning);
+        kc_arena_free(&arena);
+    }
+    if (!rc && warning.text[0]) {
+        session_note(r->s, "%s", warning.text);
+        return KC_EXIT_OK;
+    }
+    if (!rc)
+        rc = kc_file_read(path, COSTS_ARENA, &text, &bytes);
+    int code = rc ? session_fail(r->s, KC_EXIT_SYSTEM, "%s can't be read: %s", path, strerror(-rc))
+                  : write_whole(r, KC_COSTS_FILE, text, bytes);
+    free(text);
+    r->costs_stored = !code;
     return code;
 }
 
@@ -155,7 +183,7 @@ static int start_kcd(struct bench_rig *r)
         size_t bytes = 0;
         bool gone = waitpid(r->kcd, NULL, WNOHANG) == r->kcd;
         if (interrupt_seen())
-            return session_fail(r->s, KC_EXIT_INTERRUPTED, "interrupted");
+            return session_fail(r->s, interrupt_code(), "interrupted");
         if (!gone && kc_now() < end) {
             nap(5 * KC_MILLISECOND);
             continue;
@@ -205,8 +233,9 @@ int bench_rig_open(struct session *s, const struct bench_job *job, struct bench_
     r->own = *s;
     r->own.json = false;
     r->pss = NAN;
-    interrupt_catch();
     int code = make_folder(r);
+    if (!code)
+        code = copy_costs(r);
     if (!code)
         code = write_tokens(r, job);
     if (!code)
@@ -251,6 +280,17 @@ static void take_split(struct bench_rig *r, const struct kc_reader *board)
     r->splits++;
 }
 
+/* Why the newest snapshot failed, if one did. */
+static void take_failure(struct bench_rig *r, const struct kc_reader *board)
+{
+    struct kc_event_seen event;
+    uint64_t lost = 0;
+    for (uint32_t rank = 0; rank < kc_reader_ranks(board) && rank < KC_RANKS_MAX; rank++)
+        while (kc_reader_events(board, rank, &r->events[rank], &event, 1, &lost) > 0)
+            if (event.what == KC_EVENT_SNAPSHOT_FAILED)
+                snprintf(r->unsaved, sizeof r->unsaved, "%s", event.text);
+}
+
 static int look(struct bench_rig *r, const struct kc_reader *board, uint64_t *cursor)
 {
     struct kc_plan_facts plan;
@@ -263,6 +303,7 @@ static int look(struct bench_rig *r, const struct kc_reader *board, uint64_t *cu
     if (!r->variant[0] && !kc_reader_plan(board, &plan))
         snprintf(r->variant, sizeof r->variant, "%s", plan.variant);
     take_split(r, board);
+    take_failure(r, board);
     return n;
 }
 
@@ -322,8 +363,7 @@ int bench_rig_follow(struct bench_rig *r, size_t steps)
         }
         if (!code && interrupt_seen()) {
             bench_progress_end(r->s);
-            code = session_fail(r->s, KC_EXIT_INTERRUPTED,
-                                "interrupted; nothing is left of the bench");
+            code = session_fail(r->s, interrupt_code(), "interrupted");
         }
         if (!code && r->steps < steps)
             nap(wait);
@@ -331,6 +371,11 @@ int bench_rig_follow(struct bench_rig *r, size_t steps)
     kc_reader_free(board);
     bench_progress_end(r->s);
     return code;
+}
+
+const char *bench_rig_costs(const struct bench_rig *r)
+{
+    return r->costs_stored ? "stored" : "built-in";
 }
 
 void bench_rig_snapshots_path(const struct bench_rig *r, char *out, size_t room)
@@ -342,25 +387,7 @@ void bench_rig_snapshots_path(const struct bench_rig *r, char *out, size_t room)
  * ---------------------------------------------------------------------------------------------------
  */
 
-/* Proportional: a page that several ranks map counts once in all. Bytes, NaN unknown. */
-static double pss_of(int64_t pid)
-{
-    char path[64], *text = NULL;
-    size_t room = 0;
-    double kib = NAN;
-    snprintf(path, sizeof path, "/proc/%lld/smaps_rollup", (long long)pid);
-    FILE *f = fopen(path, "re");
-    while (f && getline(&text, &room, f) > 0)
-        if (!strncmp(text, "Pss:", 4))
-            kib = strtod(text + 4, NULL);
-    free(text);
-    if (f)
-        fclose(f);
-    return kib * 1024;
-}
-
-/* Read the memory of the ranks, then kill them. */
-static void end_ranks(struct bench_rig *r)
+static void read_memory(struct bench_rig *r)
 {
     struct job j;
     struct kc_error e = {""};
@@ -368,12 +395,9 @@ static void end_ranks(struct bench_rig *r)
     if (!r->id[0] || job_read(&r->own.home, r->id, &j, &e))
         return;
     for (size_t i = 0; i < j.ranks_known; i++)
-        sum += j.rank[i].pid > 1 ? pss_of(j.rank[i].pid) : NAN;
+        sum += j.rank[i].pid > 1 ? process_pss(j.rank[i].pid) : NAN;
     if (j.ranks_known && j.ranks == (int64_t)j.ranks_known)
         r->pss = sum / (double)j.ranks_known;
-    for (size_t i = 0; !job_ended(&j) && i < j.ranks_known; i++)
-        if (j.rank[i].pid > 1)
-            kill((pid_t)j.rank[i].pid, SIGKILL);
     job_free(&j);
 }
 
@@ -381,10 +405,11 @@ void bench_rig_end(struct bench_rig *r)
 {
     if (!r->kcd)
         return;
-    end_ranks(r);
+    read_memory(r);
     kill(r->kcd, SIGTERM);
     uint64_t end = kc_now() + END_NS;
     while (waitpid(r->kcd, NULL, WNOHANG) == 0) {
+        process_kill_grandchildren(r->kcd); /* also those that were about to begin */
         if (kc_now() > end)
             kill(r->kcd, SIGKILL);
         nap(5 * KC_MILLISECOND);

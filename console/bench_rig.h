@@ -41,8 +41,11 @@ struct bench_rig {
     size_t steps;
     double split[SPLITS][RIG_STEPS]; /* of rank 0, where a step's split was seen */
     size_t splits;
-    double pss;       /* bytes of a rank, mean; NaN unknown */
-    char variant[64]; /* of the kernels; "" unknown */
+    uint64_t events[KC_RANKS_MAX]; /* how far those of each rank were read */
+    char unsaved[256];             /* why the newest snapshot that failed did; "" none */
+    double pss;        /* bytes of a rank, mean; NaN unknown */
+    char variant[64];  /* of the kernels; "" unknown */
+    bool costs_stored; /* its plan is made by the user's table of costs; false: by the built-in one */
 };
 
 /* The programs that it takes are there, and $KC_HOME may be written. */
@@ -50,12 +53,14 @@ int bench_rig_possible(struct session *s);
 /* Make folder, tokens, spec, kcd; start the job. On any failure nothing is left. *out is owned
  * (bench_rig_close). */
 int bench_rig_open(struct session *s, const struct bench_job *job, struct bench_rig **out);
-/* Watch until so many steps are done. 130 when interrupted; 1 if the job ended first. */
+/* Watch until so many steps are done. 128 + signal when interrupted; 1 if the job ended first. */
 int bench_rig_follow(struct bench_rig *r, size_t steps);
+/* The table of costs that its plan is made by: "stored" or "built-in". */
+const char *bench_rig_costs(const struct bench_rig *r);
 /* The job's folder of snapshots. */
 void bench_rig_snapshots_path(const struct bench_rig *r, char *out, size_t room);
-/* Stop looking: memory is read, then the ranks are killed (a snapshot of random weights is worth
- * nothing) and kcd ends. */
+/* Stop looking: memory is read, kcd is asked to end, and its ranks are killed meanwhile (a snapshot
+ * of random weights is worth nothing). */
 void bench_rig_end(struct bench_rig *r);
 /* bench_rig_end(), and the folder is removed. NULL is fine. */
 void bench_rig_close(struct bench_rig *r);

@@ -1,6 +1,7 @@
 /* bench_snapshot.c - `kc bench snapshot`: what training loses by a snapshot, beside what the disk
  * takes for as much. */
 #include "bench_rig.h"
+#include "median.h"
 #include "text.h"
 #include "verbs.h"
 
@@ -39,8 +40,8 @@ static void time_lost(const struct bench_rig *r, struct figures *f)
             gap[f->count++] = between;
         step[steps++] = r->step[i].seconds;
     }
-    f->lost = bench_median(gap, f->count);
-    f->step = bench_median(step, steps);
+    f->lost = median_of(gap, f->count);
+    f->step = median_of(step, steps);
 }
 
 static int look_at_snapshots(struct bench_rig *r, struct figures *f)
@@ -59,6 +60,11 @@ static int look_at_snapshots(struct bench_rig *r, struct figures *f)
     free(info);
     if (rc)
         return session_fail(r->s, session_code(rc), "%s", e.text[0] ? e.text : strerror(-rc));
+    if (r->unsaved[0])
+        return session_fail(r->s, KC_EXIT_FALSE,
+                            "a snapshot failed: %s. Make room in %s, let KC_HOME be on another disk, or "
+                            "take a smaller --model",
+                            r->unsaved, r->s->home.home);
     return f->bytes ? KC_EXIT_OK : session_fail(r->s, KC_EXIT_FALSE, "no snapshot was committed");
 }
 
@@ -93,16 +99,18 @@ static int time_disk(struct bench_rig *r, struct figures *f)
     free(block);
     bench_progress_end(r->s);
     if (rc)
-        return session_fail(r->s, rc == -EINTR ? KC_EXIT_INTERRUPTED : KC_EXIT_SYSTEM, "%s: %s",
-                            path, strerror(-rc));
-    f->disk = bench_median(took, DISK_TRIES);
+        return rc == -EINTR ? session_fail(r->s, interrupt_code(), "interrupted")
+                            : session_fail(r->s, KC_EXIT_SYSTEM, "%s: %s", path, strerror(-rc));
+    f->disk = median_of(took, DISK_TRIES);
     return KC_EXIT_OK;
 }
 
-static int emit(struct session *s, const struct bench_job *j, const struct figures *f)
+static int emit(struct session *s, const struct bench_rig *r, const struct bench_job *j,
+                const struct figures *f)
 {
     json_t *o = session_envelope(s);
     bench_job_json(j, o);
+    json_object_set_new(o, "table_of_costs", json_string(bench_rig_costs(r)));
     json_object_set_new(o, "snapshots", json_integer((json_int_t)f->count));
     json_object_set_new(o, "bytes", json_integer((json_int_t)f->bytes));
     json_object_set_new(o, "lost_seconds", kc_json_number(f->lost));
@@ -114,7 +122,8 @@ static int emit(struct session *s, const struct bench_job *j, const struct figur
     return session_emit(s, o);
 }
 
-static int print(struct session *s, const struct bench_job *j, const struct figures *f)
+static int print(struct session *s, const struct bench_rig *r, const struct bench_job *j,
+                 const struct figures *f)
 {
     char a[32], b[32];
     FILE *out = s->out;
@@ -125,10 +134,11 @@ static int print(struct session *s, const struct bench_job *j, const struct figu
     fprintf(out, "step        %s\n", bench_seconds(f->step, a, sizeof a));
     fprintf(out, "limit       %s, %.0f MB/s: a plain write and fsync of as much on this disk\n",
             bench_seconds(f->disk, a, sizeof a), (double)f->bytes / f->disk * 1e-6);
+    fprintf(out, "costs       the %s table\n", bench_rig_costs(r));
     return ferror(out) ? KC_EXIT_SYSTEM : KC_EXIT_OK;
 }
 
-int verb_bench_snapshot(struct session *s, const struct arguments *a)
+static int bench_snapshot(struct session *s, const struct arguments *a)
 {
     struct bench_job job;
     struct bench_rig *rig = NULL;
@@ -152,7 +162,12 @@ int verb_bench_snapshot(struct session *s, const struct arguments *a)
     if (!code)
         code = time_disk(rig, &f);
     if (!code)
-        code = s->json ? emit(s, &job, &f) : print(s, &job, &f);
+        code = s->json ? emit(s, rig, &job, &f) : print(s, rig, &job, &f);
     bench_rig_close(rig);
     return code;
+}
+
+int verb_bench_snapshot(struct session *s, const struct arguments *a)
+{
+    return bench_guarded(s, a, bench_snapshot);
 }

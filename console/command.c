@@ -8,6 +8,7 @@
 #include "supervisor/protocol.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define OPTION(id, name, letter, argument, help) [OPTION_##id] = {name, letter, argument, help},
@@ -315,4 +316,20 @@ void help_command(const struct command *c, FILE *out)
                 left, o->help);
     }
     fprintf(out, "\n%s\n", c->needs == NEEDS_KCD ? "Needs kcd; exit 3 when none answers." : "Works without kcd.");
+}
+
+int argument_whole(const struct arguments *a, enum option_id id, uint32_t least, uint32_t most, uint32_t *out,
+                   struct kc_error *e)
+{
+    const char *text = a->option[id];
+    char *end = NULL;
+    if (!text)
+        return 0;
+    errno = 0;
+    long long n = strtoll(text, &end, 10);
+    if (end == text || *end || errno || n < least || n > most)
+        return kc_fail(e, -EINVAL, "--%s wants a whole number from %u to %u, not \"%.40s\"", option_rows[id].name,
+                       least, most, text);
+    *out = (uint32_t)n;
+    return 0;
 }

@@ -53,6 +53,10 @@ extern const size_t commands_count;
 
 #define STATEMENT_WORDS 256
 
+/* A whole number option; *out is left as it is when it is not given. -EINVAL with what it wants. */
+int argument_whole(const struct arguments *a, enum option_id id, uint32_t least, uint32_t most, uint32_t *out,
+                   struct kc_error *e);
+
 /* A parsed statement. `command` NULL: no word at all was there. */
 struct statement {
     const struct command *command;

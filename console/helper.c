@@ -15,6 +15,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define LOOK_MS 200 /* an interrupt just before a wait is seen that late */
+
 void helper_path(const char *program, char *out, size_t room)
 {
     char self[PATH_MAX];
@@ -62,7 +64,7 @@ int helper_start(const char *const *words, const struct kc_home *home, struct he
         close(wrong[0]);
         return code;
     }
-    *out = (struct helper){.pid = pid, .out = text[0], .errors = wrong[0]};
+    *out = (struct helper){.pid = pid, .name = words[0], .out = text[0], .errors = wrong[0]};
     return 0;
 }
 
@@ -88,11 +90,11 @@ ssize_t helper_read(struct helper *h, char *to, size_t room)
     for (;;) {
         struct pollfd p[2] = {{.fd = h->out, .events = POLLIN},
                               {.fd = h->errors, .events = POLLIN}};
-        if (poll(p, 2, -1) < 0) {
-            if (errno != EINTR)
-                return -1;
+        int rc = poll(p, 2, LOOK_MS);
+        if (interrupt_seen() || (rc < 0 && errno != EINTR))
+            return -1;
+        if (rc <= 0)
             continue;
-        }
         if (p[1].revents)
             hear(h);
         if (p[0].revents) {
@@ -130,6 +132,10 @@ static int pass_on(struct session *s, struct helper *h, int status, int code)
     static const char own[] = "kc-rank: ", ours[] = "kc: ";
     char *line, *rest = h->text;
     h->text[h->bytes] = 0;
+    if (interrupt_seen())
+        return session_fail(s, interrupt_code(), "interrupted");
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGINT) /* Ctrl-C is for all of us */
+        return session_fail(s, KC_EXIT_INTERRUPTED, "interrupted");
     while (rest && *rest) {
         line = rest;
         rest = strchr(line, '\n');
@@ -142,15 +148,26 @@ static int pass_on(struct session *s, struct helper *h, int status, int code)
         session_note(s, "%s", line);
     }
     if (code && WIFSIGNALED(status))
-        return session_fail(s, code, "kc-rank was killed by signal %d", WTERMSIG(status));
-    return code ? session_fail(s, code, "kc-rank ended with exit code %d and said nothing", code)
+        return session_fail(s, code, "%s was killed by signal %d", h->name, WTERMSIG(status));
+    return code ? session_fail(s, code, "%s ended with exit code %d and said nothing", h->name, code)
                 : KC_EXIT_OK;
+}
+
+void helper_drop(struct helper *h)
+{
+    kill(h->pid, SIGTERM); /* our child, not waited for yet: no other process */
+    close(h->out);
+    close(h->errors);
+    while (waitpid(h->pid, NULL, 0) < 0 && errno == EINTR)
+        ;
 }
 
 int helper_end(struct session *s, struct helper *h)
 {
     int status = 0;
     close(h->out);
+    if (interrupt_seen())
+        kill(h->pid, SIGTERM); /* our child, not waited for yet: no other process */
     while (h->errors >= 0)
         hear(h);
     while (waitpid(h->pid, &status, 0) < 0 && errno == EINTR)

@@ -10,6 +10,7 @@
 
 struct helper {
     pid_t pid;
+    const char *name; /* words[0], which lives as long as this */
     int out, errors; /* what it writes; what it complains of */
     char text[8192]; /* the first complaints; more are read and forgotten, so that their writer does
                         not wait for us */
@@ -21,7 +22,7 @@ void helper_path(const char *program, char *out, size_t room);
 /* Start words[0] with the arguments behind it (NULL ends them). `home`: of another place than ours
  * (NULL: ours). -errno. */
 int helper_start(const char *const *words, const struct kc_home *home, struct helper *out);
-/* Some of what it writes, as read(2) gives it; hears complaints meanwhile. */
+/* Some of what it writes, as read(2) gives it; hears complaints meanwhile. -1 when we were interrupted. */
 ssize_t helper_read(struct helper *h, char *to, size_t room);
 /* The next line it writes, without its newline; what is kept between calls is in `line`. NULL: no
  * more. */
@@ -32,7 +33,9 @@ struct helper_line {
 char *helper_read_line(struct helper *h, struct helper_line *line);
 /* Hear the rest, wait for its end, close all. Tells its complaints, a line each, as ours: it is a
  * part of kc to who asked. Returns its exit code; when that is not 0, the last line told is the
- * failure. */
+ * failure. When we were interrupted it is asked to end, and only that is told. */
 int helper_end(struct session *s, struct helper *h);
+/* End it and tell nothing. */
+void helper_drop(struct helper *h);
 
 #endif

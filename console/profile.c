@@ -1,6 +1,8 @@
 /* profile.c - records become whole steps, whole steps become figures. */
 #include "profile.h"
 
+#include "median.h"
+
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -226,29 +228,13 @@ static struct profile_lanes lanes_of(const struct profile_rank *r, const uint32_
     return out;
 }
 
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-/* Of `count` values, sorted in place; NaN where one is unknown. */
-static double median(double *v, uint32_t count)
-{
-    for (uint32_t i = 0; i < count; i++)
-        if (isnan(v[i]))
-            return NAN;
-    qsort(v, count, sizeof *v, ascending);
-    return (v[(count - 1) / 2] + v[count / 2]) / 2;
-}
-
 static void lanes_median(struct profile *p)
 {
     double v[KC_RANKS_MAX];
 #define MEDIAN(field)                                                                                                \
     for (uint32_t r = 0; r < p->ranks; r++)                                                                          \
         v[r] = p->rank[r].field;                                                                                     \
-    p->all.field = median(v, p->ranks)
+    p->all.field = median_of(v, p->ranks)
     MEDIAN(step);
     MEDIAN(idle);
     MEDIAN(overlapped);
@@ -271,6 +257,8 @@ struct sum {
     double calls, flops, bytes, seconds_all; /* all ranks */
     double peak_seconds;                     /* what the flops would take at the peak of their devices */
     double seconds[KC_RANKS_MAX];
+    bool has[KC_RANKS_MAX];      /* the rank has an instruction of the row */
+    const struct profile_op *op; /* the first instruction of the row */
 };
 
 static struct profile_row key_of(const struct profile_op *op, uint32_t n, enum profile_by by)
@@ -285,23 +273,31 @@ static struct profile_row key_of(const struct profile_op *op, uint32_t n, enum p
     if (by != PROFILE_OP)
         key.layer = op->layer;
     if (by == PROFILE_INSTRUCTION) {
-        key.micro = (int32_t)op->micro;
+        key.micro = op->micro;
         key.instruction = (int32_t)n;
     }
     return key;
 }
 
-static struct sum *sum_of(struct sum *sum, uint32_t *count, const struct profile_row *key)
+/* Do both the same, whatever their numbers are? Programs of ranks whose shards differ do. */
+static bool alike(const struct profile_op *a, const struct profile_op *b)
 {
-    /* by instruction the row is, but for a rank with another program, where the instruction is */
-    uint32_t hint = key->instruction >= 0 && (uint32_t)key->instruction < *count ? (uint32_t)key->instruction : 0;
+    return a->bucket == b->bucket && a->sequence == b->sequence && a->micro == b->micro &&
+           !strcmp(a->tensor, b->tensor) && !strcmp(a->group, b->group);
+}
+
+static struct sum *sum_of(struct sum *sum, uint32_t *count, const struct profile_row *key,
+                          const struct profile_op *op, uint32_t rank)
+{
+    bool one = key->instruction >= 0; /* a row is one instruction of each rank, in most where it is in this one */
+    uint32_t hint = one && (uint32_t)key->instruction < *count ? (uint32_t)key->instruction : 0;
     for (uint32_t i = 0; i < *count; i++) {
         struct sum *s = &sum[(hint + i) % *count];
-        if (s->row.lane == key->lane && s->row.layer == key->layer && s->row.instruction == key->instruction &&
-            !strcmp(s->row.name, key->name))
+        if (s->row.lane == key->lane && s->row.layer == key->layer && !strcmp(s->row.name, key->name) &&
+            (!one || (alike(s->op, op) && !s->has[rank])))
             return s;
     }
-    sum[*count] = (struct sum){.row = *key};
+    sum[*count] = (struct sum){.row = *key, .op = op};
     return &sum[(*count)++];
 }
 
@@ -311,12 +307,13 @@ static void add_rank(struct sum *sum, uint32_t *rows, const struct profile_rank 
     for (uint32_t n = 0; n < r->plan.count; n++) {
         const struct profile_op *op = &r->plan.op[n];
         struct profile_row key = key_of(op, n, by);
-        struct sum *s = sum_of(sum, rows, &key);
+        struct sum *s = sum_of(sum, rows, &key, op, at);
         double seconds = 0;
         for (uint32_t i = 0; i < count; i++) {
             const struct profile_time *t = &find(r, steps[i])->time[n];
             seconds += seconds_of(t->end - t->begin) / count;
         }
+        s->has[at] = true;
         s->seconds[at] += seconds;
         s->seconds_all += seconds;
         s->calls++;
@@ -330,17 +327,23 @@ static void add_rank(struct sum *sum, uint32_t *rows, const struct profile_rank 
 static void finish_row(struct sum *s, const struct profile_rank *rank, uint32_t ranks)
 {
     struct profile_row *row = &s->row;
-    row->calls = s->calls / ranks;
-    for (uint32_t r = 0; r < ranks; r++)
-        if (r == 0 || s->seconds[r] > row->slowest) {
+    uint32_t counted = 0; /* an instruction is looked at where it is; other rows sum up to the step of all */
+    for (uint32_t r = 0; r < ranks; r++) {
+        row->ranks += s->has[r];
+        if (row->instruction >= 0 && !s->has[r])
+            continue;
+        if (counted == 0 || s->seconds[r] > row->slowest) {
             row->slowest = s->seconds[r];
             row->slowest_rank = rank[r].plan.rank;
         }
+        s->seconds[counted++] = s->seconds[r];
+    }
+    row->calls = s->calls / counted;
     bool timed = s->seconds_all > 0;
     row->flop_rate = timed && s->flops > 0 ? s->flops / s->seconds_all : NAN;
     row->byte_rate = timed && s->bytes > 0 ? s->bytes / s->seconds_all : NAN;
     row->of_peak = timed && s->flops > 0 ? s->peak_seconds / s->seconds_all : NAN;
-    row->seconds = median(s->seconds, ranks); /* sorts them: last */
+    row->seconds = median_of(s->seconds, counted); /* sorts them: last */
 }
 
 static int row_order(const void *a, const void *b)
@@ -370,7 +373,9 @@ int profile_make(const struct profile_rank *rank, uint32_t ranks, const uint32_t
         profile_free(&p);
         return -ENOMEM;
     }
+    p.peak = rank[0].plan.peak > 0 ? rank[0].plan.peak : NAN;
     for (uint32_t r = 0; r < ranks; r++) {
+        p.peak = rank[r].plan.peak == p.peak ? p.peak : NAN;
         add_rank(sum, &p.rows, &rank[r], r, steps, count, by);
         p.rank[r] = lanes_of(&rank[r], steps, count);
     }

@@ -25,7 +25,7 @@ struct profile_op {
     uint32_t sequence;     /* of a collective in its group, within a step */
     uint8_t lane;          /* enum kc_lane_id */
     bool agree;            /* the collective in which all ranks meet before the optimizer */
-    uint32_t micro;        /* micro-batch */
+    int32_t micro;         /* micro-batch; -1 it belongs to none */
     int32_t layer, bucket; /* -1 none */
     double flops, bytes;   /* of one call; bytes: its operands, of a collective what it moves */
 };
@@ -85,7 +85,8 @@ struct profile_row {
     char name[48];
     uint8_t lane;
     int32_t layer, micro, instruction; /* -1 where the row joins several */
-    double calls, seconds;             /* a step: of ranks the mean, the median */
+    uint32_t ranks;                    /* that have it: shards differ, and so do programs */
+    double calls, seconds;             /* a step: of ranks the mean, the median; by instruction: of those */
     double slowest;                    /* of the slowest rank */
     uint32_t slowest_rank;
     double flop_rate, byte_rate; /* a second, of one rank; NaN where it has none */
@@ -101,6 +102,7 @@ struct profile_lanes {
 };
 struct profile {
     uint32_t steps, first, last; /* numbers of the first and last step seen */
+    double peak;                 /* flop/s of a rank's device, of which rows are shares; NaN unknown or not the same */
     struct profile_row *row;     /* by lane, the longest first; by instruction: as they stand in the program */
     uint32_t rows;
     struct profile_lanes *rank; /* [0, ranks) */

@@ -94,8 +94,9 @@ static void describe(const struct kc_plans *plans, const struct kc_exec_plan *pl
                      const struct kc_exec_instruction *i, struct profile_op *out)
 {
     const struct kc_exec_ref *refs = KC_AT(plan, struct kc_exec_ref, plan->refs) + i->refs;
-    *out = (struct profile_op){.tensor = "", .group = "", .lane = i->lane, .micro = i->micro, .layer = i->layer,
-                               .bucket = -1};
+    bool of_model = i->kind == KC_I_COMPUTE && i->op >= 0;
+    *out = (struct profile_op){.tensor = "", .group = "", .lane = i->lane, .micro = of_model ? i->micro : -1,
+                               .layer = i->layer, .bucket = -1};
     for (uint32_t k = 0; k < (uint32_t)i->inputs + i->outputs && out->bucket < 0; k++)
         out->bucket = refs[k].space == KC_SPACE_NONE ? -1 : refs[k].bucket;
     switch (i->kind) {

@@ -44,6 +44,8 @@ static void print_row(const struct profile *p, const struct profile_row *r, FILE
             percent(r->of_peak, peak), giga(r->byte_rate, bytes));
     if (p->ranks > 1)
         fprintf(out, " %8s %3u", milliseconds(r->slowest, slowest), r->slowest_rank);
+    if (r->instruction >= 0 && r->ranks < p->ranks)
+        fprintf(out, "  %u of %u ranks", r->ranks, p->ranks);
     fputc('\n', out);
 }
 
@@ -79,6 +81,9 @@ void profile_print(const struct profile *p, FILE *out)
         fprintf(out, "; the slowest is rank %u with %s ms", p->rank[p->slowest].rank,
                 milliseconds(p->rank[p->slowest].step, slow));
     fputc('\n', out);
+    if (!isnan(p->peak))
+        fprintf(out, "PEAK is the share of %s GFLOP/s: a rank's cores in fp32 by their clock, not measured\n",
+                giga(p->peak, slow));
     bool communicates = p->all.busy[KC_LANE_COMM] > 0;
     print_rows(p, KC_LANE_COMPUTE, out);
     if (communicates)
@@ -104,13 +109,13 @@ static json_t *number_or_null(int64_t n)
 
 static json_t *row_json(const struct profile *p, const struct profile_row *r)
 {
-    return json_pack("{s:s,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:i}", "name", r->name, "lane",
+    return json_pack("{s:s,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:i,s:i}", "name", r->name, "lane",
                      kc_lane_name[r->lane], "layer", number_or_null(r->layer), "micro", number_or_null(r->micro),
                      "instruction", number_or_null(r->instruction), "calls", kc_json_number(r->calls), "seconds",
                      kc_json_number(r->seconds), "share", kc_json_number(r->seconds / p->all.step),
                      "flops_per_second", kc_json_number(r->flop_rate), "share_of_peak", kc_json_number(r->of_peak),
                      "bytes_per_second", kc_json_number(r->byte_rate), "slowest_seconds", kc_json_number(r->slowest),
-                     "slowest_rank", (int)r->slowest_rank);
+                     "slowest_rank", (int)r->slowest_rank, "ranks", (int)r->ranks);
 }
 
 static json_t *communication_json(const struct profile_lanes *l)
@@ -147,6 +152,7 @@ void profile_json(const struct profile *p, enum profile_by by, json_t *o)
     json_object_set_new(o, "idle_seconds", kc_json_number(p->all.idle));
     json_object_set_new(o, "slowest_rank", json_integer(p->rank[p->slowest].rank));
     json_object_set_new(o, "by", json_string(profile_by_name[by]));
+    json_object_set_new(o, "peak_flops_per_second", kc_json_number(p->peak));
     json_object_set_new(o, "rows", rows);
     json_object_set_new(o, "ranks", ranks);
     json_object_set_new(o, "communication", communication_json(&p->all));
@@ -189,7 +195,9 @@ static void put_event(struct trace *t, const char *name, const char *category, u
 
 static json_t *op_args(const struct profile_op *op, uint32_t n, uint32_t step)
 {
-    json_t *a = json_pack("{s:i,s:i,s:i}", "step", (int)step, "instruction", (int)n, "micro", (int)op->micro);
+    json_t *a = json_pack("{s:i,s:i}", "step", (int)step, "instruction", (int)n);
+    if (op->micro >= 0)
+        json_object_set_new(a, "micro", json_integer(op->micro));
     if (op->layer >= 0)
         json_object_set_new(a, "layer", json_integer(op->layer));
     if (*op->tensor)

@@ -140,22 +140,52 @@ static volatile sig_atomic_t interrupted;
 
 static void on_interrupt(int number)
 {
-    (void)number;
-    interrupted = 1;
+    interrupted = number;
+}
+
+static struct sigaction catching(void)
+{
+    struct sigaction a = {.sa_handler = on_interrupt}; /* no SA_RESTART: sleeps end at once */
+    sigemptyset(&a.sa_mask);
+    a.sa_flags = SA_RESETHAND; /* the second one ends us on the spot */
+    return a;
 }
 
 void interrupt_catch(void)
 {
-    struct sigaction a = {.sa_handler = on_interrupt}; /* no SA_RESTART: sleeps end at once */
+    struct sigaction a = catching();
     interrupted = 0;
-    sigemptyset(&a.sa_mask);
-    a.sa_flags = SA_RESETHAND; /* the second Ctrl-C ends us on the spot */
     sigaction(SIGINT, &a, NULL);
+}
+
+/* What may end who has something to clean up; a reader of ours that has left, too. */
+static const int ends[] = {SIGTERM, SIGHUP, SIGPIPE};
+#define ENDS (sizeof ends / sizeof *ends)
+static struct sigaction before[ENDS];
+
+void interrupt_catch_ends(void)
+{
+    struct sigaction a = catching();
+    interrupt_catch();
+    for (size_t i = 0; i < ENDS; i++)
+        if (!sigaction(ends[i], NULL, &before[i]) && before[i].sa_handler != SIG_IGN) /* nohup stays nohup */
+            sigaction(ends[i], &a, NULL);
+}
+
+void interrupt_release_ends(void)
+{
+    for (size_t i = 0; i < ENDS; i++)
+        sigaction(ends[i], &before[i], NULL);
 }
 
 bool interrupt_seen(void)
 {
     return interrupted != 0;
+}
+
+int interrupt_code(void)
+{
+    return interrupted ? 128 + interrupted : KC_EXIT_INTERRUPTED;
 }
 
 int interrupt_told(struct session *s, const char *job)

@@ -48,6 +48,11 @@ int draft_close(struct session *s, struct draft *d);
 /* Ctrl-C while something is waited for: the first one sets a flag that waits look at. */
 void interrupt_catch(void);
 bool interrupt_seen(void);
+/* For who has something to clean up: SIGTERM, SIGHUP and SIGPIPE set the flag as well, until they are released. */
+void interrupt_catch_ends(void);
+void interrupt_release_ends(void);
+/* 128 + the signal that set the flag. */
+int interrupt_code(void);
 /* Says that `job` goes on; returns 130. */
 int interrupt_told(struct session *s, const char *job);
 

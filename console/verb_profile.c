@@ -47,32 +47,19 @@ struct chase {
 
 /* ---- options --------------------------------------------------------------------------------------------------- */
 
-static int whole_number(const char *option, const char *text, long least, long most, long *out, struct kc_error *e)
-{
-    char *end = NULL;
-    long n = strtol(text, &end, 10);
-    if (!*text || *end || n < least || n > most)
-        return kc_fail(e, -EINVAL, "--%s wants a whole number from %ld to %ld, not \"%.40s\"", option, least, most,
-                       text);
-    *out = n;
-    return 0;
-}
-
 static int read_wish(const struct arguments *a, struct wish *w, struct kc_error *e)
 {
     const char *by = a->option[OPTION_BY];
-    long steps = 5, rank = -1;
-    int rc = 0, way = PROFILE_OP;
-    if (a->option[OPTION_STEPS])
-        rc = whole_number("steps", a->option[OPTION_STEPS], 1, PROFILE_STEPS_MAX, &steps, e);
-    if (!rc && a->option[OPTION_RANK])
-        rc = whole_number("rank", a->option[OPTION_RANK], 0, KC_RANKS_MAX - 1, &rank, e);
+    uint32_t steps = 5, rank = 0;
+    int way = PROFILE_OP, rc = argument_whole(a, OPTION_STEPS, 1, PROFILE_STEPS_MAX, &steps, e);
+    if (!rc)
+        rc = argument_whole(a, OPTION_RANK, 0, KC_RANKS_MAX - 1, &rank, e);
     if (!rc && by)
         for (way = 0; way < PROFILE_WAYS && strcmp(by, profile_by_name[way]) != 0; way++)
             ;
     if (!rc && way == PROFILE_WAYS)
         rc = kc_fail(e, -EINVAL, "--by wants op, layer or instruction, not \"%.40s\"", by);
-    *w = (struct wish){.steps = (uint32_t)steps, .rank = (int)rank, .by = (enum profile_by)way,
+    *w = (struct wish){.steps = steps, .rank = a->option[OPTION_RANK] ? (int)rank : -1, .by = (enum profile_by)way,
                        .trace = a->option[OPTION_TRACE]};
     if (!rc && a->option[OPTION_TIMEOUT])
         rc = duration_parse(a->option[OPTION_TIMEOUT], &w->limit_ns, e);

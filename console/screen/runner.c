@@ -4,13 +4,18 @@
 #include "console/command.h"
 #include "console/words.h"
 
+#include "base/clock.h"
+
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#define GRACE_NS (10 * KC_SECOND)
 
 static void say(struct runner *r, const char *text)
 {
@@ -93,15 +98,27 @@ void runner_interrupt(struct runner *r)
         kill(r->pid, SIGINT);
 }
 
+/* Nothing of a job hangs on it, but it may have something of its own to clean up (kc bench). */
+static void end(struct runner *r)
+{
+    char buffer[4096];
+    uint64_t late = kc_now() + GRACE_NS;
+    kill(r->pid, SIGINT);
+    while (waitpid(r->pid, NULL, WNOHANG) == 0) {
+        struct pollfd p = {.fd = r->fd, .events = POLLIN};
+        if (kc_now() > late)
+            kill(r->pid, SIGKILL);
+        poll(&p, 1, 10);
+        if (read(r->fd, buffer, sizeof buffer) == 0) /* closed: its end is near */
+            poll(NULL, 0, 1);
+    }
+    close(r->fd);
+}
+
 void runner_free(struct runner *r)
 {
-    if (r->pid) {
-        kill(r->pid, SIGINT);
-        close(r->fd);
-        kill(r->pid, SIGKILL); /* it only asks and prints: nothing of a job hangs on it */
-        while (waitpid(r->pid, NULL, 0) < 0 && errno == EINTR)
-            ;
-    }
+    if (r->pid)
+        end(r);
     lines_free(&r->lines);
     *r = (struct runner){.fd = -1};
 }

@@ -19,9 +19,9 @@ struct runner {
 int runner_start(struct runner *r, const char *statement);
 /* Take what it has written; notices its end. */
 void runner_read(struct runner *r);
-/* As Ctrl-C would: it ends, its job goes on. */
+/* As Ctrl-C would: it ends, the job it looks at goes on. */
 void runner_interrupt(struct runner *r);
-/* End it and forget all. */
+/* End it, with time to clean up, and forget all. */
 void runner_free(struct runner *r);
 
 #endif

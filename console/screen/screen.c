@@ -18,6 +18,7 @@
 #include <errno.h>
 #include <ncurses.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -136,6 +137,10 @@ static int loop(struct screen *x)
     struct view *v = &x->view;
     draw(x); /* something before the first look, which may take long on a slow disk */
     for (;;) {
+        if (terminal_ended() == SIGINT && x->runner.pid) { /* Ctrl-C is for the statement that runs */
+            runner_interrupt(&x->runner);
+            terminal_go_on();
+        }
         if (terminal_ended())
             return 128 + terminal_ended();
         if (kc_now() - x->looked >= LOOK_NS || x->more)

@@ -78,6 +78,12 @@ int terminal_ended(void)
     return ended;
 }
 
+void terminal_go_on(void)
+{
+    ended = 0;
+    catch_signals();
+}
+
 /* ---- taking and giving back ------------------------------------------------------------------------------------ */
 
 void terminal_colours(bool colour)

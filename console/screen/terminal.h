@@ -13,6 +13,8 @@ int terminal_open(void);
 void terminal_close(void);
 /* The signal that asks us to end, or 0. */
 int terminal_ended(void);
+/* It asked something else: wait for the next one. */
+void terminal_go_on(void);
 /* Can it show more than ASCII? By the locale. */
 bool terminal_ascii(void);
 void terminal_size(int *rows, int *cols);

@@ -72,6 +72,15 @@ static void draw_question(struct view *v, struct canvas *c)
         canvas_bar(c, row + 4, col, wide, ROLE_NORMAL, "%s", "");
 }
 
+/* What Esc does to the statement that runs: a bench's job is its own, and ends with it. */
+static const char *esc_does(const char *line)
+{
+    line += strspn(line, " ");
+    line += strncmp(line, "kc ", 3) ? 0 : 3;
+    line += strspn(line, " ");
+    return strncmp(line, "bench ", 6) ? "runs; Esc stops looking, the job goes on" : "runs; Esc ends the bench";
+}
+
 /* The statement and what came of it, in the lower half. */
 static void draw_output(struct view *v, struct canvas *c)
 {
@@ -85,7 +94,7 @@ static void draw_output(struct view *v, struct canvas *c)
         view_draw_lines(v->output, c, row + 1, high - 2, v->output_back);
     if (high > 1) {
         if (v->output_running)
-            canvas_text(c, c->rows - 1, 0, 0, ROLE_DIM, "runs; Esc stops looking, the job goes on");
+            canvas_text(c, c->rows - 1, 0, 0, ROLE_DIM, "%s", esc_does(v->line));
         else
             canvas_text(c, c->rows - 1, 0, 0, v->output_code ? ROLE_WARN : ROLE_DIM,
                         "exit code %d; j k scroll, q goes back", v->output_code);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """kc bench on real programs, with tiny sizes; and that a measured table of costs never changes a plan under a job. Figures are
 looked at for being there and for adding up, never for being good."""
-import glob, json, os, shutil, signal, subprocess, sys, tempfile
+import glob, json, os, pty, re, select, shutil, signal, subprocess, sys, tempfile
 
 from kc_flow import BIN, alive, kill, main, processes_with, until
 from kc_train import Kc
@@ -70,11 +70,15 @@ def test_step_tells_what_a_step_takes():
         assert timed[0] <= o["step_seconds"] <= timed[-1]
         assert abs(o["tokens_per_second"] * o["step_seconds"] - 2 * 2 * 16) < 1e-3, "tokens of a step"
         assert abs(o["peak_share"] * o["step_seconds"] * o["peak_flops_per_second"] / o["step_flops"] - 1) < 1e-6
+        assert o["peak_flops_per_second"] == max(o["peak_before_flops_per_second"], o["peak_after_flops_per_second"])
         assert o["rank_pss_bytes"] > 1 << 20 and o["first_step_seconds"] > max(o["steps_seconds"][:1])
         assert "rank" not in done.stderr, done.stderr
         nothing_left(node)
-        page = node.kc("bench", "step", *TINY, "--steps", "3").stdout
-        for word in ("step", "limit", "split", "memory", "first step", "kernels"):
+        done = node.kc("bench", "step", *TINY, "--steps", "3")
+        page = done.stdout
+        counted = int(re.search(r"\(median of (\d+)\)", page)[1])  # steps of a tiny job: a look may find several
+        assert bool(re.search(rf"^kc: only {counted} steps? (is|are) counted", done.stderr, re.M)) == (counted < 5), done.stderr
+        for word in ("step", "limit", "split", "memory", "first step", "kernels", "costs"):
             assert f"\n{word}" in page, page
         nothing_left(node)
 
@@ -90,15 +94,128 @@ def test_snapshot_tells_what_is_lost():
         nothing_left(node)
 
 
-def test_ctrl_c_leaves_nothing():
+def interrupt(node, p, number):
+    """One signal to kc alone: it ends what it began, says so once, and nothing is left."""
+    kill(p.pid, number)
+    out, err = p.communicate(timeout=60)
+    assert p.returncode == 128 + number, (p.returncode, err)
+    assert out == "" and err.endswith("kc: interrupted\n") and err.count("interrupted") == 1, err
+    nothing_left(node)
+
+
+def test_a_signal_leaves_nothing():
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        with Bench() as node:
+            p = node.begin_bench("step", *TINY, "--steps", "4000")
+            until("the job trains", node.trained)
+            interrupt(node, p, number)
     with Bench() as node:
+        p = node.begin_bench("snapshot", *TINY)
+        until("the job trains", node.trained)
+        interrupt(node, p, signal.SIGTERM)
+
+
+def test_an_early_signal_leaves_nothing():
+    """While a helper measures, which the signal does not reach."""
+    for words, task in ((("step", *TINY), "peak"), (("comm", "--oversubscribe"), "bench-comm")):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with Bench() as node:
+                p = node.begin_bench(*words)
+                mine = lambda: [q for q in processes_with(node.home) if task in command(q)]
+                until("it measures", mine)
+                interrupt(node, p, number)
+                assert not mine()
+
+
+def command(pid):
+    try:
+        with open(f"/proc/{pid}/cmdline") as f:
+            return f.read().split("\0")
+    except OSError:
+        return []
+
+
+def test_ctrl_c_on_the_screen_ends_the_bench_alone():
+    with Bench() as node:
+        pid, terminal = pty.fork()
+        if pid == 0:
+            os.execve(os.path.join(BIN, "kc"), ["kc"], dict(node.environment, TERM="xterm"))
+        node.bench = pid
+        seen = bytearray()
+
+        def drain():  # what is not read would stop the screen
+            while select.select([terminal], [], [], 0)[0]:
+                seen.extend(os.read(terminal, 65536))
+            return True
+        try:
+            until("the screen is drawn", lambda: drain() and b"jobs" in seen.lower())
+            os.write(terminal, f":bench step {' '.join(TINY)} --steps 4000\r".encode())
+            until("the job trains", lambda: drain() and node.trained())
+            os.write(terminal, b"\x03")
+            until("the bench has ended", lambda: drain() and b"exit code 130" in seen)
+            assert b"goes on" not in seen
+            assert not glob.glob(os.path.join(node.home, "bench.*"))
+            assert not processes_with(os.path.join(node.home, "bench."))
+            assert alive(pid), "the screen stays"
+            os.write(terminal, f"q:bench step {' '.join(TINY)} --steps 4000\r".encode())
+            until("the job trains", lambda: drain() and node.trained())
+            kill(pid, signal.SIGHUP)  # the screen ends, and its bench with it
+            until("the screen has ended", lambda: not alive(pid))
+            nothing_left(node)
+        finally:
+            os.close(terminal)
+            os.waitpid(pid, 0)
+
+
+def test_it_plans_by_the_users_table():
+    if not two_cores():
+        print("skipped it_plans_by_the_users_table: one core")
+        return
+    with Bench() as node:
+        bench = lambda: node.kc("bench", "step", *TINY, "--steps", "3", "--json")
+        assert json.loads(bench().stdout)["table_of_costs"] == "built-in"
+        table(node, ring=1e3, direct=9e6)
         p = node.begin_bench("step", *TINY, "--steps", "4000")
         until("the job trains", node.trained)
-        kill(p.pid, signal.SIGINT)
-        out, err = p.communicate(timeout=60)
-        assert p.returncode == 130, (p.returncode, err)
-        assert out == "" and err.endswith("interrupted; nothing is left of the bench\n"), err
-        nothing_left(node)
+        [spec] = glob.glob(os.path.join(node.home, "bench.*", "jobs", "*", "spec.json"))
+        plan = lambda path: {r["primitive"]: r["algorithm"] for r in json.loads(node.kc("check", path, "--json").stdout)["comm_plan"]["collectives"]}
+        with open(os.path.join(os.path.dirname(spec), "comm_costs.json")) as f:
+            kept = json.load(f)["rows"]
+        assert any(r["latency_ns"] == 9e6 for r in kept), kept
+        assert set(plan(spec).values()) == {"ring"}
+        interrupt(node, p, signal.SIGTERM)
+        done = bench()
+        assert json.loads(done.stdout)["table_of_costs"] == "stored"
+        assert "\ncosts       the stored table\n" in node.kc("bench", "step", *TINY, "--steps", "3").stdout
+        table(node, ring=1e3, direct=9e6, model="Another 1000")
+        done = bench()
+        assert json.loads(done.stdout)["table_of_costs"] == "built-in"
+        assert os.path.join(node.home, "comm_costs.json: measured on another machine") in done.stderr, done.stderr
+
+
+# ---- a file system of our own: this runs again inside a private mount namespace ----
+
+def test_a_full_disk_is_named():
+    space = ["unshare", "-m"] if os.getuid() == 0 else ["unshare", "-Urm"]
+    probe = subprocess.run([*space, "mount", "-t", "tmpfs", "none", "/mnt"], capture_output=True, text=True)
+    if probe.returncode:
+        print(f"skipped a_full_disk_is_named: no private mounts here ({probe.stderr.strip()})")
+        return
+    done = subprocess.run([*space, sys.executable, os.path.abspath(__file__), "--inside"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def inside_a_full_disk():
+    with Bench() as node:
+        os.makedirs(node.home)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3M", "tmpfs", node.home], check=True)
+        try:  # tokens take half a megabyte, a snapshot six
+            done = node.kc("bench", "snapshot", *TINY[:2], "--hidden", "192", *TINY[4:], ok=(1,))
+            last = done.stderr.splitlines()[-1]
+            assert last.startswith("kc: a snapshot failed: ") and "No space left on device" in last and f". Make room in {node.home}, " in last, done.stderr
+            nothing_left(node)
+        finally:
+            subprocess.run(["umount", node.home], check=True)
 
 
 def test_a_killed_bench_leaves_no_process():
@@ -147,11 +264,9 @@ def test_refusals_are_one_line_each():
                 assert "No such file or directory. `make` builds it beside kc" in done.stderr, done.stderr
         finally:
             shutil.rmtree(folder)
-        # what the spec refuses, in the words of the spec; and the folder is gone
-        for arguments, says in (((*TINY[:4], "--heads", "3"), "model.heads is 3"), (("--precision", "fp64"), "precision is \"fp64\"")):
-            done = node.kc("bench", "step", *arguments, "--ranks", "1", "--steps", "3", ok=(9,))
-            assert says in done.stderr.splitlines()[-1], done.stderr
-            nothing_left(node)
+        # what the spec would refuse, in the words of the options
+        refused(2, "--heads 3 does not divide --hidden 32", "step", *TINY[:4], "--heads", "3")
+        refused(2, "--precision wants fp32 or bf16", "snapshot", "--precision", "fp64")
 
 
 def test_comm_times_and_stores():
@@ -249,4 +364,6 @@ def test_a_table_that_changes_under_a_job_changes_no_bit_of_it():
 
 
 if __name__ == "__main__":
+    if sys.argv[1:] == ["--inside"]:
+        sys.exit(inside_a_full_disk())
     sys.exit(main(globals()))

@@ -121,12 +121,17 @@ def test_ranks_and_their_collectives():
             assert r["slowest_seconds"] >= r["seconds"] and r["slowest_rank"] in (0, 1)
         one = [node.json("profile", job, "--steps", "1", "--by", "instruction", "--rank", str(r)) for r in (0, 1)]
         assert [[r["rank"] for r in o["ranks"]] for o in one] == [[0], [1]]
+        both = node.json("profile", job, "--steps", "1", "--by", "instruction")["rows"]
+        assert {r["calls"] for r in both} == {1}  # programs differ in their tails, and no row is half a call
+        assert all(r["ranks"] == 2 for r in both if r["lane"] == "comm" or r["micro"] is not None)
         events = check_trace(trace, 2, 5, [len(o["rows"]) for o in one])  # shards differ: so do the updates
         gradients = [e for e in events if e["name"] == "reduce-scatter gradient"]
         assert {e["args"]["bucket"] for e in gradients} == set(range(buckets))
+        assert {("micro" in e["args"]) for e in events if e["name"] in ("load", "embed")} == {True}
+        assert not [e for e in events if "micro" in e["args"] and e["name"] in ("adamw", "norm", "all-reduce agree")]
         assert all(re.fullmatch(r"[\w.]+#\d+", e["args"]["collective"]) for e in gradients)
         shown = node.kc("profile", job, "--steps", "2").stdout
-        for text in ("COMPUTE", "COMMUNICATION", "LANES", "reduce-scatter gradient", "waiting for communication", "AGREE"):
+        for text in ("COMPUTE", "PEAK is the share of ", "COMMUNICATION", "LANES", "reduce-scatter gradient", "waiting for communication", "AGREE"):
             assert text in shown, (text, shown)
         assert node.state(job) == "running"
 

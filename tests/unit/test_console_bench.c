@@ -3,6 +3,8 @@
 #include "console/bench.h"
 #include "console/bench_fit.h"
 #include "console/bench_rig.h"
+#include "console/helper.h"
+#include "console/median.h"
 #include "console_home.h"
 
 #include "contracts/comm_costs.h"
@@ -124,9 +126,30 @@ END_TEST
 START_TEST(a_median_is_the_middle)
 {
     double odd[] = {3, 1, 2}, even[] = {4, 1, 3, 2};
-    ck_assert_double_eq(bench_median(odd, 3), 2);
-    ck_assert_double_eq(bench_median(even, 4), 2.5);
-    ck_assert(isnan(bench_median(odd, 0)));
+    ck_assert_double_eq(median_of(odd, 3), 2);
+    ck_assert_double_eq(median_of(even, 4), 2.5);
+    double unknown[] = {1, NAN, 2};
+    ck_assert(isnan(median_of(odd, 0)));
+    ck_assert(isnan(median_of(unknown, 3)));
+}
+END_TEST
+
+/* Who failed is named, whichever program it was. */
+START_TEST(a_helper_that_fails_in_silence_is_named)
+{
+    static const char name[] = "../../../../../../../../../../bin/false"; /* from where this test lies */
+    const char *const words[] = {name, NULL};
+    char *told = NULL;
+    size_t bytes = 0;
+    struct helper helper;
+    struct helper_line line = {.used = 0};
+    struct session s = {.out = stdout, .err = open_memstream(&told, &bytes), .verb = "bench step"};
+    ck_assert_int_eq(helper_start(words, NULL, &helper), 0);
+    ck_assert_ptr_null(helper_read_line(&helper, &line));
+    ck_assert_int_eq(helper_end(&s, &helper), 1);
+    fclose(s.err);
+    ck_assert_msg(strstr(told, "bin/false ended with exit code 1") && !strstr(told, "kc-rank"), "%s", told);
+    free(told);
 }
 END_TEST
 
@@ -158,7 +181,7 @@ END_TEST
 
 /* Each is one line on stderr that names the option, before anything is measured. */
 static const struct {
-    const char *words[6];
+    const char *words[8];
     const char *says;
 } bad[] = {
     {{"bench", "step", "--steps", "2"}, "--steps wants a whole number from 3 to 4096, not \"2\""},
@@ -166,6 +189,10 @@ static const struct {
     {{"bench", "step", "--model", "7b"}, "--model 7b: there are 0.84m, 10.8m and 124m"},
     {{"bench", "step", "--micro", "4x"}, "--micro wants a whole number"},
     {{"bench", "step", "--vocab", "65537"}, "--vocab wants a whole number from 2 to 65536"},
+    {{"bench", "step", "--precision", "fp16"}, "--precision wants fp32 or bf16, not \"fp16\""},
+    {{"bench", "step", "--hidden", "100", "--heads", "3"},
+     "--heads 3 does not divide --hidden 100: --heads 2 would do"},
+    {{"bench", "snapshot", "--micro", "4096", "--accumulate", "4096"}, "lower --micro, --accumulate"},
     {{"bench", "snapshot", "--zero", "2"}, "--zero wants a whole number from 0 to 1"},
     {{"bench", "snapshot", "--steps", "9"}, "`kc bench snapshot` has no option --steps"},
     {{"bench", "comm", "--ranks", "1"}, "--ranks wants a whole number from 2 to 64"},
@@ -208,6 +235,7 @@ int main(void)
     tcase_add_loop_test(t, the_costs_name_what_was_measured_best, 0, sizeof measured / sizeof *measured);
     tcase_add_test(t, a_fit_never_gives_what_no_table_may_hold);
     tcase_add_test(t, a_median_is_the_middle);
+    tcase_add_test(t, a_helper_that_fails_in_silence_is_named);
     tcase_add_test(t, the_work_of_a_step_is_counted_by_the_formula);
     tcase_add_loop_test(t, wrong_options_are_one_line_before_anything_runs, 0,
                         sizeof bad / sizeof *bad);

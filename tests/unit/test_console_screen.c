@@ -183,6 +183,27 @@ START_TEST(overlays_are_as_they_were)
 }
 END_TEST
 
+/* The job of a bench is its own: Esc ends it. */
+START_TEST(a_statement_that_runs_says_what_esc_does)
+{
+    static const struct {
+        const char *typed, *says;
+    } cases[] = {{":bench step\r", "Esc ends the bench"},
+                 {":kc bench comm\r", "Esc ends the bench"},
+                 {":wait quickstart-2\r", "Esc stops looking, the job goes on"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        press(cases[i].typed);
+        view.output_running = true;
+        char *text = shot(24, 80, false);
+        ck_assert_msg(strstr(text, cases[i].says) != NULL, "%s", text);
+        ck_assert(i == 2 || !strstr(text, "goes on"));
+        free(text);
+        view.output_running = false;
+        press("q");
+    }
+}
+END_TEST
+
 START_TEST(an_empty_house_says_what_to_type)
 {
     model.count = 0;
@@ -568,6 +589,7 @@ int main(void)
     tcase_set_timeout(t, 60);
     tcase_add_test(t, screens_are_as_they_were);
     tcase_add_test(t, overlays_are_as_they_were);
+    tcase_add_test(t, a_statement_that_runs_says_what_esc_does);
     tcase_add_test(t, an_empty_house_says_what_to_type);
     tcase_add_test(t, f51_every_size_is_drawn_without_overlap);
     tcase_add_test(t, a_wait_fits_80_columns);

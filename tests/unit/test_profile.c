@@ -212,6 +212,7 @@ START_TEST(rows_sum_calls_times_and_rates)
     NEAR(p.row[0].calls, 2);
     NEAR(p.row[0].flop_rate, 12e6 / 20e-3);
     NEAR(p.row[0].of_peak, 12e6 / 20e-3 / 4e9);
+    NEAR(p.peak, 4e9);
     NEAR(p.row[0].byte_rate, 4e6 / 20e-3);
     const struct profile_row *sum = row_of(&p, "all-reduce gradient", -1), *close = row_of(&p, "close parameter", -1);
     NEAR(sum->seconds, 8e-3);
@@ -229,7 +230,7 @@ START_TEST(a_device_without_a_known_peak_has_no_share_of_it)
     rank[0].plan.peak = 0;
     feed_step(0, 1, 1);
     struct profile p = profile_of(1, 1, PROFILE_OP);
-    ck_assert(isnan(p.row[0].of_peak) && !isnan(p.row[0].flop_rate));
+    ck_assert(isnan(p.row[0].of_peak) && !isnan(p.row[0].flop_rate) && isnan(p.peak));
     profile_free(&p);
 }
 END_TEST
@@ -319,6 +320,36 @@ START_TEST(rows_by_layer_and_by_instruction)
 }
 END_TEST
 
+/* Shards differ, so programs of ranks do: an instruction is found by what it does, and looked at where it is. */
+START_TEST(instructions_are_matched_by_what_they_do)
+{
+    make_ranks(2, 8);
+    struct profile_op *op = rank[1].plan.op, swap = op[PRODUCT_0];
+    op[PRODUCT_0] = op[PRODUCT_1];
+    op[PRODUCT_1] = swap;
+    op[CLOSE].bucket = 3;
+    feed_step(0, 1, 1);
+    feed_step(1, 1, 1);
+    struct profile p = profile_of(2, 1, PROFILE_INSTRUCTION);
+    ck_assert_uint_eq(p.rows, INSTRUCTIONS + 1);
+    for (uint32_t i = 0; i < p.rows; i++) {
+        const struct profile_row *r = &p.row[i];
+        bool closes = !strcmp(r->name, "close parameter");
+        NEAR(r->calls, 1);
+        ck_assert_uint_eq(r->ranks, closes ? 1 : 2);
+        if (closes)
+            NEAR(r->seconds, 1e-3);
+    }
+    for (int layer = 0; layer < 2; layer++) { /* 4 ms on one rank and 6 ms on the other */
+        const struct profile_row *r = row_of(&p, "product", layer);
+        NEAR(r->seconds, 5e-3);
+        NEAR(r->slowest, 6e-3);
+        ck_assert_uint_eq(r->slowest_rank, layer == 0);
+    }
+    profile_free(&p);
+}
+END_TEST
+
 /* ---- Chrome trace ---- */
 
 START_TEST(a_trace_file_holds_every_instruction_wait_and_step)
@@ -392,6 +423,7 @@ int main(void)
     tcase_add_test(t, what_comes_after_a_step_ends_its_idle_time);
     tcase_add_test(t, ranks_are_medians_with_the_slowest_beside_them);
     tcase_add_test(t, rows_by_layer_and_by_instruction);
+    tcase_add_test(t, instructions_are_matched_by_what_they_do);
     suite_add_tcase(s, t);
     t = tcase_create("trace");
     tcase_add_checked_fixture(t, NULL, tear_down);
