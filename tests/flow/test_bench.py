@@ -70,7 +70,8 @@ def test_step_tells_what_a_step_takes():
         assert timed[0] <= o["step_seconds"] <= timed[-1]
         assert abs(o["tokens_per_second"] * o["step_seconds"] - 2 * 2 * 16) < 1e-3, "tokens of a step"
         assert abs(o["peak_share"] * o["step_seconds"] * o["peak_flops_per_second"] / o["step_flops"] - 1) < 1e-6
-        assert o["peak_flops_per_second"] == max(o["peak_before_flops_per_second"], o["peak_after_flops_per_second"])
+        peaks = sorted((o["peak_before_flops_per_second"], o["peak_after_flops_per_second"]))
+        assert o["peak_flops_per_second"] == peaks[1] and ("machine is busy" in done.stderr) == (peaks[0] < 0.85 * peaks[1]), done.stderr
         assert o["rank_pss_bytes"] > 1 << 20 and o["first_step_seconds"] > max(o["steps_seconds"][:1])
         assert "rank" not in done.stderr, done.stderr
         nothing_left(node)
