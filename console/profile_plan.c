@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 static const char *const opcode_name[KC_OPCODES] = {
-#define OPCODE(id, name, klass, in, out, in_place, add, rules, flops, scratch) [KC_OP_##id] = name,
+#define OPCODE(id, name, klass, in, out, in_place, add, rules, flops, scratch, block) [KC_OP_##id] = name,
 #include "jobs/models/opcodes.def"
 #undef OPCODE
 };
@@ -19,7 +19,7 @@ static double flops_of_run(uint16_t opcode, double elements)
     const double r = elements, k = 1, n = 1, s = 1;
     (void)k, (void)s;
     switch (opcode) {
-#define OPCODE(id, name, klass, in, out, in_place, add, rules, flops, scratch)                                       \
+#define OPCODE(id, name, klass, in, out, in_place, add, rules, flops, scratch, block)                                \
     case KC_OP_##id:                                                                                                 \
         return (double)(flops);
 #include "jobs/models/opcodes.def"

@@ -14,7 +14,7 @@
 
 /* Ids of the ops, from models/opcodes.def. Strategy is given KC_OP_ADAMW (update) and KC_OP_NORM (norm). */
 enum kc_opcode {
-#define OPCODE(id, name, klass, in, out, in_place, add, rules, flops, scratch) KC_OP_##id,
+#define OPCODE(id, name, klass, in, out, in_place, add, rules, flops, scratch, block) KC_OP_##id,
 #include "jobs/models/opcodes.def"
 #undef OPCODE
     KC_OPCODES

@@ -117,14 +117,18 @@ int32_t graph_derivative(struct graph *g, int32_t activation)
     (void)r, (void)k, (void)n, (void)s;                            \
     return value
 
-#define OPCODE(id, name, klass, in, out, in_place, add, rules, flops, scratch) \
-    static uint64_t flops_##id(struct op_size size)                            \
-    {                                                                          \
-        ROW_VALUE(flops);                                                      \
-    }                                                                          \
-    static uint64_t scratch_##id(struct op_size size)                          \
-    {                                                                          \
-        ROW_VALUE(scratch);                                                    \
+#define OPCODE(id, name, klass, in, out, in_place, add, rules, flops, scratch, block) \
+    static uint64_t flops_##id(struct op_size size)                                   \
+    {                                                                                 \
+        ROW_VALUE(flops);                                                             \
+    }                                                                                 \
+    static uint64_t scratch_##id(struct op_size size)                                 \
+    {                                                                                 \
+        ROW_VALUE(scratch);                                                           \
+    }                                                                                 \
+    static uint64_t block_##id(struct op_size size)                                   \
+    {                                                                                 \
+        ROW_VALUE(block);                                                             \
     }
 #include "opcodes.def"
 #undef OPCODE
@@ -132,10 +136,10 @@ int32_t graph_derivative(struct graph *g, int32_t activation)
 static const struct {
     const char *name, *rules;
     uint8_t klass, inputs, outputs, in_place, add;
-    uint64_t (*flops)(struct op_size size), (*scratch)(struct op_size size);
+    uint64_t (*flops)(struct op_size size), (*scratch)(struct op_size size), (*block)(struct op_size size);
 } rows[KC_OPCODES] = {
-#define OPCODE(id, name, klass, in, out, in_place, add, rules, flops, scratch) \
-    [KC_OP_##id] = {name, rules, KC_##klass, in, out, in_place, add, flops_##id, scratch_##id},
+#define OPCODE(id, name, klass, in, out, in_place, add, rules, flops, scratch, block) \
+    [KC_OP_##id] = {name, rules, KC_##klass, in, out, in_place, add, flops_##id, scratch_##id, block_##id},
 #include "opcodes.def"
 #undef OPCODE
 };
@@ -172,7 +176,7 @@ void graph_op(struct graph *g, enum kc_opcode opcode, struct op_size size, const
     op->flops = rows[opcode].flops(size);
     const uint64_t row = rows[opcode].scratch(size);
     op->scratch = size.r * row;
-    op->scratch_most = row ? KC_HEAD_ROWS(size.n) * row : 0;
+    op->scratch_most = rows[opcode].block(size) * row;
     operands(g, &op->in, in, &op->bytes);
     operands(g, &op->out, out, &op->bytes);
     double *values = kc_contract_array(g->arena, &op->attr, attrs, sizeof *values);

@@ -196,8 +196,8 @@ START_TEST(layernorm_is_rounded_once)
 }
 END_TEST
 
-/* batch, context, hidden, heads: several blocks of keys, so that shares of dq must wait unrounded; odd widths; widths at
- * which the length of a block of keys is no multiple of one of queries, in one variant or another */
+/* batch, context, hidden, heads: several blocks of keys, so that shares of dq must wait unrounded; odd widths; widths
+ * at which the length of a block of keys is no multiple of one of queries, in one variant or another */
 static const uint64_t attention_shapes[][4] = {
     {1, 1, 4, 1}, {2, 7, 6, 2}, {1, 300, 66, 2}, {2, 150, 64, 1}, {1, 200, 128, 1}, {1, 70, 256, 1},
     {1, 256, 72, 1}, {1, 256, 80, 1}, {1, 256, 96, 1}, {1, 256, 112, 1}, {1, 256, 160, 1}, {1, 256, 192, 1},

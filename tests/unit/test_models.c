@@ -472,6 +472,26 @@ START_TEST(flops_are_those_of_the_ops)
 }
 END_TEST
 
+/* Only the head's loss wants scratch of its own: a row's for every token, and no more than a block of tokens has. */
+START_TEST(scratch_is_that_of_the_op)
+{
+    for (uint32_t i = 0; i < 2; i++) {
+        const uint32_t vocab = i ? 50257 : 50;
+        struct kc_job_spec spec = test_spec(1, 8, 2, 16, vocab, 3);
+        spec.axis[KC_DATA] = 2;
+        const struct kc_model_graph *g = build(&spec);
+        const uint64_t row = 4 * vocab + 64, block = i ? 5 * 64 : 5242 * 64; /* 16 Mi logits, in units of 64 rows */
+        for (uint32_t k = 0; k < g->ops.count; k++) {
+            const struct kc_graph_op *op = KC_AT(g, struct kc_graph_op, g->ops) + k;
+            const int loss = op->opcode == KC_OP_HEAD_LOSS_F || op->opcode == KC_OP_HEAD_LOSS_G;
+            ck_assert_uint_eq(op->scratch, loss ? 3 * 2 * 16 * row : 0);
+            ck_assert_uint_eq(op->scratch_most, loss ? block * row : 0);
+        }
+        kc_arena_free(&arena);
+    }
+}
+END_TEST
+
 START_TEST(bad_sizes_and_small_arenas_are_refused) /* F48 */
 {
     struct kc_job_spec spec = test_spec(2, 30, 4, 8, 32, 1);
@@ -646,6 +666,7 @@ int main(void)
     tcase_add_test(t, initial_values_are_gpt2s);
     tcase_add_test(t, rules_cover_every_operand_and_begin_replicated);
     tcase_add_test(t, flops_are_those_of_the_ops);
+    tcase_add_test(t, scratch_is_that_of_the_op);
     tcase_add_test(t, bad_sizes_and_small_arenas_are_refused);
     tcase_add_loop_test(t, training_gives_pytorchs_numbers, 0, 5);
     tcase_add_loop_test(t, threads_and_memory_plan_change_no_bit, 0, 5);

@@ -31,7 +31,7 @@ static const struct {
     const char *name;
     uint8_t inputs, outputs;
 } shapes[KC_OPCODES] = {
-#define OPCODE(id, name, klass, in, out, in_place, add, rules, flops, scratch) [KC_OP_##id] = {name, in, out},
+#define OPCODE(id, name, klass, in, out, in_place, add, rules, flops, scratch, block) [KC_OP_##id] = {name, in, out},
 #include "jobs/models/opcodes.def"
 #undef OPCODE
 };
@@ -115,7 +115,8 @@ static int variant_resolve(struct cpu *c, const char *asked, struct kc_error *e)
         return kc_fail(e, -ENOTSUP,
                        "kernel variant %s is not to be had here; this machine has %s+%s%s and portable+blocked%s. "
                        "Other kernels change the last bits of every number: choose one of these, or \"auto\"",
-                       asked, vectors("auto")->name, gemm_onednn() ? onednn : "blocked", ways, bf16 ? "+widened" : "");
+                       asked, vectors("auto")->name, gemm_onednn() ? onednn : "blocked", ways,
+                       bf16 ? "+widened" : "");
     snprintf(c->variant, sizeof c->variant, "%s+%s%s", c->k->name, blocked ? "blocked" : onednn,
              !bf16 ? "" : c->native ? "+native" : "+widened");
     return 0;
