@@ -26,8 +26,12 @@ class Bench(Kc):
         super().__init__(start=False, **how)
 
     def begin_bench(self, *arguments):
+        """As from a shell, also where the suite itself runs under nohup or in the background and ignores signals."""
+        def heed():
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                signal.signal(number, signal.SIG_DFL)
         p = subprocess.Popen([os.path.join(BIN, "kc"), "bench", *arguments], env=self.environment, stdout=subprocess.PIPE,
-                             stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL, start_new_session=True)
+                             stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=heed)
         self.bench = p.pid
         return p
 
@@ -111,7 +115,7 @@ def test_a_signal_leaves_nothing():
             until("the job trains", node.trained)
             interrupt(node, p, number)
     with Bench() as node:
-        p = node.begin_bench("snapshot", *TINY)
+        p = node.begin_bench("snapshot", "--model", "0.84m", "--oversubscribe") # long enough to be caught
         until("the job trains", node.trained)
         interrupt(node, p, signal.SIGTERM)
 
