@@ -60,13 +60,11 @@ struct kc_jobs_config {
 
 /* The op table of the CPU. Its `variant` is the resolved text: equal texts on two ranks give equal bits. An error in
  * LOAD or of the library that multiplies happens on the lane, after enqueue returned: the first one is kept and
- * returned by the next enqueue of any op, and by kc_jobs_cpu_failed(). -ENOTSUP the variant cannot be had here (e:
+ * returned by the next enqueue of any op, and by the table's failed(). -ENOTSUP the variant cannot be had here (e:
  * what is there instead), -EINVAL, -ENOMEM. */
 int kc_jobs_cpu_table(const struct kc_jobs_config *config, struct kc_op_table **out, struct kc_error *e);
 /* NULL is fine. No lane may still hold work of it. */
 void kc_jobs_cpu_table_free(struct kc_op_table *table);
-/* 0, or the first error that was met on the lane; to be asked when a program is complete. */
-int kc_jobs_cpu_failed(const struct kc_op_table *table, struct kc_error *e);
 /* How fast the calling thread multiplies f32 matrices of 2048³ with the library that the op table would take here: the
  * best of `seconds`, flop/s. `variant` (room bytes) names it. -ENOMEM, -EIO the library fails. */
 int kc_jobs_cpu_peak(double seconds, double *flops_per_second, char *variant, size_t room, struct kc_error *e);

@@ -76,6 +76,9 @@ struct kc_op_table {
     const char *variant;    /* "avx512+…", "portable+…": part of the plan, kept in snapshots */
     const struct kc_op *ops;/* indexed by id */
     uint32_t count;
+    /* 0, or the first error that an op met on the lane, after its enqueue had returned. To be asked when a program is
+     * complete: nobody enqueues behind its last op, who could be told. */
+    int (*failed)(void *self, struct kc_error *e);
 };
 
 #endif

@@ -172,7 +172,7 @@ int kc_startup_wiring(const struct kc_comm_if *comm, const struct kc_state_if *s
         return kc_fail(e, -EPERM, "wiring: a function of comm's interface is not set");
     if (!state->read || !state->open || !state->close || !state->verb || !state->store)
         return kc_fail(e, -EPERM, "wiring: a function of state's interface is not set");
-    if (!ops->ops || ops->count == 0 || !ops->variant)
+    if (!ops->ops || ops->count == 0 || !ops->variant || !ops->failed)
         return kc_fail(e, -EPERM, "wiring: the op table of %s is empty", ops->device ? ops->device : "no device");
     return 0;
 }

@@ -333,6 +333,8 @@ int kc_executor_run(struct kc_executor *x, enum kc_program_id program, struct kc
     if (e)
         e->text[0] = 0;
     int code = kc_compute_lane(x, e);
+    if (code == 0)
+        code = x->c.ops->failed(x->c.ops->self, e);
     if (comm)
         code = settle(x, code, e);
     if (program == KC_PROGRAM_TRAIN && code == 0)

@@ -323,7 +323,8 @@ static void job_make(struct job *j, struct toy_shape s, uint32_t threads, double
         r->fail_verb = r->fail_collective = -1, r->hold_until_ran = TOY_TABLE;
         toy_ops(r->ops);
         r->table = (struct kc_op_table){
-            .self = &r->toy, .device = "cpu", .variant = "toy", .ops = r->ops, .count = TOY_TABLE};
+            .self = &r->toy, .device = "cpu", .variant = "toy", .ops = r->ops, .count = TOY_TABLE,
+            .failed = toy_failed};
         r->comm = (struct kc_comm_if){.self = r, .start = comm_start, .wait = comm_wait, .group = comm_group};
         r->state = (struct kc_state_if){.self = r,
                                         .read = state_read,
@@ -570,6 +571,24 @@ START_TEST(zero_one_and_thread_count_change_no_bit)
             ck_assert_mem_eq(other.loss, first.loss, sizeof first.loss);
             ck_assert_mem_eq(other.values, first.values, first.count * 4);
         }
+}
+END_TEST
+
+/* Nobody enqueues behind the last op of a program, who could be told. */
+START_TEST(an_op_that_fails_on_the_lane_fails_its_own_program)
+{
+    struct job *j = malloc(sizeof *j);
+    struct toy_shape one = shape;
+    one.ranks = 1;
+    job_make(j, one, 1, 1, false);
+    struct rank *r = &j->rank[0];
+    r->run.values = (struct kc_step_values){.evaluate = 1, .rows = one.micro};
+    kc_executor_clear(r->executor);
+    ck_assert_int_eq(kc_executor_run(r->executor, KC_PROGRAM_EVALUATE, &r->run, &r->e), 0);
+    r->toy.fails_late = true;
+    ck_assert_int_eq(kc_executor_run(r->executor, KC_PROGRAM_EVALUATE, &r->run, &r->e), -EIO);
+    ck_assert_str_eq(r->e.text, "the library failed in a product");
+    job_free(j);
 }
 END_TEST
 
@@ -1194,6 +1213,7 @@ int main(void)
     tcase_add_test(t, clipping_scales_by_the_global_norm);
     tcase_add_test(t, F43_F44_every_layout_gives_the_same_losses_norms_and_parameters);
     tcase_add_test(t, zero_one_and_thread_count_change_no_bit);
+    tcase_add_test(t, an_op_that_fails_on_the_lane_fails_its_own_program);
     tcase_add_test(t, bf16_trains_from_masters_on_every_layout);
     tcase_add_test(t, masters_keep_what_rounding_would_lose);
     tcase_add_test(t, reductions_run_while_backward_goes_on);

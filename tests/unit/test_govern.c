@@ -306,6 +306,12 @@ static void a_close(void *self, enum kc_state_class what, uint32_t bucket)
 {
     (void)self, (void)what, (void)bucket;
 }
+static int op_failed(void *self, struct kc_error *e)
+{
+    (void)self, (void)e;
+    return 0;
+}
+
 static int a_verb(void *self, enum kc_state_verb verb, struct kc_error *e)
 {
     (void)self, (void)verb, (void)e;
@@ -323,7 +329,7 @@ START_TEST(wiring_for_another_caller_or_with_a_hole_is_refused)
     struct kc_comm_if comm = {.built_for = "schedule", .start = a_start, .test = a_test, .wait = a_wait, .group = a_group};
     struct kc_state_if state = {.built_for = "schedule", .read = a_read, .open = an_open, .close = a_close, .verb = a_verb,
                                 .store = a_store};
-    struct kc_op_table ops = {.device = "cpu", .variant = "portable", .ops = &op, .count = 1};
+    struct kc_op_table ops = {.device = "cpu", .variant = "portable", .ops = &op, .count = 1, .failed = op_failed};
     ck_assert_msg(kc_startup_wiring(&comm, &state, &ops, &error) == 0, "%s", error.text);
     comm.built_for = "strategy";
     ck_assert_int_eq(kc_startup_wiring(&comm, &state, &ops, &error), -EPERM);
@@ -333,6 +339,9 @@ START_TEST(wiring_for_another_caller_or_with_a_hole_is_refused)
     ck_assert_int_eq(kc_startup_wiring(&comm, &state, &ops, &error), -EPERM);
     state.close = a_close;
     ops.count = 0;
+    ck_assert_int_eq(kc_startup_wiring(&comm, &state, &ops, &error), -EPERM);
+    ops.count = 1;
+    ops.failed = NULL;
     ck_assert_int_eq(kc_startup_wiring(&comm, &state, &ops, &error), -EPERM);
 }
 END_TEST

@@ -814,12 +814,12 @@ START_TEST(lost_data_is_told_by_the_next_op)
     struct tensor out[] = {MAKE(KC_I32, 0, 3, 4), MAKE(KC_I32, 0, 3, 4)}, x = MAKE(KC_F32, 1, 4),
                   y = MAKE(KC_F64, 0, 1);
     step_values = (struct kc_step_values){0};
-    ck_assert_int_eq(kc_jobs_cpu_failed(table, &e), 0);
+    ck_assert_int_eq(table->failed(table->self, &e), 0);
     ck_assert_int_eq(load_micro(out, 0, &e), 0); /* it ran on the lane */
     ck_assert_int_eq(((int32_t *)out[1].view.data)[0], -1);
     ck_assert_int_eq(run(KC_OP_NORM, &x, 1, &y, 1, 0, NULL, &e), -EIO);
     ck_assert_str_eq(e.text, "data.train: train.bin shrank");
-    ck_assert_int_eq(kc_jobs_cpu_failed(table, &e), -EIO);
+    ck_assert_int_eq(table->failed(table->self, &e), -EIO);
     drop(out, 2), drop(&x, 1), drop(&y, 1);
     end_variant();
 }

@@ -73,7 +73,7 @@ START_TEST(a_failed_product_is_told_by_the_next_op)
     if (r < 0)
         return;
     ck_assert_int_eq(weight_gradient(table, type, &e), 0); /* what the product needs is made, and it is right */
-    ck_assert_int_eq(kc_jobs_cpu_failed(table, &e), 0);
+    ck_assert_int_eq(table->failed(table->self, &e), 0);
     fails = ways[_i].where;
     ck_assert_int_eq(weight_gradient(table, type, &e), 0); /* the lane ran it, enqueue knows nothing */
     fails = NOWHERE;
@@ -83,7 +83,7 @@ START_TEST(a_failed_product_is_told_by_the_next_op)
                                 "+blocked does without it", IN, OUT, ROWS, table->variant);
     ck_assert_int_eq(weight_gradient(table, type, &e), -EIO);
     ck_assert_str_eq(e.text, want);
-    ck_assert_int_eq(kc_jobs_cpu_failed(table, &e), -EIO);
+    ck_assert_int_eq(table->failed(table->self, &e), -EIO);
     kc_jobs_cpu_table_free(table);
 }
 END_TEST

@@ -450,3 +450,9 @@ void toy_ops(struct kc_op ops[TOY_TABLE])
         ops[i] =
             (struct kc_op){.id = (uint16_t)i, .name = i < TOY_OPCODES ? codes[i].name : "update", .enqueue = enqueue};
 }
+
+int toy_failed(void *self, struct kc_error *e)
+{
+    const struct toy_context *c = self;
+    return c->fails_late ? kc_fail(e, -EIO, "the library failed in a product") : 0;
+}

@@ -14,6 +14,7 @@
 #include "contracts/shard_plan.h"
 
 #include <stdatomic.h>
+#include <stdbool.h>
 
 enum toy_opcode {
     TOY_LOAD,
@@ -67,10 +68,12 @@ struct toy_context {
     uint32_t rank;
     int fail_at; /* step at which `fail_op` answers -EIO; -1 never */
     uint16_t fail_op;
+    bool fails_late; /* an op failed on the lane, after its enqueue had returned */
     const _Atomic uint32_t *fail_after; /* not before this word is set; NULL: at once */
     int poison_at; /* step at which this rank's affine weight gradients become not a number; -1 never */
     _Atomic uint32_t ran[TOY_TABLE]; /* calls of each op so far */
 };
 void toy_ops(struct kc_op ops[TOY_TABLE]);
+int toy_failed(void *self, struct kc_error *e);
 
 #endif

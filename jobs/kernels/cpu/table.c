@@ -122,6 +122,13 @@ static int variant_resolve(struct cpu *c, const char *asked, struct kc_error *e)
     return 0;
 }
 
+static int table_failed(void *self, struct kc_error *e)
+{
+    const struct cpu *c = self;
+    int failed = atomic_load_explicit(&c->failed, memory_order_acquire);
+    return failed ? kc_fail(e, failed, "%s", c->error.text) : 0;
+}
+
 int kc_jobs_cpu_table(const struct kc_jobs_config *config, struct kc_op_table **out, struct kc_error *e)
 {
     if (!config->spec || config->batch_ranks == 0 || config->batch_rank >= config->batch_ranks)
@@ -139,8 +146,12 @@ int kc_jobs_cpu_table(const struct kc_jobs_config *config, struct kc_op_table **
     for (uint16_t i = 0; i < KC_OPCODES; i++)
         c->ops[i] = (struct kc_op){.id = i, .name = shapes[i].name, .enqueue = functions[i]};
     c->config.variant = c->variant;
-    c->table =
-        (struct kc_op_table){.self = c, .device = "cpu", .variant = c->variant, .ops = c->ops, .count = KC_OPCODES};
+    c->table = (struct kc_op_table){.self = c,
+                                    .device = "cpu",
+                                    .variant = c->variant,
+                                    .ops = c->ops,
+                                    .count = KC_OPCODES,
+                                    .failed = table_failed};
     *out = &c->table;
     return 0;
 }
@@ -154,11 +165,4 @@ void kc_jobs_cpu_table_free(struct kc_op_table *table)
     for (int i = 0; i < WORKERS; i++)
         free(c->panels[i]);
     free(c);
-}
-
-int kc_jobs_cpu_failed(const struct kc_op_table *table, struct kc_error *e)
-{
-    const struct cpu *c = table->self;
-    int failed = atomic_load_explicit(&c->failed, memory_order_acquire);
-    return failed ? kc_fail(e, failed, "%s", c->error.text) : 0;
 }
