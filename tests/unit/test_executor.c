@@ -589,6 +589,7 @@ START_TEST(an_op_that_fails_on_the_lane_fails_its_own_program)
     ck_assert_int_eq(kc_executor_run(r->executor, KC_PROGRAM_EVALUATE, &r->run, &r->e), -EIO);
     ck_assert_str_eq(r->e.text, "the library failed in a product");
     job_free(j);
+    free(j);
 }
 END_TEST
 
