@@ -478,8 +478,14 @@ static void unreadable(struct world_rank *w)
     if (w->rank == 1) {
         void *window = (uint8_t *)kc_transport_data(w->t, 1, NULL) - kc_transport_local_bytes(2, 1);
         struct post *p = &window_cell(window, 2, 0)->post[1];
-        *p = (struct post){.sequence = 1, .count = LONG, .peer = -1, .primitive = KC_ALL_REDUCE, .type = KC_F32,
-                           .algorithm = KC_DIRECT, .flags = POST_REACH, .in_at = 4096, .out_at = 4096};
+        p->sequence = 1; /* field by field: the number is being read */
+        p->count = LONG;
+        p->primitive = KC_ALL_REDUCE;
+        p->type = KC_F32;
+        p->algorithm = KC_DIRECT;
+        p->peer = -1;
+        p->flags = POST_REACH;
+        p->in_at = p->out_at = 4096;
         atomic_store(&p->number, 1);
         free(x);
         while (!kc_probe_aborted(w->world->probe[1])) /* it lives until it is told */
