@@ -1,5 +1,6 @@
 /* test_bf16.c - the rounding that all rooms share. */
 #include "base/bf16.h"
+#include "tests/unit/suite.h"
 
 #include <check.h>
 #include <math.h>
@@ -70,9 +71,5 @@ int main(void)
     tcase_add_test(c, what_is_bf16_already_stays);
     tcase_add_test(c, rounds_to_nearest_and_ties_to_even);
     tcase_add_test(c, what_is_not_a_number_stays_so);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_ENV);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed != 0;
+    return suite_run(s);
 }

@@ -2,6 +2,7 @@
  * then with one violation seeded. */
 #include "boundary/boundary.h"
 #include "boundary/rules.h"
+#include "tests/unit/suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -485,9 +486,5 @@ int main(void)
     tcase_add_test(t, the_readme_must_hold_the_table);
     tcase_add_test(t, the_farm_links_what_a_room_may_include);
     suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed != 0;
+    return suite_run(s);
 }

@@ -2,6 +2,7 @@
  * against a naive reference that follows the documented order of summation, element by element. Equal bits
  * everywhere. */
 #include "comm_world.h"
+#include "tests/unit/suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -424,9 +425,5 @@ int main(void)
                          2 * sizeof blind_counts / sizeof *blind_counts);
     tcase_add_loop_test(cases, processes_give_the_reference_bits, 0, worlds);
     tcase_add_test(cases, sixty_four_ranks);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return suite_run(suite);
 }

@@ -8,6 +8,7 @@
 #include "comm/window.h"
 #include "shm/probe.h"
 #include "shm/reader.h"
+#include "tests/unit/suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -724,9 +725,5 @@ int main(void)
     tcase_add_test(cases, the_need_is_computed_before);
     tcase_add_loop_test(cases, f25_a_post_that_has_to_wait_is_no_arrival, 0, 2);
     tcase_add_test(cases, f23_recorded_on_entry_f25_with_the_arrival);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return suite_run(suite);
 }

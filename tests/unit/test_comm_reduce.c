@@ -1,6 +1,7 @@
 /* test_comm_reduce.c - the arithmetic below the collectives: rounding of bf16 by the definition, not-a-number, and
  * that the vector build gives the bits of the portable one. */
 #include "comm/reduce.h"
+#include "tests/unit/suite.h"
 
 #include <check.h>
 #include <math.h>
@@ -161,9 +162,5 @@ int main(void)
     tcase_add_test(cases, integers_wrap_and_divide_towards_zero);
     tcase_add_test(cases, the_wide_build_gives_the_same_bits);
     tcase_add_test(cases, steps_equal_a_fold);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return suite_run(suite);
 }

@@ -9,6 +9,7 @@
 #include "console/text.h"
 #include "console/words.h"
 #include "supervisor/protocol.h"
+#include "tests/unit/suite.h"
 
 #include <check.h>
 #include <math.h>
@@ -497,9 +498,5 @@ int main(void)
     tcase_add_test(t, a_profile_wants_a_board_and_says_why_there_is_none);
     tcase_add_test(t, a_batch_stops_at_the_first_failure_and_names_it);
     suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed != 0;
+    return suite_run(s);
 }

@@ -9,6 +9,7 @@
 
 #include "contracts/comm_costs.h"
 #include "supervisor/protocol.h"
+#include "tests/unit/suite.h"
 
 #include <check.h>
 #include <math.h>
@@ -240,9 +241,5 @@ int main(void)
     tcase_add_loop_test(t, wrong_options_are_one_line_before_anything_runs, 0,
                         sizeof bad / sizeof *bad);
     suite_add_tcase(s, t);
-    SRunner *sr = srunner_create(s);
-    srunner_run_all(sr, CK_NORMAL);
-    int failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return suite_run(s);
 }

@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "supervisor/protocol.h"
+#include "tests/unit/suite.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -214,9 +215,5 @@ int main(void)
     tcase_add_test(t, a_good_spec_without_kcd_is_exit_3);
     tcase_add_test(t, data_info_tells_what_was_prepared);
     suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed != 0;
+    return suite_run(s);
 }

@@ -7,6 +7,7 @@
 #include "base/socket.h"
 #include "base/version.h"
 #include "supervisor/protocol.h"
+#include "tests/unit/suite.h"
 
 #include <check.h>
 #include <poll.h>
@@ -264,9 +265,5 @@ int main(void)
     tcase_add_test(t, a_stop_that_fails_is_exit_1);
     tcase_add_test(t, a_long_reply_is_read_whole);
     suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed != 0;
+    return suite_run(s);
 }

@@ -13,6 +13,7 @@
 #include "shm/probe.h"
 #include "shm/segment.h"
 #include "supervisor/protocol.h"
+#include "tests/unit/suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -785,9 +786,5 @@ int main(void)
     tcase_add_test(t, f54_no_control_codes_in_a_pipe);
     tcase_add_test(t, a_log_in_json_is_valid_whatever_it_holds);
     suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed != 0;
+    return suite_run(s);
 }

@@ -2,6 +2,7 @@
  * (tests/screen, KC_GOLDEN=write makes them anew, to be read before they are kept), every size, every key. */
 #include "console/screen/terminal.h"
 #include "console/screen/view.h"
+#include "tests/unit/suite.h"
 
 #include <check.h>
 #include <fcntl.h>
@@ -608,9 +609,5 @@ int main(void)
     tcase_add_test(t, a_file_that_was_cut_back_is_read_again);
     tcase_add_test(t, the_terminal_shows_the_canvas);
     suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed != 0;
+    return suite_run(s);
 }

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "console/screen/screen.h"
+#include "tests/unit/suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -231,9 +232,5 @@ int main(void)
     tcase_add_test(c, watch_that_is_left_says_what_goes_on);
     tcase_add_test(c, an_unknown_terminal_is_told);
     suite_add_tcase(s, c);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed != 0;
+    return suite_run(s);
 }

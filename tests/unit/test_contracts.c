@@ -9,6 +9,7 @@
 #include "contracts/model_graph.h"
 #include "contracts/shard_plan.h"
 #include "contracts/state_if.h"
+#include "tests/unit/suite.h"
 
 #include <check.h>
 #include <jansson.h>
@@ -145,9 +146,5 @@ int main(void)
     tcase_add_test(t, enum_names_are_complete);
     tcase_add_test(t, json_and_difference_follow_the_layout);
     suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed != 0;
+    return suite_run(s);
 }

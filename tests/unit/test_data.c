@@ -6,6 +6,7 @@
 #include "jobs/data/prepare.h"
 #include "jobs/data/tokenizer.h"
 #include "jobs/data/tokens.h"
+#include "tests/unit/suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -779,9 +780,5 @@ int main(void)
     tcase_add_test(t, a_full_disk_is_one_line_with_the_numbers);
     tcase_add_test(t, the_byte_tokenizer_is_the_identity_on_bytes);
     suite_add_tcase(s, t);
-    SRunner *sr = srunner_create(s);
-    srunner_run_all(sr, CK_NORMAL);
-    int failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return suite_run(s);
 }

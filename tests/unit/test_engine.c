@@ -4,6 +4,7 @@
 #include "govern/spec.h"
 #include "jobs/data/tokens.h"
 #include "shm/probe.h"
+#include "tests/unit/suite.h"
 
 #include <check.h>
 #include <jansson.h>
@@ -120,9 +121,5 @@ int main(void)
     tcase_add_test(t, logits_are_the_same_under_hub_names);
     tcase_add_test(t, a_plan_that_cannot_be_had_leaves_nothing);
     suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed != 0;
+    return suite_run(s);
 }

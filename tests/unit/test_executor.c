@@ -9,6 +9,7 @@
 #include "shm/probe.h"
 #include "shm/reader.h"
 #include "toy.h"
+#include "tests/unit/suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -1249,9 +1250,5 @@ int main(void)
     tcase_add_test(t, a_sleeper_is_woken_by_what_it_sleeps_for_alone);
     tcase_add_test(t, progress_numbers_wrap);
     suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed != 0;
+    return suite_run(s);
 }

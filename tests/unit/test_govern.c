@@ -8,6 +8,7 @@
 #include "govern/policy.h"
 #include "govern/spec.h"
 #include "govern/startup.h"
+#include "tests/unit/suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -361,9 +362,5 @@ int main(void)
     tcase_add_test(t, one_vote_stops_all);
     tcase_add_test(t, wiring_for_another_caller_or_with_a_hole_is_refused);
     suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed != 0;
+    return suite_run(s);
 }

@@ -2,6 +2,7 @@
  * hand from the times of the records. */
 #include "console/profile.h"
 #include "console/profile_report.h"
+#include "tests/unit/suite.h"
 
 #include <check.h>
 #include <math.h>
@@ -430,9 +431,5 @@ int main(void)
     tcase_add_test(t, a_trace_file_holds_every_instruction_wait_and_step);
     tcase_add_test(t, a_path_that_cannot_be_a_file_is_refused_before_anything_is_followed);
     suite_add_tcase(s, t);
-    SRunner *sr = srunner_create(s);
-    srunner_run_all(sr, CK_NORMAL);
-    int failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed ? 1 : 0;
+    return suite_run(s);
 }

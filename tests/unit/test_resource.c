@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "resource/resource.h"
+#include "tests/unit/suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -1239,9 +1240,5 @@ int main(void)
     tcase_add_test(t, a_table_kept_with_a_job_is_the_same_bytes_on_another_machine);
     tcase_add_test(t, a_table_that_cannot_be_written_is_one_line);
     suite_add_tcase(s, t);
-    SRunner *sr = srunner_create(s);
-    srunner_run_all(sr, CK_NORMAL);
-    int failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return suite_run(s);
 }

@@ -6,6 +6,7 @@
 #include "schedule/check.h"
 #include "schedule/memory.h"
 #include "toy.h"
+#include "tests/unit/suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -848,9 +849,5 @@ int main(void)
     tcase_add_test(t, lanes_that_wait_for_each_other_are_found);
     tcase_add_test(t, sixty_four_ranks_are_checked_quickly);
     suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed != 0;
+    return suite_run(s);
 }

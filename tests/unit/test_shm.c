@@ -4,6 +4,7 @@
 #include "shm/keeper.h"
 #include "shm/reader.h"
 #include "shm/segment.h"
+#include "tests/unit/suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -802,9 +803,5 @@ int main(void)
     tcase_add_test(c, no_ring_is_lost);
     tcase_add_test(c, recording_is_cheap);
     suite_add_tcase(s, c);
-    SRunner *sr = srunner_create(s);
-    srunner_run_all(sr, CK_NORMAL);
-    int failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed ? 1 : 0;
+    return suite_run(s);
 }

@@ -6,6 +6,7 @@
 #include "shm/keeper.h"
 #include "shm/reader.h"
 #include "shm/segment.h"
+#include "tests/unit/suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -345,9 +346,5 @@ int main(void)
     tcase_add_test(c, files_that_are_no_boards_are_refused);
     tcase_add_test(c, no_damage_leads_out_of_bounds);
     suite_add_tcase(s, c);
-    SRunner *sr = srunner_create(s);
-    srunner_run_all(sr, CK_NORMAL);
-    int failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed ? 1 : 0;
+    return suite_run(s);
 }

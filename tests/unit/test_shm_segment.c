@@ -5,6 +5,7 @@
 #include "shm/keeper.h"
 #include "shm/reader.h"
 #include "shm/segment.h"
+#include "tests/unit/suite.h"
 
 #include <check.h>
 #include <dirent.h>
@@ -426,9 +427,5 @@ int main(void)
     tcase_add_test(c, F15_a_small_dev_shm_is_an_error_line);
     tcase_add_test(c, F15_a_refused_reservation_leaves_nothing_behind);
     suite_add_tcase(s, c);
-    SRunner *sr = srunner_create(s);
-    srunner_run_all(sr, CK_NORMAL);
-    int failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed ? 1 : 0;
+    return suite_run(s);
 }

@@ -9,6 +9,7 @@
 #include "shm/reader.h"
 #include "shm/record.h"
 #include "shm/segment.h"
+#include "tests/unit/suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -492,9 +493,5 @@ int main(void)
     tcase_add_test(c, a_trace_under_constant_writing);
     tcase_add_test(c, a_place_of_a_ring_has_one_writer);
     suite_add_tcase(s, c);
-    SRunner *sr = srunner_create(s);
-    srunner_run_all(sr, CK_NORMAL);
-    int failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed ? 1 : 0;
+    return suite_run(s);
 }

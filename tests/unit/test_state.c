@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "state/number.h"
 #include "state/root.h"
+#include "tests/unit/suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -767,9 +768,5 @@ int main(void)
     tcase_add_test(c, replica_digest_is_equal_on_replicas_and_sees_a_bit);
     tcase_add_test(c, speeds_are_printed);
     suite_add_tcase(suite, c);
-    SRunner *sr = srunner_create(suite);
-    srunner_run_all(sr, CK_NORMAL);
-    int failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed != 0;
+    return suite_run(suite);
 }

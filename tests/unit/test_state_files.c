@@ -3,6 +3,7 @@
 #include "state_rig.h"
 
 #include "base/bf16.h"
+#include "tests/unit/suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -414,9 +415,5 @@ int main(void)
     tcase_add_test(c, hostile_headers_are_refused);
     tcase_add_test(c, a_sharded_model_is_read_through_its_index);
     suite_add_tcase(suite, c);
-    SRunner *sr = srunner_create(suite);
-    srunner_run_all(sr, CK_NORMAL);
-    int failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed != 0;
+    return suite_run(suite);
 }

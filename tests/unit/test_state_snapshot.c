@@ -5,6 +5,7 @@
 #include "base/bf16.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "tests/unit/suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -951,9 +952,5 @@ int main(void)
     tcase_add_test(c, the_manifest_reads_as_documented);
     suite_add_tcase(suite, c);
     suite_add_tcase(suite, fast);
-    SRunner *sr = srunner_create(suite);
-    srunner_run_all(sr, CK_NORMAL);
-    int failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed != 0;
+    return suite_run(suite);
 }

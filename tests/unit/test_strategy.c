@@ -7,6 +7,7 @@
 #include "strategy/costs.h"
 #include "strategy/placement.h"
 #include "toy.h"
+#include "tests/unit/suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -519,9 +520,5 @@ int main(void)
     tcase_add_test(t, a_small_arena_is_told_and_a_larger_one_works);
     tcase_add_test(t, a_plan_prints_as_table_and_json);
     suite_add_tcase(s, t);
-    SRunner *r = srunner_create(s);
-    srunner_run_all(r, CK_NORMAL);
-    int failed = srunner_ntests_failed(r);
-    srunner_free(r);
-    return failed != 0;
+    return suite_run(s);
 }

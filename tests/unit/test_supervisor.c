@@ -18,6 +18,7 @@
 #include "base/home.h"
 #include "base/socket.h"
 #include "govern/spec.h"
+#include "tests/unit/suite.h"
 
 #include <check.h>
 #include <errno.h>
@@ -946,9 +947,5 @@ int main(void)
             tcase_add_test(c, cases[i].tests[j]);
         suite_add_tcase(suite, c);
     }
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return suite_run(suite);
 }
