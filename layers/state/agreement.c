@@ -53,9 +53,11 @@ void kc_agree_settle(struct kc_state *s)
     struct kc_attempt *a = &s->attempt;
     if (!a->pending)
         return;
-    a->pending = false;
-    read_failures(s, s->store[0]);
     uint64_t given = s->store[1] >> 48, sum = s->store[1] & (GIVEN - 1);
+    a->pending = false;
+    a->own = a->error != 0;
+    a->differ = sum != a->version * given;
+    read_failures(s, s->store[0]);
     if (a->error)
         return;
     if (a->stage == KC_STAGE_BEGUN) {
@@ -64,7 +66,7 @@ void kc_agree_settle(struct kc_state *s)
             kc_attempt_fail(s, -EPROTO, "position 0 named no version: the program has no sum after begin");
     } else if (a->stage == KC_STAGE_WRITTEN) {
         a->bytes = sum;
-    } else if (a->stage == KC_STAGE_READ && (!given || sum != a->version * given)) {
+    } else if (a->stage == KC_STAGE_READ && (!given || a->differ)) {
         kc_attempt_fail(s, -EPROTO, "ranks chose different snapshots to restore");
     }
 }

@@ -26,7 +26,9 @@ static void mark(struct kc_state *s, uint64_t version, const char *path, const c
 int kc_restore_failed(struct kc_state *s, struct kc_error *e)
 {
     const struct kc_attempt *a = &s->attempt;
-    if (is_damage(a->error) || a->error == -EBADE)
+    /* A rank that chose after another had met damage and left its mark reads an older version, which is not to blame. */
+    const bool blamed = a->own || !a->differ;
+    if (blamed && (is_damage(a->error) || a->error == -EBADE))
         s->damaged[s->damages++ % KC_DAMAGED_KEPT] = a->version;
     return kc_fail(e, a->error, "restore: %s", a->reason);
 }

@@ -38,6 +38,8 @@ struct kc_attempt {
     enum kc_stage stage;
     bool pending;    /* the store vector has something of this attempt that was not read back yet */
     int error;       /* the first failure, of this rank or agreed */
+    bool differ;     /* restore: not all ranks read the same version */
+    bool own;        /* the failure is of this rank */
     char reason[512];
     char note[512];  /* what went wrong without making the snapshot fail */
     uint64_t version, step, bytes;

@@ -537,6 +537,38 @@ START_TEST(ranks_that_chose_differently_do_not_restore)
 }
 END_TEST
 
+/* F32: one rank reads damage and marks it before another has chosen, who therefore begins with the version before. They
+ * choose again, and both then read that one. */
+START_TEST(a_mark_that_one_rank_saw_too_early_costs_no_version)
+{
+    struct rig r;
+    struct kc_error e = {""};
+    struct kc_snapshot_info info;
+    char path[512];
+    rig_open(&r, rig_small, FEW, (struct rig_layout){2, 1, 2, false, false}, folder, NULL, "");
+    for (int i = 0; i < 2; i++) {
+        rig_train(&r);
+        ck_assert_int_eq(rig_snapshot(&r), 0);
+    }
+    path_of("v00000002/rank-0.pack", path);
+    rig_flip(path, 4096);
+    ck_assert_int_eq(kc_state_choose(r.state[0], 0, &info, &e), 0);
+    ck_assert_uint_eq(info.version, 2);
+    ck_assert_int_eq(r.io[0].verb(r.io[0].self, KC_VERB_RESTORE_READ, &e), 0);
+    ck_assert(there("v00000002/BROKEN"));
+    ck_assert_int_eq(kc_state_choose(r.state[1], 0, &info, &e), 0);
+    ck_assert_uint_eq(info.version, 1);
+    ck_assert_int_eq(r.io[1].verb(r.io[1].self, KC_VERB_RESTORE_READ, &e), 0);
+    rig_sum(&r, 0, 2);
+    for (int i = 0; i < 2; i++)
+        ck_assert_int_eq(r.io[i].verb(r.io[i].self, KC_VERB_STORE_AGREE, &e), -EBADMSG);
+    ck_assert_msg(rig_restore(&r, 0, &e) == 0, "%s", e.text);
+    check_values(&r, 1);
+    ck_assert(!there("v00000001/BROKEN"));
+    rig_close(&r);
+}
+END_TEST
+
 /* ---- values that must not be saved ---- */
 
 /* F46: a state that is not finite never replaces a finite snapshot; the tensor is named, training goes on. */
@@ -942,6 +974,7 @@ int main(void)
     tcase_add_test(c, verify_reads_every_byte);
     tcase_add_test(c, state_root_is_compared_after_the_load);
     tcase_add_test(c, ranks_that_chose_differently_do_not_restore);
+    tcase_add_test(c, a_mark_that_one_rank_saw_too_early_costs_no_version);
     tcase_add_test(c, nonfinite_state_is_not_saved);
     tcase_add_loop_test(fast, every_failing_call_leaves_the_newest_whole, 0, sizeof troubles / sizeof troubles[0]);
     tcase_add_test(c, each_thing_is_durable_before_the_next);
