@@ -284,7 +284,7 @@ static int restore_or_begin(struct loop *l)
     else if (code == 0) {
         l->saved = found;
         l->has_saved = true;
-        if (found.other_kernels || found.other_plan)
+        if (found.bits_change)
             kc_probe_event(c->probe, KC_EVENT_BITS, found.step, found.version, found.reason);
         if (found.reason[0])
             say(l, "restored step %llu; %s", (unsigned long long)found.step, found.reason);

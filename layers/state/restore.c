@@ -54,11 +54,6 @@ static int check_job(const struct kc_state *s, const struct kc_whole *w, struct 
                        "%s was trained with seed %" PRIu64 ", the spec says %" PRIu64 ": the order of the data would "
                        "change. Set seed back, or take only its values with model.init.from",
                        w->path, w->manifest.seed, s->spec->seed);
-    if (w->manifest.precision != s->spec->precision)
-        return kc_fail(e, -EINVAL,
-                       "%s was trained in %s, the spec says %s: the run would go on with other rounding. Set precision "
-                       "back, or take only its values with model.init.from",
-                       w->path, kc_precision_name[w->manifest.precision], kc_precision_name[s->spec->precision]);
     return 0;
 }
 
@@ -100,11 +95,24 @@ static void tidy(struct kc_state *s)
     s->st->close(s->st->self, lock);
 }
 
-/* Another plan than the one that wrote it, although the layout, which is a plain reason, is the same? */
-static bool is_other_plan(const struct kc_state *s, const struct kc_manifest *m)
+/* Why this run can't repeat the bits of the one that wrote it; true if there is a reason. Another layout is no reason to
+ * be told: nobody expects the same bits. Another precision has other kernels and another plan: it is told alone. */
+static bool tell_other_bits(const struct kc_state *s, const struct kc_manifest *m, struct kc_print *notes)
 {
-    return m->plan[0] && s->plan[0] && strcmp(m->plan, s->plan) != 0 && m->ranks == s->shard->ranks &&
-           m->zero == s->shard->zero;
+    const size_t before = notes->length;
+    const char *precision = kc_precision_name[s->spec->precision], *wrote = kc_precision_name[m->precision];
+    if (m->precision != s->spec->precision) {
+        kc_print(notes, "%swritten in %s, this run is in %s: bits will change", before ? "; " : "", wrote, precision);
+        return true;
+    }
+    if (strcmp(m->variant, s->variant) != 0)
+        kc_print(notes, "%swritten with %s kernels, this run has %s: bits will change", before ? "; " : "", m->variant,
+                 s->variant);
+    if (m->plan[0] && s->plan[0] && strcmp(m->plan, s->plan) != 0 && m->ranks == s->shard->ranks &&
+        m->zero == s->shard->zero)
+        kc_print(notes, "%swritten with the plan %s, this run has %s: bits will change", notes->length ? "; " : "",
+                 m->plan, s->plan);
+    return notes->length > before;
 }
 
 int kc_state_choose(struct kc_state *s, uint64_t version, struct kc_snapshot_info *out, struct kc_error *e)
@@ -129,17 +137,10 @@ int kc_state_choose(struct kc_state *s, uint64_t version, struct kc_snapshot_inf
         kc_whole_free(s->st, w);
         return r;
     }
-    if (strcmp(w->manifest.variant, s->variant) != 0)
-        kc_print(&p, "%swritten with %s kernels, this run has %s: bits will change", p.length ? "; " : "",
-                 w->manifest.variant, s->variant);
-    bool other_plan = is_other_plan(s, &w->manifest);
-    if (other_plan)
-        kc_print(&p, "%swritten with the plan %s, this run has %s: bits will change", p.length ? "; " : "",
-                 w->manifest.plan, s->plan);
+    const bool bits_change = tell_other_bits(s, &w->manifest, &p);
     kc_snapshot_describe(w, out);
     snprintf(out->reason, sizeof out->reason, "%s", notes);
-    out->other_kernels = strcmp(w->manifest.variant, s->variant) != 0;
-    out->other_plan = other_plan;
+    out->bits_change = bits_change;
     kc_whole_free(s->st, s->chosen);
     s->chosen = w;
     return 0;

@@ -95,8 +95,8 @@ struct kc_snapshot_info {
     char path[4096];
     uint64_t bytes;         /* on disk, all ranks */
     bool verified;          /* its bytes were read back and compared before the commit, and it is not marked broken */
-    bool other_kernels;     /* chosen for a restore, and written by other kernels than this run's: bits will change */
-    bool other_plan;        /* the same of the plan, where the layout is the same */
+    bool bits_change;       /* chosen for a restore, and written in another precision, by other kernels or, in the same
+                               layout, with another plan than this run's; reason names which */
     int error;              /* 0, or why the last attempt failed or this one is not whole (-errno) */
     char reason[512];       /* with error 0: a note, mostly "" */
     uint64_t failures; /* kc_state_last_snapshot: attempts of this process that failed, one after the other, since
@@ -107,8 +107,8 @@ void kc_state_last_snapshot(const struct kc_state *s, struct kc_snapshot_info *o
 /* Choose what the next restore program reads: the newest whole, verified snapshot (version 0), or that one. Falls
  * back to older ones and marks broken ones with a file BROKEN; out->reason names them (F32). Every rank chooses the
  * same: a function of the directory's content. A restore program that then meets a damaged extent marks that version
- * too and fails with -EBADMSG: choose again. -ENOENT there is none, -EINVAL it is of another model, seed or precision
- * (e says which), -EBADMSG that version is broken. */
+ * too and fails with -EBADMSG: choose again. -ENOENT there is none, -EINVAL it is of another model or seed (e says
+ * which), -EBADMSG that version is broken. */
 int kc_state_choose(struct kc_state *s, uint64_t version, struct kc_snapshot_info *out, struct kc_error *e);
 /* state_root after the last root, snapshot or restore program; 32 hex digits, "" before. */
 void kc_state_root_text(const struct kc_state *s, char out[33]);
