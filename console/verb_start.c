@@ -21,11 +21,12 @@
 static json_t *memory_json(const struct check *c)
 {
     const struct kc_memory_need *n = &c->need;
-    return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:o}", "parameters_bytes", (json_int_t)n->parameters,
+    return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:o}", "parameters_bytes", (json_int_t)n->parameters,
                      "gradients_bytes", (json_int_t)n->gradients, "moments_bytes", (json_int_t)n->moments,
                      "masters_bytes", (json_int_t)n->masters, "work_bytes", (json_int_t)n->work, "communication_bytes",
-                     (json_int_t)n->communication, "rank_bytes", (json_int_t)n->rank, "node_bytes",
-                     (json_int_t)n->node, "free_bytes", c->room ? json_integer((json_int_t)c->room) : json_null());
+                     (json_int_t)n->communication, "program_bytes", (json_int_t)n->program, "rank_bytes",
+                     (json_int_t)n->rank, "node_bytes", (json_int_t)n->node, "free_bytes",
+                     c->room ? json_integer((json_int_t)c->room) : json_null());
 }
 
 static int emit_check(struct session *s, const struct check *c)
@@ -44,7 +45,7 @@ static int print_check(struct session *s, const char *path, const struct check *
 {
     struct draft d;
     FILE *out = draft_open(&d);
-    char need[32], rank[32], room[32], part[5][32];
+    char need[32], rank[32], room[32], part[7][32];
     size_t length = kc_strategy_table(c->plans.shard, c->plans.comm, NULL, 0) + 1;
     char *table = malloc(length);
     fprintf(out, "spec        %s is valid: %s\n", path, KC_TEXT(c->spec, c->spec->name));
@@ -59,12 +60,15 @@ static int print_check(struct session *s, const char *path, const struct check *
     fprintf(out, "memory      %s in all, %s a rank; %s free\n",
             text_bytes((double)c->need.node, need, sizeof need), text_bytes((double)c->need.rank, rank, sizeof rank),
             c->room ? text_bytes((double)c->room, room, sizeof room) : "unknown");
-    fprintf(out, "a rank      parameters %s, gradients %s, moments %s, masters %s, work %s\n",
+    fprintf(out, "a rank      parameters %s, gradients %s, moments %s, masters %s, work %s,\n"
+                 "            communication %s, program and libraries about %s\n",
             text_bytes((double)c->need.parameters, part[0], sizeof part[0]),
             text_bytes((double)c->need.gradients, part[1], sizeof part[1]),
             text_bytes((double)c->need.moments, part[2], sizeof part[2]),
             text_bytes((double)c->need.masters, part[3], sizeof part[3]),
-            text_bytes((double)c->need.work, part[4], sizeof part[4]));
+            text_bytes((double)c->need.work, part[4], sizeof part[4]),
+            text_bytes((double)c->need.communication, part[5], sizeof part[5]),
+            text_bytes((double)c->need.program, part[6], sizeof part[6]));
     return draft_close(s, &d);
 }
 

@@ -42,7 +42,8 @@ void kc_startup_plan_text(const struct kc_plans *plans, char *out, size_t room);
 /* What one rank needs, and the node for all of them, in bytes. */
 struct kc_memory_need {
     uint64_t parameters, gradients, moments, masters, work, communication; /* masters 0 where parameters are f32 */
-    uint64_t rank; /* the sum, with what the program itself takes */
+    uint64_t program; /* libraries, heap, and what each thread of the team takes: an estimate, no less than was measured */
+    uint64_t rank;    /* the sum of these */
     uint64_t node; /* all ranks */
 };
 void kc_startup_memory(const struct kc_job_spec *spec, const struct kc_plans *plans, struct kc_memory_need *out);

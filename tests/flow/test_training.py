@@ -201,6 +201,22 @@ def test_nonfinite_stops_or_skips_by_policy():
         assert node.read(job, "state.json")["restarts"] == 0
 
 
+def test_a_rank_takes_what_check_said():
+    """By Linux' own count of it (PSS: what is shared counts once), never more, nor less than its tensors."""
+    with Kc() as node:
+        for precision, threads in (("fp32", 1), ("bf16", 2)):
+            wanted = dict(SMALL, steps=100000, precision=precision, threads=threads, model={"hidden": 128, "init": {"from": None}})
+            told = node.json("check", node.write_spec("told", 2, 0, **wanted))["memory"]
+            job = node.begin("memory", 2, 0, **wanted)
+            node.kc("wait", job, "--for", "step>=5")
+            for pid in node.ranks(job):
+                with open(f"/proc/{pid}/smaps_rollup") as f:
+                    pss = next(int(line.split()[1]) * 1024 for line in f if line.startswith("Pss:"))
+                tensors = sum(told[part + "_bytes"] for part in ("parameters", "gradients", "moments", "masters", "work"))
+                assert tensors <= pss <= told["rank_bytes"], (precision, threads, tensors, pss, told)
+            node.kc("stop", job)
+
+
 def test_lost_data_is_an_error_with_its_name():
     with Kc() as node:
         path = os.path.join(node.folder, "shrinks.bin")

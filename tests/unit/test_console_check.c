@@ -93,6 +93,8 @@ START_TEST(memory_is_told_by_what_it_is_for)
 {
     static const char family[] = "\"family\":\"gpt2\",\"layers\":1";
     static const char from[] = "\"seed\":1,\"model\":{\"family\":\"gpt2\",\"layers\":1,\"hidden\":16";
+    static const char *const parts[] = {"parameters_bytes", "gradients_bytes", "moments_bytes", "masters_bytes",
+                                        "work_bytes", "communication_bytes", "program_bytes"};
     long long parameters[2], masters[2], moments[2], gradients[2];
     for (int i = 0; i < 2; i++) {
         struct console_answer a;
@@ -106,12 +108,17 @@ START_TEST(memory_is_told_by_what_it_is_for)
         gradients[i] = kc_json_integer(memory, "gradients_bytes", -1);
         moments[i] = kc_json_integer(memory, "moments_bytes", -1);
         masters[i] = kc_json_integer(memory, "masters_bytes", -1);
+        long long sum = 0;
+        for (size_t p = 0; p < sizeof parts / sizeof *parts; p++)
+            sum += kc_json_integer(memory, parts[p], -1);
+        ck_assert_int_eq(sum, kc_json_integer(memory, "rank_bytes", 0)); /* nothing is unnamed */
         json_t *bucket = json_array_get(json_object_get(json_object_get(o, "shard_plan"), "buckets"), 0);
         ck_assert_str_eq(kc_json_text(bucket, "type", ""), i ? "bf16" : "f32");
         json_decref(o);
         console_answer_free(&a);
         CONSOLE_RUN(&a, "check", path_of("spec.json"));
         ck_assert_ptr_nonnull(strstr(a.out, i ? "a rank      parameters 1." : "masters 0 B"));
+        ck_assert_ptr_nonnull(strstr(a.out, "program and libraries about 25.0 MiB\n"));
         console_answer_free(&a);
     }
     ck_assert(gradients[1] == gradients[0] && moments[1] == moments[0] && moments[0] == 2 * gradients[0]);
