@@ -151,6 +151,19 @@ static void naive_head(const struct shape *s, double *const *in, double *const *
         }
 }
 
+/* dw = xᵀ·dy and db = Σ dy, or added to what they are. */
+static void naive_linear_weight(const struct shape *s, const double *x, const double *dy, struct tensor *dw, int add)
+{
+    for (int k = 0; k < 2 && !add; k++)
+        memset(dw[k].exact, 0, dw[k].n * sizeof(double));
+    for (uint64_t r = 0; r < s->b * s->t; r++)
+        for (uint64_t j = 0; j < s->n; j++) {
+            dw[1].exact[j] += dy[r * s->n + j];
+            for (uint64_t k = 0; k < s->h; k++)
+                dw[0].exact[k * s->n + j] += x[r * s->h + k] * dy[r * s->n + j];
+        }
+}
+
 static void naive_layernorm(const struct shape *s, double *const *in, double *const *out)
 {
     for (uint64_t r = 0; r < s->b * s->t; r++) {
@@ -197,6 +210,42 @@ static void naive_attention(const struct shape *s, double *const *in, double *co
                 if (out[1])
                     out[1][(b * s->heads + a) * s->t + i] = log(sum);
             }
+    free(p);
+}
+
+/* Derivative of Σ dy·y by queries, keys and values: with P the softmax, dV = PᵀdY, dP = dY·Vᵀ, dS = P∘(dP − Σ P∘dP),
+ * dQ = dS·K/√d, dK = dSᵀ·Q/√d. */
+static void naive_attention_input(const struct shape *s, const double *qkv, const double *dy, double *dqkv)
+{
+    const uint64_t h = s->h, d = h / s->heads, t = s->t;
+    const double root = sqrt((double)d);
+    double *p = malloc(2 * t * sizeof *p), *dp = p + t;
+    memset(dqkv, 0, s->b * t * 3 * h * sizeof *dqkv);
+    for (uint64_t n = 0; n < s->b * s->heads * t; n++) { /* of a batch's head, query i */
+        const uint64_t i = n % t, at = n / t / s->heads * t * 3 * h + n / t % s->heads * d;
+        const double *q = qkv + at + i * 3 * h, *g = dy + (n / t / s->heads * t + i) * h + n / t % s->heads * d;
+        double sum = 0, mean = 0;
+        for (uint64_t j = 0; j <= i; j++) {
+            const double *k = qkv + at + j * 3 * h + h, *v = k + h;
+            double score = dp[j] = 0;
+            for (uint64_t c = 0; c < d; c++) {
+                score += q[c] * k[c];
+                dp[j] += g[c] * v[c];
+            }
+            sum += p[j] = exp(score / root);
+        }
+        for (uint64_t j = 0; j <= i; j++)
+            mean += (p[j] /= sum) * dp[j];
+        for (uint64_t j = 0; j <= i; j++) {
+            const double ds = p[j] * (dp[j] - mean) / root, *k = qkv + at + j * 3 * h + h;
+            double *dq = dqkv + at + i * 3 * h, *dk = dqkv + at + j * 3 * h + h, *dv = dk + h;
+            for (uint64_t c = 0; c < d; c++) {
+                dq[c] += ds * k[c];
+                dk[c] += ds * q[c];
+                dv[c] += p[j] * g[c];
+            }
+        }
+    }
     free(p);
 }
 
@@ -251,8 +300,8 @@ START_TEST(exponential_is_within_two_units)
             k->cross_entropy_input(p, &last, &zero, p, 1, 17);
             for (int i = 0; i < 16; i++) {
                 double want = exp((double)x[i]);
-                ck_assert_msg(fabs(p[i] - want) <= 2 * (double)(nextafterf((float)want, INFINITY) - (float)want),
-                              "%s: e^%.9g is %.9g, got %.9g", k->name, (double)x[i], want, (double)p[i]);
+                if (!(fabs(p[i] - want) <= 2 * (double)(nextafterf((float)want, INFINITY) - (float)want)))
+                    ck_abort_msg("%s: e^%.9g is %.9g, got %.9g", k->name, (double)x[i], want, (double)p[i]);
             }
         }
         float edge[17] = {-INFINITY, -1e30f, -104.f, -88.f, NAN, 0, 1, -0.f};
@@ -283,15 +332,22 @@ START_TEST(linear_maps_are_right)
     ck_assert_int_eq(run(KC_OP_LINEAR_F, in, 3, &y, 1, 0, NULL, NULL), 0);
     same("linear", floats(&y), y.exact, y.n, 2e-6);
 
-    const uint64_t every = 1 + in[0].n * y.n / 20000; /* each slope costs two forward passes */
+    /* all elements against the formulas, and some, of which each costs two forward passes, against the slope */
+    const uint64_t every = 1 + in[0].n * y.n / 2000;
     struct tensor dx = MAKE(KC_F32, 1, 1, z[0], z[1]);
     ck_assert_int_eq(run(KC_OP_LINEAR_I, (struct tensor[]){dy, in[1]}, 2, &dx, 1, 0, NULL, NULL), 0);
+    naive_head(&(struct shape){.b = 1, .t = z[0], .h = z[2], .n = z[1]}, (double *const[]){dy.exact, in[1].exact},
+               (double *const[]){dx.exact}); /* dy·wᵀ */
+    same("linear dx", floats(&dx), dx.exact, dx.n, 5e-6);
     derivative_is_slope("linear dx", &dx, naive_linear, &s, exact, 0, &dy, NULL, every);
     for (int add = 0; add <= 1; add++) { /* W overwrites, and W accumulates */
         struct tensor dw[] = {MAKE(KC_F32, 1, z[1], z[2]), MAKE(KC_F32, 1, z[2])};
         ck_assert_int_eq(run(KC_OP_LINEAR_W, (struct tensor[]){dy, in[0]}, 2, dw, 2, add, NULL, NULL), 0);
         derivative_is_slope("linear dw", &dw[0], naive_linear, &s, exact, 1, &dy, add ? dw[0].exact : NULL, every);
         derivative_is_slope("linear db", &dw[1], naive_linear, &s, exact, 2, &dy, add ? dw[1].exact : NULL, every);
+        naive_linear_weight(&s, in[0].exact, dy.exact, dw, add);
+        same("linear dw", floats(&dw[0]), dw[0].exact, dw[0].n, 5e-6);
+        same("linear db", floats(&dw[1]), dw[1].exact, dw[1].n, 5e-6);
         drop(dw, 2);
     }
     drop(in, 3), drop(&y, 1), drop(&dy, 1), drop(&dx, 1);
@@ -401,20 +457,21 @@ START_TEST(head_loss_is_right)
         targets[r] = r % 4 == 2 ? -1 : (int32_t)(r * 7 % z[2]);
         count += targets[r] >= 0;
     }
-    result[0] = 5, result[1] = 7; /* the result and dwte are added to */
+    result[0] = 5, result[1] = 7;
+    double *sum = calloc(out[0].n, sizeof *sum);
+    memcpy(sum, out[0].exact, out[0].n * sizeof *sum);
+    memset(out[0].exact, 0, out[0].n * sizeof *sum);
     naive_head_loss(&s, in, &loss, &out[0], &out[1]);
-    ck_assert_int_eq(run(KC_OP_HEAD_LOSS_G, in, 3, out, 3, 1, NULL, NULL), 0);
-    ck_assert_double_eq_tol(result[0], 5 + loss, 1e-6 * loss);
-    ck_assert_double_eq(result[1], 7 + count);
-    same("head-loss dwte", floats(&out[0]), out[0].exact, out[0].n, 5e-6);
-    same("head-loss dx", floats(&out[1]), out[1].exact, out[1].n, 5e-6);
-
-    memset(out[0].exact, 0, out[0].n * sizeof(double)); /* and overwritten when the call says so */
-    double again = 0;
-    naive_head_loss(&s, in, &again, &out[0], &out[1]);
-    ck_assert_int_eq(run(KC_OP_HEAD_LOSS_G, in, 3, out, 3, 0, NULL, NULL), 0);
-    ck_assert_double_eq_tol(result[0], loss, 1e-6 * loss);
-    same("head-loss dwte", floats(&out[0]), out[0].exact, out[0].n, 5e-6);
+    for (uint64_t i = 0; i < out[0].n; i++)
+        sum[i] += out[0].exact[i];
+    for (int add = 1; add >= 0; add--) { /* the result and dwte are added to, or overwritten */
+        ck_assert_int_eq(run(KC_OP_HEAD_LOSS_G, in, 3, out, 3, add, NULL, NULL), 0);
+        ck_assert_double_eq_tol(result[0], 5 * add + loss, 1e-6 * loss);
+        ck_assert_double_eq(result[1], 7 * add + count);
+        same("head-loss dwte", floats(&out[0]), add ? sum : out[0].exact, out[0].n, 5e-6);
+        same("head-loss dx", floats(&out[1]), out[1].exact, out[1].n, 5e-6);
+    }
+    free(sum);
     ck_assert_int_eq(run(KC_OP_HEAD_LOSS_F, in, 3, &out[2], 1, 1, NULL, NULL), 0);
     ck_assert_double_eq_tol(result[0], 2 * loss, 2e-6 * loss);
     ck_assert_double_eq(result[1], 2 * count);
@@ -484,8 +541,10 @@ START_TEST(attention_is_right)
     same("attention lse", floats(&out[1]), out[1].exact, out[1].n, 2e-6);
     ck_assert_int_eq(run(KC_OP_ATTENTION_I, (struct tensor[]){dy, qkv, out[0], out[1]}, 4, &dqkv, 1, 0, NULL, NULL),
                      0);
+    naive_attention_input(&s, qkv.exact, dy.exact, dqkv.exact);
+    same("attention dqkv", floats(&dqkv), dqkv.exact, dqkv.n, 2e-5);
     derivative_is_slope("attention dqkv", &dqkv, naive_attention, &s, (double *const[]){qkv.exact}, 0, &dy, NULL,
-                        1 + qkv.n / 150);
+                        1 + qkv.n / 7); /* the formula, too, is right */
     drop(&qkv, 1), drop(out, 2), drop(&dy, 1), drop(&dqkv, 1);
     end_variant();
 }
