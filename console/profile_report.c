@@ -30,6 +30,7 @@ static const char *giga(double rate, char out[16])
     return text_number(rate * 1e-9, rate < 1e10 ? "%.2f" : rate < 1e11 ? "%.1f" : "%.0f", out, 16);
 }
 
+/* Rows are of 78 columns: the screen of the smallest terminal shows them whole. */
 static void print_row(const struct profile *p, const struct profile_row *r, FILE *out)
 {
     char name[64], calls[16], ms[16], share[16], flops[16], peak[16], bytes[16], slowest[16];
@@ -38,12 +39,12 @@ static void print_row(const struct profile *p, const struct profile_row *r, FILE
         at = snprintf(name, sizeof name, "%d ", r->instruction);
     at += snprintf(name + at, sizeof name - (size_t)at, "%s", r->name);
     if (r->instruction >= 0 && r->layer >= 0)
-        snprintf(name + at, sizeof name - (size_t)at, " (layer %d)", r->layer);
-    fprintf(out, "  %-25.25s %6s %8s %6s %8s %6s %7s", name, text_number(r->calls, "%.0f", calls, sizeof calls),
+        snprintf(name + at, sizeof name - (size_t)at, " L%d", r->layer);
+    fprintf(out, "  %-23.23s %5s %7s %5s %7s %5s %6s", name, text_number(r->calls, "%.0f", calls, sizeof calls),
             milliseconds(r->seconds, ms), percent(r->seconds / p->all.step, share), giga(r->flop_rate, flops),
             percent(r->of_peak, peak), giga(r->byte_rate, bytes));
     if (p->ranks > 1)
-        fprintf(out, " %8s %3u", milliseconds(r->slowest, slowest), r->slowest_rank);
+        fprintf(out, " %7s %3u", milliseconds(r->slowest, slowest), r->slowest_rank);
     if (r->instruction >= 0 && r->ranks < p->ranks)
         fprintf(out, "  %u of %u ranks", r->ranks, p->ranks);
     fputc('\n', out);
@@ -51,14 +52,15 @@ static void print_row(const struct profile *p, const struct profile_row *r, FILE
 
 static void print_rows(const struct profile *p, enum kc_lane_id lane, FILE *out)
 {
-    char ms[16], share[16];
-    const char *title = lane == KC_LANE_COMPUTE ? "COMPUTE" : "COMMUNICATION";
-    fprintf(out, "\n%-27s %6s %8s %6s %8s %6s %7s%s\n", title, "CALLS", "MS", "SHARE", "GFLOP/s", "PEAK", "GB/s",
-            p->ranks > 1 ? "  SLOWEST" : "");
+    char ms[16], share[16], title[32];
+    snprintf(title, sizeof title, "%s%s", lane == KC_LANE_COMPUTE ? "COMPUTE" : "COMMUNICATION",
+             p->rows && p->row[0].instruction >= 0 ? " (L: layer)" : "");
+    fprintf(out, "\n%-25s %5s %7s %5s %7s %5s %6s%s\n", title, "CALLS", "MS", "SHARE", "GFLOP/s", "PEAK", "GB/s",
+            p->ranks > 1 ? " SLOWEST RANK" : "");
     for (uint32_t i = 0; i < p->rows; i++)
         if (p->row[i].lane == lane)
             print_row(p, &p->row[i], out);
-    fprintf(out, "  %-25s %6s %8s %6s\n",
+    fprintf(out, "  %-25s %3s %7s %5s\n",
             lane == KC_LANE_COMPUTE ? "waiting for communication" : "waiting for compute", "",
             milliseconds(p->all.waiting[lane], ms), percent(p->all.waiting[lane] / p->all.step, share));
 }
@@ -73,7 +75,7 @@ static void print_lane(const struct profile_lanes *l, enum kc_lane_id lane, FILE
 void profile_print(const struct profile *p, FILE *out)
 {
     char step[16], slow[16], total[16], overlapped[16], exposed[16], agree[16], idle[16];
-    fprintf(out, "%u step%s (%u to %u), %u rank%s: %s ms a step", p->steps, p->steps == 1 ? "" : "s", p->first,
+    fprintf(out, "%u step%s (%u to %u), %u rank%s\n%s ms a step", p->steps, p->steps == 1 ? "" : "s", p->first,
             p->last, p->ranks, p->ranks == 1 ? "" : "s", milliseconds(p->all.step, step));
     if (!isnan(p->all.idle))
         fprintf(out, " and %s ms to the next", milliseconds(p->all.idle, idle));
@@ -82,7 +84,7 @@ void profile_print(const struct profile *p, FILE *out)
                 milliseconds(p->rank[p->slowest].step, slow));
     fputc('\n', out);
     if (!isnan(p->peak))
-        fprintf(out, "PEAK is the share of %s GFLOP/s: a rank's cores in fp32 by their clock, not measured\n",
+        fprintf(out, "PEAK is the share of %s GFLOP/s: cores in fp32 by their clock, not measured\n",
                 giga(p->peak, slow));
     bool communicates = p->all.busy[KC_LANE_COMM] > 0;
     print_rows(p, KC_LANE_COMPUTE, out);

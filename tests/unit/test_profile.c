@@ -321,6 +321,29 @@ START_TEST(rows_by_layer_and_by_instruction)
 }
 END_TEST
 
+/* The screen is 80 columns wide at least. */
+START_TEST(a_page_fits_the_screen)
+{
+    make_ranks(2, 8);
+    feed_step(0, 1, 1e4); /* wide figures */
+    feed_step(1, 1, 1e4);
+    for (int by = 0; by < PROFILE_WAYS; by++) {
+        struct profile p = profile_of(2, 1, (enum profile_by)by);
+        char *text = NULL;
+        size_t bytes;
+        FILE *out = open_memstream(&text, &bytes);
+        profile_print(&p, out);
+        ck_assert_int_eq(fclose(out), 0);
+        ck_assert_ptr_nonnull(strstr(text, " SLOWEST RANK\n"));
+        ck_assert_ptr_nonnull(strstr(text, "by their clock, not measured"));
+        for (const char *line = text; *line; line += strcspn(line, "\n") + 1)
+            ck_assert_msg(strcspn(line, "\n") <= 80, "%.*s", (int)strcspn(line, "\n"), line);
+        free(text);
+        profile_free(&p);
+    }
+}
+END_TEST
+
 /* Shards differ, so programs of ranks do: an instruction is found by what it does, and looked at where it is. */
 START_TEST(instructions_are_matched_by_what_they_do)
 {
@@ -424,6 +447,7 @@ int main(void)
     tcase_add_test(t, what_comes_after_a_step_ends_its_idle_time);
     tcase_add_test(t, ranks_are_medians_with_the_slowest_beside_them);
     tcase_add_test(t, rows_by_layer_and_by_instruction);
+    tcase_add_test(t, a_page_fits_the_screen);
     tcase_add_test(t, instructions_are_matched_by_what_they_do);
     suite_add_tcase(s, t);
     t = tcase_create("trace");
