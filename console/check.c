@@ -2,6 +2,7 @@
  * leased. */
 #include "check.h"
 
+#include "model.h"
 #include "session.h"
 
 #include "govern/spec.h"
@@ -238,6 +239,20 @@ int check_plan(const struct kc_home *home, const char *path, struct check *out, 
     }
     *out = c;
     return 0;
+}
+
+void check_algorithms(const struct kc_home *home, struct job *j)
+{
+    char path[JOB_PATH_ROOM + 16];
+    struct check c;
+    snprintf(path, sizeof path, "%s/spec.json", j->directory);
+    if ((*j->host && strcmp(j->host, home->host) != 0) || check_plan(home, path, &c, &(struct kc_error){""}) < 0)
+        return;
+    const struct kc_plan_collective *of = KC_AT(c.plans.comm, struct kc_plan_collective, c.plans.comm->collectives);
+    for (uint32_t i = 0; i < c.plans.comm->collectives.count; i++)
+        j->algorithms[of[i].primitive] |= 1u << of[i].algorithm;
+    j->planned = true;
+    check_free(&c);
 }
 
 void check_free(struct check *c)

@@ -29,6 +29,10 @@ void check_free(struct check *c);
 /* The plans alone, of a job that runs already (`path`: spec.json in its directory, where its table of costs lies): data,
  * weights and memory are not looked at, `need` and `room` not set. -errno with e; *out is then untouched. */
 int check_plan(const struct kc_home *home, const char *path, struct check *out, struct kc_error *e);
+/* Which algorithms a job's collectives run by, from its plan, made again. Unknown stays unknown: the job is of another
+ * host, or has no spec that this kc can plan. */
+struct job;
+void check_algorithms(const struct kc_home *home, struct job *j);
 /* The data alone: kc_data_check(), with what to do where a file is missing. `e` is not NULL. */
 int check_data(const struct kc_job_spec *spec, struct kc_error *e);
 

@@ -83,6 +83,8 @@ struct job {
     char created[40];            /* RFC 3339 */
     struct job_failure failure;
     struct job_snapshot snapshot;/* the newest */
+    uint32_t algorithms[KC_PRIMITIVES]; /* of its collectives: a bit each; see check_algorithms() */
+    bool planned;                /* they are known */
     bool board;                  /* its board was read */
     bool keeper_alive;           /* means something with a board */
     int board_error;             /* -errno why not, 0 */

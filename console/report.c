@@ -73,6 +73,21 @@ static json_t *split_json(const struct job *j)
     return o;
 }
 
+/* Primitives that the plan has, and by which algorithms: {"all-reduce": ["direct"]}. */
+static json_t *algorithms_json(const struct job *j)
+{
+    json_t *o = json_object();
+    for (int p = 0; p < KC_PRIMITIVES; p++) {
+        json_t *list = j->algorithms[p] ? json_array() : NULL;
+        for (int a = 0; list && a < KC_ALGORITHMS; a++)
+            if (j->algorithms[p] >> a & 1)
+                json_array_append_new(list, json_string(kc_algorithm_name[a]));
+        if (list)
+            json_object_set_new(o, kc_primitive_name[p], list);
+    }
+    return o;
+}
+
 json_t *report_job(const struct job *j)
 {
     json_t *o = json_object(), *ranks = json_array();
@@ -101,6 +116,7 @@ json_t *report_job(const struct job *j)
     json_object_set_new(o, "first_failure", failure_json(&j->failure));
     json_object_set_new(o, "snapshot", snapshot_json(&j->snapshot));
     json_object_set_new(o, "split", split_json(j));
+    json_object_set_new(o, "algorithms", j->planned ? algorithms_json(j) : json_null());
     json_object_set_new(o, "keeper", report_whole(j->keeper));
     json_object_set_new(o, "keeper_alive", j->board ? json_boolean(j->keeper_alive) : json_null());
     for (size_t i = 0; i < j->ranks_known; i++)
@@ -229,6 +245,22 @@ static void page_next(const struct job *j, FILE *out)
         fprintf(out, "            kc log %s prints what its ranks wrote\n", j->id);
 }
 
+static void page_algorithms(const struct job *j, FILE *out)
+{
+    bool any = false;
+    for (int p = 0; p < KC_PRIMITIVES; p++) {
+        if (!j->algorithms[p])
+            continue;
+        fprintf(out, "%s%s", any ? ", " : "collectives ", kc_primitive_name[p]);
+        for (int a = 0; a < KC_ALGORITHMS; a++)
+            if (j->algorithms[p] >> a & 1)
+                fprintf(out, " %s", kc_algorithm_name[a]);
+        any = true;
+    }
+    if (any)
+        fputc('\n', out);
+}
+
 void report_page(const struct job *j, FILE *out)
 {
     char line[1600], a[32], b[32], c[32];
@@ -241,6 +273,7 @@ void report_page(const struct job *j, FILE *out)
     report_progress(j, line, sizeof line);
     fprintf(out, "progress    %s%s\n", line, isnan(j->tokens_per_second) ? "  - tok/s" : "");
     fprintf(out, "model       %s\n", *j->model ? j->model : "-");
+    page_algorithms(j, out);
     fprintf(out, "figures     validation loss %s, gradient norm %s, learning rate %s\n",
             text_number(j->validation_loss, "%.4f", a, sizeof a), text_number(j->grad_norm, "%.4g", b, sizeof b),
             text_number(j->lr, "%.4g", c, sizeof c));

@@ -1,4 +1,5 @@
 /* verb_jobs.c - ps, show, wait: what is read, not changed. */
+#include "check.h"
 #include "client.h"
 #include "follow.h"
 #include "report.h"
@@ -65,6 +66,7 @@ int verb_show(struct session *s, const struct arguments *a)
     int rc = job_read(&s->home, a->word[0], &j, &e), code = KC_EXIT_OK;
     if (rc)
         return session_fail(s, session_code(rc), "%s", e.text);
+    check_algorithms(&s->home, &j);
     if (s->json) {
         code = emit_job(s, &j);
     } else {

@@ -355,6 +355,11 @@ def test_a_table_that_changes_under_a_job_changes_no_bit_of_it():
         assert algorithms(node, node.path(job, "spec.json")) == ({"direct"}, ""), "a job's own spec is checked with its own table"
         assert algorithms(node, node.write_spec("new", 3, 1, **how))[0] == {"ring"}
         other = node.train("other", 3, 1, **how)
+        for which, algorithm in ((job, "direct"), (other, "ring")):
+            shown = node.json("show", which)["job"]["algorithms"]
+            assert shown == {p: [algorithm] for p in ("all-reduce", "all-gather", "reduce-scatter")}, shown
+            page = node.kc("show", which).stdout
+            assert f"\ncollectives all-reduce {algorithm}, all-gather {algorithm}, reduce-scatter {algorithm}\n" in page, page
         assert node.root(other) != node.root(whole), "the table decided nothing: this test shows nothing"
         # its own table is gone: the built-in one, which is direct here, and both the rank and the restore say so
         lost = node.begin("lost", 3, 1, **how)
