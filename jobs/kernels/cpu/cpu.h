@@ -149,7 +149,7 @@ static inline int gemm_fused(const struct gemm *g)
 }
 /* Sums of a block of c become what is asked for. */
 void gemm_finish(const struct gemm *g, const struct area *t, const float *sums, uint64_t ld);
-/* Add `depth` rows of b, as they stand there from column n.first of the area on, to `sum`; k: how many were before. */
+/* Add `depth` rows of b, as they stand there from column n.first of the area on, to `sum`; k: of how many before. */
 void gemm_sum(const struct gemm *g, const struct area *t, const struct kernels *stored, const void *b, uint64_t ldb,
               uint64_t k, uint64_t depth);
 /* Where the area's part of an operand begins. */

@@ -53,7 +53,8 @@ struct kernels {
                              float *db, size_t rows, size_t n, size_t first, size_t last, int add);
     /* columns [first, last) of the sum over rows */
     void (*column_sum)(const void *x, float *sum, size_t rows, size_t n, size_t first, size_t last, int add);
-    void (*finish)(const float *sums, size_t ld_sums, const struct finish *f, size_t rows, size_t n); /* c: sums or apart */
+    /* f->c may be sums */
+    void (*finish)(const float *sums, size_t ld_sums, const struct finish *f, size_t rows, size_t n);
     void (*add)(const void *a, const void *b, void *y, size_t n);             /* y may be a or b */
     void (*add_to)(float *sum, const void *x, size_t n);
     void (*widen)(const void *x, float *y, size_t n);
