@@ -9,6 +9,7 @@
 #define GROUP (2 * W)    /* queries side by side, forward */
 #define KEYS 128         /* of a block */
 #define KEY_FLOATS 8192  /* of a block: wide heads have fewer keys in it */
+#define FETCH_ROWS 12    /* rows in memory are fetched so many ahead: the processor does not, they are far apart */
 #define FLOATS(name, n) float name[n] __attribute__((aligned(64)))
 static_assert(QUERIES % GROUP == 0 && W % STRIP == 0 && KEYS % GROUP == 0 && KEY_FLOATS >= WIDTH * GROUP, "they fit");
 

@@ -9,6 +9,19 @@ VEC_INLINE vf gelu_exponential(vf x)
     return v_exp(v_min(v_all(80.f), x * v_fma(c, x * x, a)));
 }
 
+VEC_INLINE vf v_gelu(vf x)
+{
+    return x * v_reciprocal(v_all(1.f) + gelu_exponential(x));
+}
+
+/* d/dx x·σ(2u) = σ + x·σ(1 − σ)·2u′, 2u′ = 2√(2/π)(1 + 3·0.044715x²); 1 − σ is e^−2u·σ */
+VEC_INLINE vf v_gelu_slope(vf x)
+{
+    const vf a = v_all(1.5957691216057308f), c = v_all(0.2140644488147966f);
+    const vf tail = gelu_exponential(x), s = v_reciprocal(v_all(1.f) + tail);
+    return v_fma(x * s * (tail * s), v_fma(c, x * x, a), s);
+}
+
 /* In f64 from the first addition: squares of f32 cannot overflow it, and a value that is not finite stays visible. */
 static double square_sum(const float *x, size_t n)
 {

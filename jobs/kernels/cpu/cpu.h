@@ -114,16 +114,17 @@ static inline int enqueue(struct kc_lane *lane, void (*tile)(void *arg, uint32_t
 }
 
 /* ---- matrix products on a grid ---- */
-/* c (m, n) = op(a) · op(b) + beta·c, by tiles, and what belongs to a tile before and after its product, done while
- * the tile is near. With bias or residual, beta is 0. */
+/* c (m, n) = op(a) · op(b) + beta·c, by tiles, and what belongs to a tile, done while it is near. Where anything is
+ * fused but `sum`, beta is 0. */
 struct gemm {
     struct cpu *cpu;
     const void *a, *b;
     void *c;
-    const void *bias;     /* (n) or NULL: the tile begins as it, */
-    const void *residual; /* (m, n) or NULL: and this; may be c */
+    const void *bias;     /* (n) or NULL: is added, */
+    const void *residual; /* (m, n) or NULL: and this */
     void *gelu;           /* (m, n) or NULL: becomes gelu(c) */
     const void *gelu_of;  /* (m, n) or NULL: c is multiplied by gelu′ of this */
+    float *sum;           /* (n) or NULL: becomes the sum of b over its rows, + beta·sum */
     uint64_t m, n, k, lda, ldb;
     char ta, tb;
     uint8_t a_type, b_type, c_type; /* f32 or bf16; bias, residual and GELU are of c's */
@@ -142,6 +143,15 @@ void gemm_check(const struct gemm *g, int status);
 struct area {
     struct range m, n;
 };
+static inline int gemm_fused(const struct gemm *g)
+{
+    return g->bias || g->residual || g->gelu || g->gelu_of;
+}
+/* Sums of a block of c become what is asked for. */
+void gemm_finish(const struct gemm *g, const struct area *t, const float *sums, uint64_t ld);
+/* Add `depth` rows of b, as they stand there from column n.first of the area on, to `sum`; k: of how many before. */
+void gemm_sum(const struct gemm *g, const struct area *t, const struct kernels *stored, const void *b, uint64_t ldb,
+              uint64_t k, uint64_t depth);
 /* Where the area's part of an operand begins. */
 const void *gemm_a(const struct gemm *g, uint64_t m, uint64_t k);
 const void *gemm_b(const struct gemm *g, uint64_t k, uint64_t n);

@@ -69,31 +69,22 @@ const void *gemm_b(const struct gemm *g, uint64_t k, uint64_t n)
     return (const char *)g->b + kc_type_bytes[g->b_type] * (g->tb == 'N' ? k * g->ldb + n : n * g->ldb + k);
 }
 
-/* What the tile begins with, so that adding it costs no pass of its own. */
-static void tile_begin(const struct gemm *g, const struct area *t)
+void gemm_finish(const struct gemm *g, const struct area *t, const float *sums, uint64_t ld)
 {
-    const uint64_t width = t->n.last - t->n.first;
-    const float *bias = (const float *)g->bias + t->n.first;
-    for (uint64_t r = t->m.first; r < t->m.last; r++) {
-        const uint64_t at = r * g->n + t->n.first;
-        if (g->residual)
-            g->cpu->k->add((const float *)g->residual + at, bias, (float *)g->c + at, width);
-        else
-            memcpy((float *)g->c + at, bias, width * sizeof(float));
-    }
+    const struct kernels *k = g->c_type == KC_BF16 ? g->cpu->k->bf16 : g->cpu->k;
+    const uint64_t at = t->m.first * g->n + t->n.first;
+    const struct finish f = {.bias = number_at(k, g->bias, t->n.first), .residual = number_at(k, g->residual, at),
+                             .gelu_of = number_at(k, g->gelu_of, at), .c = number_at(k, g->c, at),
+                             .gelu = number_at(k, g->gelu, at), .ld = g->n};
+    k->finish(sums, ld, &f, t->m.last - t->m.first, t->n.last - t->n.first);
 }
 
-static void tile_end(const struct gemm *g, const struct area *t)
+/* The tiles of the first rows have every column among them. */
+void gemm_sum(const struct gemm *g, const struct area *t, const struct kernels *stored, const void *b, uint64_t ldb,
+              uint64_t k, uint64_t depth)
 {
-    const uint64_t width = t->n.last - t->n.first;
-    for (uint64_t r = t->m.first; r < t->m.last && (g->gelu || g->gelu_of); r++) {
-        const uint64_t at = r * g->n + t->n.first;
-        float *c = (float *)g->c + at;
-        if (g->gelu)
-            g->cpu->k->gelu(c, (float *)g->gelu + at, width);
-        else
-            g->cpu->k->gelu_input(c, (const float *)g->gelu_of + at, c, width);
-    }
+    if (g->sum && t->m.first == 0)
+        stored->column_sum(b, g->sum + t->n.first, depth, ldb, 0, t->n.last - t->n.first, k || g->beta != 0);
 }
 
 void gemm_check(const struct gemm *g, int status)
@@ -111,14 +102,16 @@ void gemm_check(const struct gemm *g, int status)
 static void tile_f32(const struct gemm *g, const struct area *t)
 {
     const uint64_t depth = g->ta == 'T' ? DEPTH_TRANSPOSED : g->k;
-    if (g->bias)
-        tile_begin(g, t);
-    for (uint64_t k = 0; k < g->k; k += depth)
-        gemm_check(g, g->cpu->sgemm(g->ta, g->tb, t->m.last - t->m.first, t->n.last - t->n.first,
-                                    g->k - k < depth ? g->k - k : depth, gemm_a(g, t->m.first, k), g->lda,
-                                    gemm_b(g, k, t->n.first), g->ldb, k || g->bias ? 1 : g->beta,
-                                    (float *)g->c + t->m.first * g->n + t->n.first, g->n));
-    tile_end(g, t);
+    float *c = (float *)g->c + t->m.first * g->n + t->n.first;
+    for (uint64_t k = 0; k < g->k; k += depth) {
+        const uint64_t now = g->k - k < depth ? g->k - k : depth;
+        const float *b = gemm_b(g, k, t->n.first);
+        gemm_check(g, g->cpu->sgemm(g->ta, g->tb, t->m.last - t->m.first, t->n.last - t->n.first, now,
+                                    gemm_a(g, t->m.first, k), g->lda, b, g->ldb, k ? 1 : g->beta, c, g->n));
+        gemm_sum(g, t, g->cpu->k, b, g->ldb, k, now);
+    }
+    if (gemm_fused(g))
+        gemm_finish(g, t, c, g->n);
 }
 
 void gemm_tile_run(const struct gemm *g, uint32_t index, uint32_t worker)

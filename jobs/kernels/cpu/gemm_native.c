@@ -296,7 +296,7 @@ void gemm_tile_native(const struct gemm *g, const struct area *t, uint32_t worke
     const int whole = t->m.last - t->m.first == g->tile_m && width == g->tile_n;
     const struct matmul *p = whole ? g->whole : g->rest;
     const struct seat *s = &p->seat[worker];
-    for (uint64_t r = t->m.first; g->residual && g->residual != g->c && r < t->m.last; r++) /* the sum begins as it */
+    for (uint64_t r = t->m.first; g->residual && r < t->m.last; r++) /* the sum begins as it */
         memcpy((uint16_t *)g->c + r * g->n + t->n.first, (const uint16_t *)g->residual + r * g->n + t->n.first,
                width * sizeof(uint16_t));
     const void *operand[SCRATCH] = {gemm_a(g, t->m.first, 0), gemm_b(g, 0, t->n.first),
@@ -316,6 +316,7 @@ void gemm_tile_native(const struct gemm *g, const struct area *t, uint32_t worke
     status = status ? status : dnnl_primitive_execute(p->primitive, s->stream, count, list);
     status = status ? status : dnnl_stream_wait(s->stream);
     gemm_check(g, (int)status);
+    gemm_sum(g, t, g->cpu->k->bf16, operand[B], g->ldb, 0, g->k);
     tile_end(g, t);
 }
 

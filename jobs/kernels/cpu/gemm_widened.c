@@ -35,34 +35,7 @@ static void block_sum(const struct gemm *g, const struct area *t, float beta, fl
         const float *b = widened(bf16, gemm_b(g, k, t->n.first), g->b_type, &ldb, g->tb == 'N' ? depth : n,
                                  g->tb == 'N' ? n : depth, room + PANEL_M * PANEL_K);
         gemm_check(g, g->cpu->sgemm(g->ta, g->tb, m, n, depth, a, lda, b, ldb, k ? 1 : beta, sum, ld));
-    }
-}
-
-/* Bias, residual and GELU in f32 on a block (m, n) of sums, then the rounding. */
-static void block_store(const struct gemm *g, const struct area *t, float *sum)
-{
-    const struct kernels *f32 = g->cpu->k, *bf16 = f32->bf16;
-    const uint64_t n = t->n.last - t->n.first;
-    float row[PANEL_N], bias[PANEL_N];
-    if (g->bias)
-        bf16->widen((const uint16_t *)g->bias + t->n.first, bias, n);
-    for (uint64_t r = t->m.first; r < t->m.last; r++, sum += n) {
-        const uint64_t at = r * g->n + t->n.first;
-        if (g->bias)
-            f32->add(sum, bias, sum, n);
-        if (g->residual) {
-            bf16->widen((const uint16_t *)g->residual + at, row, n);
-            f32->add(sum, row, sum, n);
-        }
-        if (g->gelu_of) {
-            bf16->widen((const uint16_t *)g->gelu_of + at, row, n);
-            f32->gelu_input(sum, row, sum, n);
-        }
-        bf16->narrow(sum, (uint16_t *)g->c + at, n);
-        if (g->gelu) { /* of the numbers before they are rounded */
-            f32->gelu(sum, sum, n);
-            bf16->narrow(sum, (uint16_t *)g->gelu + at, n);
-        }
+        gemm_sum(g, t, g->cpu->k, b, ldb, k, depth);
     }
 }
 
@@ -79,7 +52,7 @@ void gemm_tile_widened(const struct gemm *g, const struct area *tile, uint32_t w
                 block_sum(g, &t, g->beta, (float *)g->c + m * g->n + n, g->n, room);
             } else {
                 block_sum(g, &t, 0, sum, t.n.last - t.n.first, room);
-                block_store(g, &t, sum);
+                gemm_finish(g, &t, sum, t.n.last - t.n.first);
             }
         }
 }

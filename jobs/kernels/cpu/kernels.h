@@ -25,6 +25,16 @@ struct adamw_values {
     float correction;      /* 1 / √(1 − β2^t) */
 };
 
+/* What is fused to a product, for a block of its sums; each but c may be NULL. */
+struct finish {
+    const void *bias;     /* (n): is added, */
+    const void *residual; /* (rows, n): and this; */
+    const void *gelu_of;  /* (rows, n): the sum is multiplied by GELU′ of this; */
+    void *c;              /* (rows, n): what comes of it all; */
+    void *gelu;           /* (rows, n): its GELU, of what it was before it was rounded */
+    size_t ld;            /* of these */
+};
+
 /* A table for each type that numbers are stored in, f32 and bf16: `void *` means numbers of that type, `float *` is
  * f32 in both. Arithmetic is in f32, rounded once, when it is stored. */
 struct kernels {
@@ -43,6 +53,8 @@ struct kernels {
                              float *db, size_t rows, size_t n, size_t first, size_t last, int add);
     /* columns [first, last) of the sum over rows */
     void (*column_sum)(const void *x, float *sum, size_t rows, size_t n, size_t first, size_t last, int add);
+    /* f->c may be sums */
+    void (*finish)(const float *sums, size_t ld_sums, const struct finish *f, size_t rows, size_t n);
     void (*add)(const void *a, const void *b, void *y, size_t n);             /* y may be a or b */
     void (*add_to)(float *sum, const void *x, size_t n);
     void (*widen)(const void *x, float *y, size_t n);

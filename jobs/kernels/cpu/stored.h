@@ -3,3 +3,4 @@
 #include "stored_attention.h"
 #include "stored_elementwise.h"
 #include "stored_layernorm.h"
+#include "stored_product.h"

@@ -1,17 +1,28 @@
 /* stored_attention.h - attention of one head from and to rows as they are stored. Included by stored.h only. */
 
+/* The row that comes FETCH_ROWS behind this one. */
+VEC_INLINE void STORED(fetch)(const REAL *row, size_t ld, size_t d)
+{
+    for (size_t i = 0; i < d; i += 64 / sizeof *row)
+        __builtin_prefetch(row + FETCH_ROWS * ld + i);
+}
+
 /* `rows` rows of d numbers, close together; zeros up to `filled` rows. */
 static void STORED(gather)(const REAL *from, size_t ld, float *to, size_t rows, size_t filled, size_t d)
 {
-    for (size_t r = 0; r < rows; r++, from += ld, to += d)
+    for (size_t r = 0; r < rows; r++, from += ld, to += d) {
+        STORED(fetch)(from, ld, d);
         V_EACH(d, v_put(to + i, lanes, v_get(from + i, lanes, 0)));
+    }
     memset(to, 0, (filled - rows) * d * sizeof *to);
 }
 
 static void STORED(scatter)(const float *from, REAL *to, size_t ld, size_t rows, size_t d)
 {
-    for (size_t r = 0; r < rows; r++, from += d, to += ld)
+    for (size_t r = 0; r < rows; r++, from += d, to += ld) {
+        STORED(fetch)(to, ld, d);
         V_EACH(d, v_put(to + i, lanes, v_get(from + i, lanes, 0)));
+    }
 }
 
 /* Queries [first, last), at most QUERIES of them; pointers are to the head's columns of row 0. */
@@ -59,6 +70,7 @@ static void STORED(dq_add)(const struct queries *a, const struct keys *b, REAL *
     assert(!final || a->from + a->n <= b->from + b->n);
     for (size_t r = 0; r < a->n; r++) {
         REAL *to = dq + (a->from + r) * ld, *lower = dk + (a->from + r) * ld;
+        STORED(fetch)(to, ld, b->d);
         V_EACH(b->d, {
             vf v = v_get(a->dq + r * b->d + i, lanes, 0);
             if (!first)
@@ -93,6 +105,7 @@ static void STORED(queries_gather)(struct queries *a, size_t d, const REAL *q, s
     const size_t filled = rounded_up(a->n, W);
     STORED(gather)(dy + a->from * ldy, ldy, a->dy, a->n, filled, d);
     for (size_t r = 0; r < rounded_up(a->n, STRIP); r++) {
+        STORED(fetch)(y + (a->from + r) * ldy, ldy, d);
         a->lse[r] = r < a->n ? lse[a->from + r] : 0;
         a->delta[r] = r < a->n ? STORED(dot)(y + (a->from + r) * ldy, a->dy + r * d, d) : 0;
     }

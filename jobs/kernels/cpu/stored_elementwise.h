@@ -29,23 +29,14 @@ static void STORED(gelu)(const void *x, void *y, size_t n)
 {
     const REAL *from = x;
     REAL *to = y;
-    V_EACH(n, {
-        vf v = v_get(from + i, lanes, 0);
-        v_put(to + i, lanes, v * v_reciprocal(v_all(1.f) + gelu_exponential(v)));
-    });
+    V_EACH(n, v_put(to + i, lanes, v_gelu(v_get(from + i, lanes, 0))));
 }
 
-/* d/dx x·σ(2u) = σ + x·σ(1 − σ)·2u′, 2u′ = 2√(2/π)(1 + 3·0.044715x²); 1 − σ is e^−2u·σ */
 static void STORED(gelu_input)(const void *dy, const void *x, void *dx, size_t n)
 {
-    const vf a = v_all(1.5957691216057308f), c = v_all(0.2140644488147966f);
     const REAL *from = x, *above = dy;
     REAL *to = dx;
-    V_EACH(n, {
-        vf v = v_get(from + i, lanes, 0), tail = gelu_exponential(v), s = v_reciprocal(v_all(1.f) + tail);
-        vf slope = v_fma(v * s * (tail * s), v_fma(c, v * v, a), s);
-        v_put(to + i, lanes, v_get(above + i, lanes, 0) * slope);
-    });
+    V_EACH(n, v_put(to + i, lanes, v_get(above + i, lanes, 0) * v_gelu_slope(v_get(from + i, lanes, 0))));
 }
 
 /* Loshchilov & Hutter 2019, in the order of torch.optim.AdamW: decay first, eps after the bias correction. A stored

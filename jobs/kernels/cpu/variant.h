@@ -30,6 +30,7 @@
     .layernorm_input = layernorm_input##suffix,        \
     .layernorm_weight = layernorm_weight##suffix,      \
     .column_sum = column_sum##suffix,                  \
+    .finish = finish##suffix,                          \
     .add = add##suffix,                                \
     .add_to = add_to##suffix,                          \
     .widen = widen##suffix,                            \
