@@ -70,9 +70,10 @@ struct kc_trace_seen {
     uint32_t step;       /* the step it works for, from 1 */
     uint32_t place;      /* program << 24 | index of the instruction in it */
 };
-#define KC_TRACE_PLACE(program, index) ((uint32_t)(program) << 24 | ((index) & 0xffffff))
+#define KC_TRACE_INDEX_MOST 0xffffffu /* what a place can name */
+#define KC_TRACE_PLACE(program, index) ((uint32_t)(program) << 24 | (uint32_t)(index))
 #define KC_TRACE_PROGRAM(place) ((place) >> 24)
-#define KC_TRACE_INDEX(place) ((place) & 0xffffff)
+#define KC_TRACE_INDEX(place) ((place) & KC_TRACE_INDEX_MOST)
 /* The last thing a rank says. */
 struct kc_last_words {
     uint32_t reason;     /* enum kc_reason */
