@@ -15,9 +15,10 @@
  *   bits. max and min of a not-a-number is not-a-number.
  * - Where data lies: a buffer inside the caller's own window data area (kc_transport_data) is read by peers where
  *   it is. Others are staged through the window in chunks or, if they are long, every member may read every other's
- *   memory and the algorithm is not `ring` or `tree`, read where they are by the kernel (cross memory attach).
+ *   memory and the algorithm is not `ring` or `tree`, read where they are by the kernel (cross memory attach); of a
+ *   long message between two, the giver may write a part into the receiver's output.
  * - Complete means: `out` is whole, `in` is no longer read by anybody, and both may be rewritten. Until then
- *   neither may be touched.
+ *   neither may be touched; after an abort peers may still read or write them for a moment.
  * - Order: collectives of a group run in the order in which they were started, which must be the same on all
  *   members; send/recv of an ordered pair of members run in their own order, beside the collectives. Started
  *   operations of a group may be tested and waited for in any order: test and wait drive all operations of the

@@ -91,12 +91,14 @@ static void produce(struct kc_comm_op *op, uint64_t k)
     const uint8_t *in = op->call.in;
     if (op->call.primitive == KC_REDUCE_SCATTER) {
         size_t part = direct_length(op), n = piece_of(op, k, part);
-        for (uint32_t j = 0; j < op_members(op); j++)
-            copy(chunk + j * op->piece * b, in + (j * part + at) * b, n * b);
+        for (uint32_t j = 0; j < op_members(op); j++) {
+            if (j != op_self(op))
+                copy(chunk + j * op->piece * b, in + (j * part + at) * b, n * b);
+        }
     } else if (op->call.primitive == KC_ALL_TO_ALL) {
         size_t before = 0;
         for (uint32_t j = 0; j < op_members(op); j++) {
-            size_t n = piece_of(op, k, op->call.send_counts[j]);
+            size_t n = j == op_self(op) ? 0 : piece_of(op, k, op->call.send_counts[j]);
             copy(chunk + j * op->piece * b, in + (before + at) * b, n * b);
             before += op->call.send_counts[j];
         }
@@ -105,12 +107,12 @@ static void produce(struct kc_comm_op *op, uint64_t k)
     }
 }
 
-/* Sum the strip or vector piece that lies `at` bytes into every member's chunk. */
-static void fold_chunks(struct kc_comm_op *op, uint64_t k, size_t at, void *out, size_t n)
+/* Sum the strip or vector piece that lies `at` bytes into every member's chunk; ours is `own`, or NULL: there too. */
+static void fold_chunks(struct kc_comm_op *op, uint64_t k, size_t at, const void *own, void *out, size_t n)
 {
     const void *in[KC_RANKS_MAX];
     for (uint32_t i = 0; i < op_members(op); i++)
-        in[i] = op_chunk(op, i, k) + at;
+        in[i] = own && i == op_self(op) ? own : op_chunk(op, i, k) + at;
     reduce_fold(op_reduce(op), 1, &out, op_members(op), in, n);
 }
 
@@ -118,7 +120,7 @@ static void reduce_middle(struct kc_comm_op *op, uint64_t k)
 {
     size_t first, n;
     direct_slice(op, op_self(op), piece_of(op, k, op->call.count), &first, &n);
-    fold_chunks(op, k, first * op_bytes(op), op_chunk(op, op_self(op), k) + first * op_bytes(op), n);
+    fold_chunks(op, k, first * op_bytes(op), NULL, op_chunk(op, op_self(op), k) + first * op_bytes(op), n);
 }
 
 static void consume_all_reduce(struct kc_comm_op *op, uint64_t k)
@@ -126,7 +128,7 @@ static void consume_all_reduce(struct kc_comm_op *op, uint64_t k)
     size_t b = op_bytes(op), n = piece_of(op, k, op->call.count);
     uint8_t *out = (uint8_t *)op->call.out + k * op->piece * b;
     if (!op->middle) {
-        fold_chunks(op, k, 0, out, n);
+        fold_chunks(op, k, 0, NULL, out, n);
         return;
     }
     for (uint32_t i = 0; i < op_members(op); i++) {
@@ -138,11 +140,15 @@ static void consume_all_reduce(struct kc_comm_op *op, uint64_t k)
 
 static void consume_all_to_all(struct kc_comm_op *op, uint64_t k)
 {
-    size_t b = op_bytes(op), before = 0;
+    size_t b = op_bytes(op), before = 0, own = 0;
+    for (uint32_t i = 0; i < op_self(op); i++)
+        own += op->call.send_counts[i];
     for (uint32_t i = 0; i < op_members(op); i++) {
         size_t n = piece_of(op, k, op->call.recv_counts[i]);
-        copy((uint8_t *)op->call.out + (before + k * op->piece) * b,
-             op_chunk(op, i, k) + op_self(op) * op->piece * b, n * b);
+        const uint8_t *from = op_chunk(op, i, k) + op_self(op) * op->piece * b;
+        if (i == op_self(op)) /* it has not left */
+            from = (const uint8_t *)op->call.in + (own + k * op->piece) * b;
+        copy((uint8_t *)op->call.out + (before + k * op->piece) * b, from, n * b);
         before += op->call.recv_counts[i];
     }
 }
@@ -155,7 +161,9 @@ static void consume(struct kc_comm_op *op, uint64_t k)
     case KC_ALL_REDUCE: consume_all_reduce(op, k); break;
     case KC_ALL_TO_ALL: consume_all_to_all(op, k); break;
     case KC_REDUCE_SCATTER:
-        fold_chunks(op, k, op_self(op) * op->piece * b, out + at * b, piece_of(op, k, direct_length(op)));
+        fold_chunks(op, k, op_self(op) * op->piece * b,
+                    (const uint8_t *)op->call.in + (op_self(op) * direct_length(op) + at) * b, out + at * b,
+                    piece_of(op, k, direct_length(op)));
         break;
     case KC_ALL_GATHER:
         for (uint32_t i = 0; i < op_members(op); i++)
@@ -274,6 +282,12 @@ enum advance direct_next_source(struct kc_comm_op *op, size_t moved, size_t of, 
     return ++op->step == sources ? FINISHED : MOVED;
 }
 
+/* A root that also wants its data elsewhere. */
+static bool copies_own(const struct kc_comm_op *op)
+{
+    return only_source(op) == (int)op_self(op) && op->call.out && op->call.out != op->call.in;
+}
+
 /* A piece of what one source has for us; op->step counts the sources, from the one after us so that not all read the
  * same window at once. */
 static enum advance read_piece(struct kc_comm_op *op)
@@ -282,6 +296,8 @@ static enum advance read_piece(struct kc_comm_op *op)
     int only = only_source(op);
     uint32_t source = only >= 0 ? (uint32_t)only : (c->self + 1 + op->step) % c->members;
     size_t b = op_bytes(op), n = op->call.count, to = 0;
+    if (only >= 0 && remote_shares(op) && !copies_own(op))
+        return remote_share(op, source);
     if (op->call.primitive == KC_ALL_TO_ALL) {
         n = op->call.recv_counts[source];
         for (uint32_t i = 0; i < source; i++)

@@ -26,6 +26,8 @@ struct member {
     uint8_t *out;
     uint64_t remote_in, remote_out; /* where they lie in its own memory, if not in a window */
     bool first;                     /* its first round was staged before it posted */
+    bool even;                      /* all-to-all: it says that each sends each `each` elements */
+    uint64_t each;
 };
 
 struct channel {

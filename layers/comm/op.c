@@ -14,6 +14,7 @@
 #define SPIN_HOT 256                /* looks without a pause between: what is nearly there is seen at once */
 #define STREAM (4 << 20)            /* bytes of a result from which on it is written past the caches */
 #define TEST_MOVES 8                /* what one test does at most */
+#define SWITCH (16 << 10)           /* bytes that are copied sooner than two processes take turns on a core */
 #define MOVES_A_LOOK 64             /* a wait that gets on looks at its deadline this often */
 
 /* ---- memory ---- */
@@ -127,18 +128,25 @@ static void count_steps(struct kc_comm_op *op)
 
 /* ---- stages ---- */
 
+static bool one_gives(const struct kc_comm_call *c)
+{
+    return c->primitive == KC_BROADCAST || call_pairs(c);
+}
+
 /* Does our side alone decide that the data is staged? Then the first round goes out with the post. */
 static bool stages_surely(const struct kc_comm_op *op)
 {
     const struct kc_comm_call *c = &op->call;
     if (c->algorithm != KC_DIRECT || op_members(op) == 1)
         return false;
-    if (op->channel->reach && (c->primitive == KC_ALL_TO_ALL ? c->in != c->out : remote_is_worth(op, 0)))
-        return false; /* peers may read it where it is, if they can too */
     size_t in = call_in_count(c, op_members(op), op_self(op)) * op_bytes(op);
     size_t out = call_out_count(c, op_members(op), op_self(op)) * op_bytes(op);
     if (!in)
         return false;
+    if (one_gives(c) && op->channel->transport->spin_short && in <= SWITCH && in <= op->channel->chunk)
+        return true;
+    if (op->channel->reach && (c->primitive == KC_ALL_TO_ALL ? c->in != c->out : remote_is_worth(op, 0)))
+        return false; /* peers may read it where it is, if they can too */
     return !post_in_window(op, c->in, in) ||
            (c->primitive == KC_ALL_REDUCE && !post_in_window(op, c->out, out)) ||
            (c->primitive == KC_ALL_TO_ALL && c->in == c->out);
@@ -215,6 +223,8 @@ static enum op_way choose_way(const struct kc_comm_op *op, uint64_t most)
         bool room = c->primitive != KC_REDUCE_SCATTER && (c->primitive != KC_ALL_REDUCE || c->type != KC_BF16);
         return room && all_in_windows(op) ? WAY_RING_WINDOW : WAY_RING_STAGED;
     }
+    if (one_gives(c) && op->channel->member[op->channel->pair ? 0 : c->peer].first)
+        return WAY_STAGED;
     return way_to_read(op, all_in_windows(op), most);
 }
 

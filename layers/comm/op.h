@@ -174,6 +174,10 @@ bool remote_is_worth(const struct kc_comm_op *op, uint64_t most);
 /* Copy what lies `at` bytes into a member's input or output. 0; -EAGAIN the member is gone, an abort will come;
  * else what the kernel says, and op->error. */
 int remote_read(struct kc_comm_op *op, uint32_t member, bool output, size_t at, void *to, size_t bytes);
+/* Is a message between two members so long that both copy it? */
+bool remote_shares(const struct kc_comm_op *op);
+/* One piece of such a message. */
+enum advance remote_share(struct kc_comm_op *op, uint32_t source);
 /* One piece of: summing our part of all inputs; reading the other members' sums. FINISHED: that was the last. */
 enum advance remote_reduce(struct kc_comm_op *op);
 enum advance remote_gather(struct kc_comm_op *op);

@@ -28,6 +28,16 @@ static size_t in_count(const struct kc_comm_op *op, uint32_t member)
     return call_in_count(&op->call, op_members(op), member);
 }
 
+/* Does each send each as much? Then one number says it, and nobody has to read the counts of the others. */
+static bool even_counts(const struct kc_comm_op *op)
+{
+    const struct kc_comm_call *call = &op->call;
+    bool even = call->primitive == KC_ALL_TO_ALL;
+    for (uint32_t i = 0; even && i < op_members(op); i++)
+        even = call->send_counts[i] == call->send_counts[0] && call->recv_counts[i] == call->send_counts[0];
+    return even;
+}
+
 void post_write(struct kc_comm_op *op)
 {
     struct channel *c = op->channel;
@@ -38,11 +48,14 @@ void post_write(struct kc_comm_op *op)
         memcpy(counts->send, call->send_counts, c->members * sizeof counts->send[0]);
         memcpy(counts->receive, call->recv_counts, c->members * sizeof counts->receive[0]);
     }
+    atomic_store_explicit(&m->cell->taken, 0, memory_order_relaxed);
     struct post *p = &m->cell->post[op->number & 1];
     p->sequence = call->sequence;
-    p->count = call->count;
+    m->even = even_counts(op);
+    m->each = m->even ? call->send_counts[0] : 0;
+    p->count = m->even ? m->each : call->count;
     uint8_t flags = (uint8_t)((call->in == call->out ? POST_IN_PLACE : 0) | (c->reach ? POST_REACH : 0) |
-                              (op->produced ? POST_FIRST : 0));
+                              (op->produced ? POST_FIRST : 0) | (m->even ? POST_EVEN : 0));
     p->in_at = place_of(op, call->in, in_count(op, c->self), POST_IN_WINDOW, &flags);
     p->out_at = place_of(op, call->out, call_out_count(call, c->members, c->self), POST_OUT_WINDOW, &flags);
     p->peer = c->pair ? -1 : call->peer;
@@ -54,6 +67,7 @@ void post_write(struct kc_comm_op *op)
     c->reached = c->reach && !(call->primitive == KC_ALL_TO_ALL && flags & POST_IN_PLACE);
     m->in = call->in;
     m->out = call->out;
+    m->first = op->produced;
     transport_publish(&p->number, op->number);
 }
 
@@ -125,7 +139,8 @@ int post_look(struct kc_comm_op *op, uint32_t member)
     struct post p = copy_post(there);
     const struct kc_comm_call *own = &op->call;
     if (p.primitive != expected_primitive(op, member) || p.type != own->type || p.reduce != own->reduce ||
-        p.algorithm != own->algorithm || p.count != own->count || p.sequence != own->sequence ||
+        p.algorithm != own->algorithm || p.sequence != own->sequence ||
+        (own->primitive != KC_ALL_TO_ALL && p.count != own->count) ||
         (!op->channel->pair && p.peer != own->peer))
         return refuse(op, member, &p);
     uint64_t ins = own->count, outs = call_out_count(own, op_members(op), member);
@@ -140,6 +155,8 @@ int post_look(struct kc_comm_op *op, uint32_t member)
     m->in = rewritten ? NULL : in;
     m->out = out;
     m->first = p.flags & POST_FIRST;
+    m->even = p.flags & POST_EVEN;
+    m->each = m->even ? p.count : 0;
     op->channel->reached &= p.flags & POST_REACH && !rewritten;
     return 1;
 }
@@ -155,34 +172,58 @@ static int counts_differ(struct kc_comm_op *op, uint32_t from, uint32_t to, uint
                    text, c->member[from].rank, c->member[to].rank, sent, c->member[to].rank, expected, c->group->id);
 }
 
-int post_compare_counts(struct kc_comm_op *op, uint64_t *most)
+/* Every pair's counts. *before[i]: elements that member i has for those before us. */
+static int compare_each(struct kc_comm_op *op, uint64_t before[], uint64_t *most)
 {
-    struct channel *c = op->channel;
-    *most = 0;
+    const struct channel *c = op->channel;
     for (uint32_t i = 0; i < c->members; i++) {
         const struct counts *sender = &c->member[i].counts[op->number & 1];
-        uint64_t before = 0;
+        before[i] = 0;
         for (uint32_t j = 0; j < c->members; j++) {
             uint64_t sent = sender->send[j], expected = c->member[j].counts[op->number & 1].receive[i];
             if (sent != expected)
                 return counts_differ(op, i, j, sent, expected);
             *most = sent > *most ? sent : *most;
-            before += j < c->self ? sent : 0;
+            before[i] += j < c->self ? sent : 0;
         }
-        /* from here on `in` of a peer is its block for us */
-        c->member[i].remote_in += before * op_bytes(op);
-        if (i == c->self || !c->member[i].in)
-            continue;
-        const struct peer *p = &c->transport->peer[c->member[i].rank];
-        uint64_t room = (uint64_t)(p->data + p->data_bytes - c->member[i].in) / op_bytes(op);
-        if (before > room || op->call.recv_counts[i] > room - before)
-            return corrupt(op, i, "all-to-all count", before);
-        c->member[i].in += before * op_bytes(op);
     }
-    uint64_t own = 0;
-    for (uint32_t j = 0; j < c->self; j++)
-        own += op->call.send_counts[j];
-    if (c->member[c->self].in)
-        c->member[c->self].in += own * op_bytes(op);
+    return 0;
+}
+
+/* Do the posts alone say that all counts are the same? */
+static bool all_even(const struct channel *c)
+{
+    uint32_t i = 0;
+    while (i < c->members && c->member[i].even && c->member[i].each == c->member[0].each)
+        i++;
+    return i == c->members;
+}
+
+int post_compare_counts(struct kc_comm_op *op, uint64_t *most)
+{
+    struct channel *c = op->channel;
+    uint64_t before[KC_RANKS_MAX];
+    *most = 0;
+    if (all_even(c)) {
+        *most = c->member[c->self].each;
+        for (uint32_t i = 0; i < c->members; i++)
+            before[i] = c->self * *most;
+    } else {
+        int code = compare_each(op, before, most);
+        if (code)
+            return code;
+    }
+    /* from here on `in` of a member is its block for us */
+    for (uint32_t i = 0; i < c->members; i++) {
+        struct member *m = &c->member[i];
+        m->remote_in += before[i] * op_bytes(op);
+        if (!m->in)
+            continue;
+        const struct peer *p = &c->transport->peer[m->rank];
+        uint64_t room = i == c->self ? UINT64_MAX : (uint64_t)(p->data + p->data_bytes - m->in) / op_bytes(op);
+        if (before[i] > room || op->call.recv_counts[i] > room - before[i])
+            return corrupt(op, i, "all-to-all count", before[i]);
+        m->in += before[i] * op_bytes(op);
+    }
     return 0;
 }

@@ -2,6 +2,8 @@
  * memory attach), once, instead of through two copies in staging. Only where every member may read every other's
  * memory, which each has tried when the transport was made and says in its posts.
  *
+ * Writing is for messages between two members alone: see remote_share().
+ *
  * The addresses come from peers and are never followed here: the kernel checks them. Sums need their sources side by
  * side, so pieces of them are read into our own staging, which such an operation has no other use for. */
 #include "op.h"
@@ -13,6 +15,8 @@
 #define WORTH (8 << 10)      /* bytes from a member, below which two copies are faster than a system call */
 #define WORTH_SUM (32 << 10) /* and of a part that is summed, which has a second pass */
 #define PIECE_LEAST (16 << 10)
+#define SHARED (512 << 10)   /* bytes of a message from which on both ends copy; shorter ones stay in a cache */
+#define SHARES 16            /* pieces of it, unless they would be larger than a look's */
 
 static size_t least(size_t a, size_t b)
 {
@@ -34,34 +38,83 @@ bool remote_is_worth(const struct kc_comm_op *op, uint64_t most)
     return n / op_members(op) * op_bytes(op) >= WORTH_SUM && piece_of(op) * op_bytes(op) >= PIECE_LEAST;
 }
 
-static int refused(struct kc_comm_op *op, uint32_t member, uint64_t address, size_t bytes, int code)
+/* Bytes of a piece of a message that both ends copy. */
+static size_t shared_piece(size_t bytes)
 {
-    return kc_fail(&op->error, code, "reading %zu bytes of the memory of rank %u at %llx: %s (group %u)", bytes,
-                   op->channel->member[member].rank, (unsigned long long)address, strerror(-code),
-                   op->channel->group->id);
+    return least((bytes / SHARES + WINDOW_PAGE - 1) / WINDOW_PAGE * WINDOW_PAGE, REMOTE_PIECE);
+}
+
+static int refused(struct kc_comm_op *op, uint32_t member, bool write, uint64_t address, size_t bytes, int code)
+{
+    return kc_fail(&op->error, code, "%s %zu bytes of the memory of rank %u at %llx: %s (group %u)",
+                   write ? "writing" : "reading", bytes, op->channel->member[member].rank,
+                   (unsigned long long)address, strerror(-code), op->channel->group->id);
+}
+
+/* Between our memory and a member's own. */
+static int attach(struct kc_comm_op *op, uint32_t member, bool write, uint64_t address, void *own, size_t bytes)
+{
+    int32_t pid = op->channel->transport->peer[op->channel->member[member].rank].pid;
+    for (size_t done = 0; done < bytes;) {
+        struct iovec local = {.iov_base = (uint8_t *)own + done, .iov_len = bytes - done};
+        struct iovec there = {.iov_base = (void *)(uintptr_t)(address + done), .iov_len = bytes - done};
+        ssize_t n = write ? process_vm_writev(pid, &local, 1, &there, 1, 0)
+                          : process_vm_readv(pid, &local, 1, &there, 1, 0);
+        if (n < 0 && errno == ESRCH)
+            return -EAGAIN;
+        if (n <= 0)
+            return refused(op, member, write, address + done, bytes - done, n < 0 ? -errno : -EFAULT);
+        done += (size_t)n;
+    }
+    return 0;
 }
 
 int remote_read(struct kc_comm_op *op, uint32_t member, bool output, size_t at, void *to, size_t bytes)
 {
     const struct member *m = &op->channel->member[member];
     const uint8_t *here = output ? m->out : m->in;
-    if (here) {
-        op_copy(op, to, here + at, bytes);
-        return 0;
-    }
-    int32_t pid = op->channel->transport->peer[m->rank].pid;
-    uint64_t address = (output ? m->remote_out : m->remote_in) + at;
-    for (size_t done = 0; done < bytes;) {
-        struct iovec local = {.iov_base = (uint8_t *)to + done, .iov_len = bytes - done};
-        struct iovec there = {.iov_base = (void *)(uintptr_t)(address + done), .iov_len = bytes - done};
-        ssize_t n = process_vm_readv(pid, &local, 1, &there, 1, 0);
-        if (n < 0 && errno == ESRCH)
-            return -EAGAIN;
-        if (n <= 0)
-            return refused(op, member, address + done, bytes - done, n < 0 ? -errno : -EFAULT);
-        done += (size_t)n;
-    }
+    if (!here)
+        return attach(op, member, false, (output ? m->remote_out : m->remote_in) + at, to, bytes);
+    op_copy(op, to, here + at, bytes);
     return 0;
+}
+
+static int remote_write(struct kc_comm_op *op, uint32_t member, size_t at, const void *from, size_t bytes)
+{
+    const struct member *m = &op->channel->member[member];
+    if (!m->out)
+        return attach(op, member, true, m->remote_out + at, (void *)(uintptr_t)from, bytes);
+    op_copy(op, m->out + at, from, bytes);
+    return 0;
+}
+
+bool remote_shares(const struct kc_comm_op *op)
+{
+    return op->way == WAY_REMOTE && op_members(op) == 2 && op->call.count * op_bytes(op) >= SHARED;
+}
+
+/* Who gives the message would only wait for the other to read it. So whoever has time takes the next piece: a
+ * giver that is busy elsewhere takes none, and holds nobody up. The taker waits only for what the giver has taken. */
+enum advance remote_share(struct kc_comm_op *op, uint32_t source)
+{
+    const struct channel *c = op->channel;
+    bool gives = source == c->self;
+    size_t bytes = op->call.count * op_bytes(op), piece = shared_piece(bytes), pieces = (bytes + piece - 1) / piece;
+    if (op->at == pieces) /* all are taken */
+        return gives || op->step == pieces || op_is_ready(op, source, 1) ? FINISHED : BLOCKED;
+    uint64_t taken = atomic_fetch_add(&c->member[source].cell->taken, gives ? UINT64_C(1) << 32 : 1);
+    uint64_t front = taken & UINT32_MAX, back = taken >> 32;
+    if (front + back >= pieces) {
+        op->at = pieces;
+        return MOVED;
+    }
+    size_t at = (gives ? pieces - 1 - back : front) * piece, n = least(piece, bytes - at);
+    int code = gives ? remote_write(op, !source, at, (const uint8_t *)op->call.in + at, n)
+                     : remote_read(op, source, false, at, (uint8_t *)op->call.out + at, n);
+    if (code)
+        return code == -EAGAIN ? BLOCKED : FAILED;
+    op->step++;
+    return MOVED;
 }
 
 enum advance remote_reduce(struct kc_comm_op *op)

@@ -1,6 +1,7 @@
 /* window.h - what lies in the shared memory of one rank: head, control cells and staging of every group, then the
  * data area of the caller. One writer for every byte: the owner of the window, except data areas during an
- * all-reduce whose buffers all lie in windows (each member writes its own slice of all results).
+ * all-reduce whose buffers all lie in windows (each member writes its own slice of all results) and outputs of a
+ * message that its sender helps to copy; and but for `taken`.
  *
  *   0          struct window_head
  *   4096       slots × control: struct cell (collectives), 2 × struct counts, ranks × (send cell, receive cell)
@@ -16,7 +17,7 @@
 #include <stddef.h>
 
 #define WINDOW_MAGIC UINT64_C(0x31306e697763636b) /* "kccwin01" */
-#define WINDOW_VERSION 2
+#define WINDOW_VERSION 3
 #define WINDOW_PAGE 4096
 
 /* What a post says of its owner's buffers. */
@@ -25,6 +26,7 @@
 #define POST_IN_PLACE 4u   /* all-to-all: the result may overwrite what peers would read */
 #define POST_REACH 8u      /* the owner can read the own memory of all members */
 #define POST_FIRST 16u     /* the first round is in staging already */
+#define POST_EVEN 32u      /* all-to-all: `count` elements from each to each; else struct counts says how many */
 
 struct window_head {
     _Atomic uint64_t magic; /* stored last: all else in the head is then whole and never changes again */
@@ -49,7 +51,7 @@ struct post {
     uint64_t in_at, out_at; /* see flags; nothing is read there or written where the signature has no elements */
     int32_t peer;           /* root of a broadcast, else -1 */
     uint8_t primitive, type, reduce, algorithm;
-    uint8_t flags;          /* POST_… */
+    uint8_t flags;          /* POST_…; all else but in_at and out_at, and of all-to-all count, is the signature */
 };
 
 /* One end of a channel (the collectives of a group, or the sends of one member to another). */
@@ -60,6 +62,10 @@ struct cell {
      * stand for, loaded before it is touched. */
     alignas(64) _Atomic uint64_t ready;
     _Atomic uint64_t done;
+    /* Pieces of the owner's message that its two ends have taken, to copy them (remote.c): the taker counts them from
+     * the front in the low half, the owner from the back in the high half. Zero before the owner posts; its operation
+     * does not end before the other end has finished. */
+    _Atomic uint64_t taken;
 };
 
 /* The counts of an all-to-all, by position; written before the post, by the same rule. */

@@ -4,7 +4,7 @@
 #include "comm_world.h"
 
 #include "base/clock.h"
-#include "comm/local.h"
+#include "comm/group.h"
 #include "comm/window.h"
 #include "shm/probe.h"
 #include "shm/reader.h"
@@ -394,6 +394,50 @@ START_TEST(send_and_recv_round_a_ring)
 }
 END_TEST
 
+/* A long plain message between two is copied by whoever drives it; the other may be busy elsewhere. `arg`: who is. */
+static void one_end_is_busy(struct world_rank *w)
+{
+    enum { COUNT = 1 << 20, PIECES = 16 /* of SHARES in remote.c */ };
+    static _Atomic int finished;
+    const int busy = *(const int *)w->arg;
+    int32_t *x = malloc(COUNT * sizeof *x);
+    struct kc_comm_call call = pair(w->rank ? KC_RECV : KC_SEND, !w->rank, x, COUNT, 1);
+    struct kc_comm_op *op = NULL;
+    for (int i = 0; i < COUNT; i++)
+        x[i] = w->rank ? -1 : i;
+    atomic_store(&finished, 0);
+    WORLD_CHECK(w, kc_comm_run(w->all, &(struct kc_comm_call){.primitive = KC_BARRIER, .peer = -1}, &w->e) == 0, "%s",
+                w->e.text);
+    WORLD_CHECK(w, kc_comm_start(w->all, &call, &op, &w->e) == 0, "%s", w->e.text);
+    uint64_t limit = kc_now() + 20 * KC_SECOND;
+    while ((int)w->rank == busy && !atomic_load(&finished) && kc_now() < limit)
+        ;
+    if ((int)w->rank != busy && busy == 1) { /* the giver alone: it cannot end before the other has looked */
+        uint64_t until = kc_now();
+        while (atomic_load(&group_slot(w->all)->send[1]->member[0].cell->taken) >> 32 <= PIECES && kc_now() < limit)
+            WORLD_CHECK(w, kc_comm_wait(&op, until, &w->e) == -ETIMEDOUT, "the giver ended alone: %s", w->e.text);
+        atomic_store(&finished, 1);
+    }
+    if (w->rank == 1 && busy == 1) {
+        for (int i = 0; i < COUNT; i++)
+            WORLD_CHECK(w, x[i] == i, "element %d is %d before the taker has moved", i, x[i]);
+    }
+    WORLD_CHECK(w, kc_comm_wait(&op, limit, &w->e) == 0, "%s", w->e.text);
+    if ((int)w->rank != busy)
+        atomic_store(&finished, 1);
+    WORLD_CHECK(w, kc_now() < limit, "one end alone did not copy the message");
+    for (int i = 0; i < COUNT; i++)
+        WORLD_CHECK(w, x[i] == i, "element %d is %d", i, x[i]);
+    free(x);
+}
+
+START_TEST(either_end_copies_a_long_message_alone)
+{
+    const char *failure = world_run(2, 1, 0, false, one_end_is_busy, &_i);
+    ck_assert_msg(!failure, "%s", failure);
+}
+END_TEST
+
 static void mail_differs(struct world_rank *w)
 {
     int32_t x[8] = {0};
@@ -713,6 +757,7 @@ int main(void)
     tcase_add_test(cases, operations_in_flight_complete_in_any_order);
     tcase_add_loop_test(cases, lanes_use_different_groups_at_once, 0, 2);
     tcase_add_loop_test(cases, send_and_recv_round_a_ring, 0, 2);
+    tcase_add_loop_test(cases, either_end_copies_a_long_message_alone, 0, 2);
     tcase_add_test(cases, f21_send_and_recv_compare_counts);
     tcase_add_test(cases, timing_changes_no_bit);
     tcase_add_test(cases, a_corrupt_peer_is_an_error);
