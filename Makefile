@@ -150,13 +150,14 @@ $(B)/bench/%: $(B)/tests/bench/%.o $(call archives,$(TEST_ROOMS))
 	$(call link,$<,$(call archives,$(TEST_ROOMS)),$(LIBS) $(LIBS_CONSOLE))
 SHARE := $(if $(filter 1,$(shell nproc)),--oversubscribe)
 # what we are compared with: tests/bench/compare_comm runs both
-bench-peers: $(B)/bench/bench_comm
+bench-peers: $(B)/bench/ours_comm
 	@if command -v mpicc >/dev/null; then mpicc -O2 tests/bench/peer_mpi.c -o $(B)/bench/peer_mpi; \
 	 else echo "peer_mpi  not built: no mpicc (apt install libopenmpi-dev openmpi-bin)"; fi
-bench: all bench-peers $(addprefix $(B)/bench/,$(BENCHES))
+bench: all $(addprefix $(B)/bench/,$(BENCHES))
 	@for b in $(BENCHES); do echo "== $$b"; $(B)/bench/$$b || exit 1; done
 	@for m in 0.84m 10.8m 124m; do echo "== kc bench step --model $$m"; \
 	  bin/kc bench step --model $$m --steps $$([ $$m = 124m ] && echo 6 || echo 22) $(SHARE) || exit 1; done
+	@echo "== kc bench comm"; bin/kc bench comm $(SHARE)
 	@echo "== kc bench snapshot"; bin/kc bench snapshot $(SHARE)
 
 clean:

@@ -1,4 +1,4 @@
-/* comm_cases.h - what bench_comm.c and peer_mpi.c both do, so that their figures can be compared: the same sizes,
+/* comm_cases.h - what ours_comm.c and peer_mpi.c both do, so that their figures can be compared: the same sizes,
  * rounds, values, checks and median.
  *
  * `bytes` of a case: all-reduce, broadcast: the vector; send: one message, half of the way there and back;

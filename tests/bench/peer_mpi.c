@@ -1,4 +1,4 @@
-/* peer_mpi.c - the same collectives with MPI: the peer of bench_comm.c. Built only where there is an mpicc.
+/* peer_mpi.c - the same collectives with MPI: the peer of ours_comm.c. Built only where there is an mpicc.
  *
  *   mpirun -n RANKS peer_mpi [LARGEST [PRIMITIVE …]]
  *

@@ -1,12 +1,10 @@
-/* bench_comm.c - how fast collectives are between processes of one node, beside the limit that memory sets in the
- * same run.
+/* ours_comm.c - our collectives, timed as peer_mpi.c times MPI's: one side of tests/bench/compare_comm. What a user
+ * measures them with, every algorithm beside memcpy, is `kc bench comm`.
  *
- *   bench_comm [--json] [RANKS [LARGEST [PRIMITIVE …]]]       default 2 ranks, up to 64 MiB, all primitives
+ *   ours_comm [RANKS [LARGEST [PRIMITIVE …]]]       default 2 ranks, up to 64 MiB, all primitives
  *
- * For each size: the time of one operation and the payload rate (comm_cases.h says which bytes), for buffers in
- * windows and for plain ones, and in windows also in place. --json: one line per primitive, kind and size, as
- * peer_mpi.c prints them, of the algorithm `direct`. "copy" is memcpy of that size by all ranks at once, each in its own memory;
- * "shared" is the same from a neighbour's window, which it has just written: what has to cross between cores. */
+ * One JSON line per primitive, kind of buffer and size (comm_cases.h says which bytes): of the algorithm `direct`, in
+ * windows and in plain memory, all-reduce in windows also in place. */
 #include "comm_cases.h"
 
 #include "base/clock.h"
@@ -33,7 +31,7 @@ struct rank {
 static void must(int code, const struct kc_error *e)
 {
     if (code) {
-        fprintf(stderr, "bench_comm: %s\n", e->text);
+        fprintf(stderr, "ours_comm: %s\n", e->text);
         _exit(1);
     }
 }
@@ -58,25 +56,25 @@ static void there_and_back(struct rank *r, const float *in, float *out, size_t c
                                       .peer = (int32_t)(r->rank ^ 1), .in = in, .out = out, .count = count});
 }
 
-static void run(struct rank *r, enum what w, enum kind k, uint8_t algorithm, size_t bytes)
+static void run(struct rank *r, enum what w, enum kind k, size_t bytes)
 {
     static const uint8_t primitive[WHATS] = {KC_ALL_REDUCE, KC_ALL_GATHER, KC_REDUCE_SCATTER, KC_BROADCAST,
                                              KC_ALL_TO_ALL, KC_SEND,       KC_BARRIER};
     uint64_t counts[KC_RANKS_MAX];
     size_t part = bytes / 4 / r->ranks;
+    float *out = w == BROADCAST && r->rank == 0 ? NULL : r->out[k]; /* as MPI's root */
     for (uint32_t i = 0; w == ALL_TO_ALL && i < r->ranks; i++)
         counts[i] = part;
     if (w == SEND)
         there_and_back(r, r->in[k], r->out[k], bytes / 4);
     else
-        call(r, (struct kc_comm_call){.primitive = primitive[w], .algorithm = algorithm,
-                                      .peer = w == BROADCAST ? 0 : -1, .in = r->in[k], .out = r->out[k],
-                                      .count = w == ALL_GATHER ? part : bytes / 4, .send_counts = counts,
+        call(r, (struct kc_comm_call){.primitive = primitive[w], .peer = w == BROADCAST ? 0 : -1, .in = r->in[k],
+                                      .out = out, .count = w == ALL_GATHER ? part : bytes / 4, .send_counts = counts,
                                       .recv_counts = counts});
 }
 
 /* Microseconds: the median over rounds of the slowest rank's. */
-static double measure(struct rank *r, enum what w, enum kind k, uint8_t algorithm, size_t bytes)
+static double measure(struct rank *r, enum what w, enum kind k, size_t bytes)
 {
     int rounds = rounds_of(bytes), ranks = (int)r->ranks, rank = (int)r->rank;
     fill(r->in[k], in_count(w, bytes, ranks), rank);
@@ -84,13 +82,14 @@ static double measure(struct rank *r, enum what w, enum kind k, uint8_t algorith
     for (int i = -ROUNDS_WARM; i < rounds; i++) {
         barrier(r);
         uint64_t start = kc_now();
-        run(r, w, k, algorithm, bytes);
+        run(r, w, k, bytes);
         if (i >= 0)
             r->times[rank][i] = (double)(kc_now() - start) / 1e3 / (w == SEND ? 2 : 1);
     }
-    size_t first = k == IN_PLACE ? 0 : wrong(w, r->out[k], bytes, ranks, rank); /* in place sums grow */
+    const float *result = w == BROADCAST && rank == 0 ? r->in[k] : r->out[k];
+    size_t first = k == IN_PLACE ? 0 : wrong(w, result, bytes, ranks, rank); /* in place sums grow */
     if (first) {
-        fprintf(stderr, "bench_comm: %s of %zu bytes, %s: element %zu is wrong\n", what_name[w], bytes, kind_name[k],
+        fprintf(stderr, "ours_comm: %s of %zu bytes, %s: element %zu is wrong\n", what_name[w], bytes, kind_name[k],
                 first - 1);
         _exit(1);
     }
@@ -105,77 +104,21 @@ static double measure(struct rank *r, enum what w, enum kind k, uint8_t algorith
     return median(slowest, rounds);
 }
 
-/* ---- what memory gives ---- */
-
-static double measure_copy(struct rank *r, bool shared, size_t bytes)
+static void bench(struct rank *r, enum what w, size_t largest)
 {
-    const void *from = shared ? kc_transport_data(r->t, (r->rank + 1) % r->ranks, NULL) : r->in[PLAIN];
-    double times[ROUNDS_MAX];
-    for (int i = 0; i < rounds_of(bytes) / 4 + 1; i++) {
-        if (shared)
-            memset(r->in[WINDOW], i, bytes);
-        barrier(r);
-        uint64_t start = kc_now();
-        memcpy(r->out[PLAIN], from, bytes);
-        times[i] = (double)(kc_now() - start) / 1e3;
-        barrier(r);
-    }
-    return median(times, rounds_of(bytes) / 4 + 1);
-}
-
-/* ---- what is printed ---- */
-
-static void print_cell(bool json, const struct rank *r, enum what w, enum kind k, uint8_t algorithm, size_t bytes,
-                       double us)
-{
-    if (r->rank != 0)
-        return;
-    if (json)
-        printf("{\"who\":\"kuangchao\",\"primitive\":\"%s\",\"kind\":\"%s\",\"algorithm\":\"%s\",\"ranks\":%u,"
-               "\"bytes\":%zu,\"us\":%.3f}\n",
-               what_name[w], kind_name[k], kc_algorithm_name[algorithm], r->ranks, bytes, us);
-    else
-        printf(" %10.2f %6.2f", us, (double)bytes / us / 1e3);
+    enum kind kinds = w == ALL_REDUCE ? KINDS : w == BARRIER ? WINDOW : IN_PLACE;
+    for (size_t bytes = SMALLEST; bytes <= (w == BARRIER ? SMALLEST : largest); bytes *= 4)
+        for (enum kind k = 0; k < kinds; k++) {
+            double us = measure(r, w, k, bytes);
+            if (r->rank == 0)
+                printf("{\"who\":\"kuangchao\",\"primitive\":\"%s\",\"kind\":\"%s\",\"ranks\":%u,\"bytes\":%zu,"
+                       "\"us\":%.3f}\n",
+                       what_name[w], kind_name[k], r->ranks, bytes, us);
+        }
     fflush(stdout);
 }
 
-/* Only what sums or passes on differs between algorithms. */
-static uint8_t algorithms_of(enum what w)
-{
-    return w <= BROADCAST ? KC_ALGORITHMS : 1;
-}
-
-static void print_head(const struct rank *r, enum what w, enum kind kinds)
-{
-    if (r->rank != 0)
-        return;
-    printf("%s, %u ranks: microseconds and GB/s\n%10s", what_name[w], r->ranks, "bytes");
-    for (enum kind k = 0; k < kinds; k++)
-        for (uint8_t a = 0; a < algorithms_of(w); a++)
-            printf(" %10s %-6s", kind_name[k], w == BARRIER ? "" : kc_algorithm_name[a]);
-    printf("%s\n", w == ALL_REDUCE ? "            copy            shared" : "");
-}
-
-static void bench(struct rank *r, enum what w, size_t largest, bool json)
-{
-    enum kind kinds = w == ALL_REDUCE ? KINDS : w == BARRIER ? WINDOW : IN_PLACE;
-    if (!json)
-        print_head(r, w, kinds);
-    for (size_t bytes = SMALLEST; bytes <= (w == BARRIER ? SMALLEST : largest); bytes *= 4) {
-        if (!json && r->rank == 0)
-            printf("%10zu", bytes);
-        for (enum kind k = 0; k < kinds; k++)
-            for (uint8_t a = 0; a < (json ? KC_DIRECT + 1 : algorithms_of(w)); a++)
-                print_cell(json, r, w, k, a, bytes, measure(r, w, k, a, bytes));
-        for (int shared = 0; w == ALL_REDUCE && !json && shared < 2; shared++)
-            print_cell(false, r, w, PLAIN, KC_DIRECT, bytes, measure_copy(r, shared, bytes));
-        if (!json && r->rank == 0)
-            printf("\n");
-    }
-}
-
 struct wish {
-    bool json;
     uint32_t ranks;
     size_t largest;
     bool primitive[WHATS];
@@ -222,7 +165,7 @@ static void be_rank(uint32_t rank, const struct wish *wish, const int *fds, stru
     r.out[PLAIN] = malloc(wish->largest);
     for (enum what w = 0; w < WHATS; w++)
         if (wish->primitive[w])
-            bench(&r, w, wish->largest, wish->json);
+            bench(&r, w, wish->largest);
     free(r.in[PLAIN]);
     free(r.out[PLAIN]);
     kc_group_free(r.g);
@@ -243,8 +186,6 @@ static bool read_wish(struct wish *w, int argc, char **argv)
 {
     int at = 1;
     *w = (struct wish){.ranks = 2, .largest = 64 << 20};
-    if (at < argc && !strcmp(argv[at], "--json"))
-        w->json = at++;
     if (at < argc)
         w->ranks = (uint32_t)strtoul(argv[at++], NULL, 10);
     if (at < argc)
@@ -261,7 +202,7 @@ int main(int argc, char **argv)
 {
     struct wish wish;
     if (!read_wish(&wish, argc, argv)) {
-        fprintf(stderr, "bench_comm: [--json] [RANKS [LARGEST [PRIMITIVE …]]], 2 to %d ranks, %zu to %zu bytes\n",
+        fprintf(stderr, "ours_comm: [RANKS [LARGEST [PRIMITIVE …]]], 2 to %d ranks, %zu to %zu bytes\n",
                 KC_RANKS_MAX, SMALLEST, LARGEST);
         return 2;
     }
