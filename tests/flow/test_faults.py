@@ -739,7 +739,7 @@ def test_F26_F27_a_stopped_rank_is_seen_and_left_alone():
 def test_wait_returns_at_once():
     """Within 50 ms of the fact; a failure only at ten times that."""
     with Kc() as node:
-        job = node.begin("awaited", 2, **dict(QUICK, steps=150))
+        job = node.begin("awaited", 2, **dict(QUICK, steps=1000))
         waiting = spawn(node, "wait", job)
         at_step(node, job, 20)
         held = spawn(node, "wait", job, "--for", "state=paused")
