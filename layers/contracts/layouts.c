@@ -45,6 +45,7 @@ const char *const kc_family_name[KC_FAMILIES] = {KC_FAMILY_TABLE(NAME_ROW)};
 const char *const kc_device_kind_name[KC_DEVICE_NAMES] = {KC_DEVICE_TABLE(NAME_ROW)};
 const char *const kc_precision_name[KC_PRECISIONS] = {KC_PRECISION_TABLE(NAME_ROW)};
 const char *const kc_order_name[KC_ORDERS] = {KC_ORDER_TABLE(NAME_ROW)};
+const char *const kc_documents_name[KC_DOCUMENTS] = {KC_DOCUMENTS_TABLE(NAME_ROW)};
 const char *const kc_optimizer_name[KC_OPTIMIZERS] = {KC_OPTIMIZER_TABLE(NAME_ROW)};
 const char *const kc_lr_name[KC_LRS] = {KC_LR_TABLE(NAME_ROW)};
 const char *const kc_on_nonfinite_name[KC_ON_NONFINITES] = {KC_ON_NONFINITE_TABLE(NAME_ROW)};
@@ -66,6 +67,8 @@ const char *const kc_state_verb_name[KC_STATE_VERBS] = {KC_STATE_VERB_TABLE(NAME
 /* ---- job_spec ---- */
 static const struct kc_field spec_env[] = {TEXT(kc_spec_env, name), TEXT(kc_spec_env, value)};
 static const struct kc_layout spec_env_layout = LAYOUT(kc_spec_env, spec_env);
+static const struct kc_field spec_file[] = {TEXT(kc_spec_file, path), TEXT(kc_spec_file, mask), SCALAR(kc_spec_file, weight)};
+static const struct kc_layout spec_file_layout = LAYOUT(kc_spec_file, spec_file);
 static const struct kc_field job_spec[] = {
     HIDDEN(kc_job_spec, head),
     TEXT(kc_job_spec, name),
@@ -85,8 +88,10 @@ static const struct kc_field job_spec[] = {
     SCALAR(kc_job_spec, context),
     SCALAR(kc_job_spec, vocab),
     TEXT(kc_job_spec, init_from),
-    TEXT(kc_job_spec, train),
-    TEXT(kc_job_spec, validation),
+    SPAN_OF(kc_job_spec, train, spec_file_layout),
+    SPAN_OF(kc_job_spec, validation, spec_file_layout),
+    ENUM(kc_job_spec, documents, kc_documents_name),
+    SCALAR(kc_job_spec, end_of_text),
     SCALAR(kc_job_spec, sequences),
     SCALAR(kc_job_spec, micro),
     ENUM(kc_job_spec, optimizer, kc_optimizer_name),

@@ -20,6 +20,8 @@ struct kc_view {
 /* Values that change from step to step, the same on all ranks. */
 struct kc_step_values {
     uint64_t step;       /* from 0 */
+    uint64_t tokens;     /* of the whole step, all ranks and micro-batches, those that the loss mask leaves out not counted;
+                            train: at least 1, evaluate: 0, not known */
     double lr;
     double scale;        /* gradients are sums over tokens: × scale = 1/tokens · clip factor. Set by AGREE. */
     double beta1_power, beta2_power; /* β^(step+1), for bias correction */

@@ -78,8 +78,14 @@ START_TEST(the_least_spec_gets_the_documented_defaults)
     ck_assert_uint_eq(spec->max_restarts, 3);
     ck_assert_double_eq(spec->grace_seconds, 10);
     ck_assert_uint_eq(spec->log_max_mib, 64);
-    ck_assert_str_eq(KC_TEXT(spec, spec->train), "/data/train.bin");
-    ck_assert_str_eq(KC_TEXT(spec, spec->validation), "");
+    const struct kc_spec_file *file = KC_AT(spec, struct kc_spec_file, spec->train);
+    ck_assert_uint_eq(spec->train.count, 1);
+    ck_assert_str_eq(KC_TEXT(spec, file->path), "/data/train.bin");
+    ck_assert_str_eq(KC_TEXT(spec, file->mask), "");
+    ck_assert_double_eq(file->weight, KC_WEIGHT_BY_SIZE);
+    ck_assert_uint_eq(spec->validation.count, 0);
+    ck_assert_uint_eq(spec->documents, KC_DOCUMENTS_JOINED);
+    ck_assert_uint_eq(spec->end_of_text, KC_NO_TOKEN);
     ck_assert_uint_eq(spec->axis[KC_DATA], 2);
     ck_assert_uint_eq(spec->axis[KC_TENSOR], 1);
     for (int p = 0; p < KC_PRIMITIVES; p++)

@@ -829,8 +829,9 @@ struct source {
     int calls, evaluate, result;
 };
 static int source_fill(void *self, int evaluate, uint64_t position, uint32_t rows, uint32_t context, int32_t *tokens,
-                       int32_t *targets, struct kc_error *e)
+                       int32_t *targets, int32_t *starts, struct kc_error *e)
 {
+    (void)starts;
     struct source *s = self;
     s->position = position, s->rows = rows, s->context = context, s->evaluate = evaluate, s->calls++;
     if (s->result < 0)

@@ -75,8 +75,9 @@ struct golden {
 };
 
 static int golden_fill(void *self, int evaluate, uint64_t position, uint32_t rows, uint32_t context, int32_t *tokens,
-                       int32_t *targets, struct kc_error *e)
+                       int32_t *targets, int32_t *starts, struct kc_error *e)
 {
+    (void)starts;
     (void)evaluate, (void)e;
     const struct golden *g = self;
     for (uint32_t r = 0; r < rows; r++)
@@ -521,8 +522,9 @@ END_TEST
 
 /* ---- whole passes ---- */
 static int random_fill(void *self, int evaluate, uint64_t position, uint32_t rows, uint32_t context, int32_t *tokens,
-                       int32_t *targets, struct kc_error *e)
+                       int32_t *targets, int32_t *starts, struct kc_error *e)
 {
+    (void)starts;
     (void)evaluate, (void)e;
     const uint32_t vocab = *(const uint32_t *)self;
     for (uint64_t i = 0; i < (uint64_t)rows * context; i++) {

@@ -18,7 +18,7 @@ static void load_tile(void *arg, uint32_t index, uint32_t worker)
     if (real) {
         struct kc_error e = {{0}};
         int r = c->config.load(c->config.load_self, (int)a->evaluate, a->position, real, a->context, a->tokens,
-                               a->targets, &e);
+                               a->targets, NULL, &e);
         if (r < 0) {
             lane_fail(c, r, &e);
             real = 0;
