@@ -17,13 +17,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int tokenizer_known(struct session *s, const char *name)
+/* A tokenizer that there is, with the files that it wants. */
+static int tokenizer_check(struct session *s, const char *name, const char *vocab, const char *merges)
 {
     const char *names[64];
     size_t n = 0;
-    while (n < 64 && (names[n] = kc_tokenizer_name(n)))
-        if (!strcmp(names[n++], name))
-            return KC_EXIT_OK;
+    while (n < 64 && (names[n] = kc_tokenizer_name(n)) && strcmp(names[n], name))
+        n++;
+    if (n < 64 && names[n]) {
+        bool files = kc_tokenizer_takes_files(name);
+        if (files && !(vocab && merges))
+            return session_fail(s, KC_EXIT_USAGE, "tokenizer %s wants --vocab vocab.json and --merges merges.txt, as they come "
+                                "with the model", name);
+        return files || !(vocab || merges) ? KC_EXIT_OK
+                                           : session_fail(s, KC_EXIT_USAGE, "tokenizer %s takes no --vocab or --merges: did you "
+                                                          "mean --tokenizer gpt2?", name);
+    }
     const char *near = kc_suggest(name, names, n);
     return session_fail(s, KC_EXIT_USAGE, "no tokenizer \"%.40s\". %s %s", name, near ? "Did you mean" : "There is",
                         near ? near : names[0]);
@@ -113,7 +122,7 @@ static int prepare(struct session *s, const struct arguments *a)
                             "DIR/val.bin");
     if (end == share || *end || !(request.validation >= 0 && request.validation <= 0.5))
         return session_fail(s, KC_EXIT_USAGE, "--validation wants a share from 0 to 0.5, not \"%.40s\"", share);
-    int code = tokenizer_known(s, request.tokenizer);
+    int code = tokenizer_check(s, request.tokenizer, request.vocab, request.merges);
     if (!code)
         code = bench_whole(s, a, OPTION_THREADS, 1, 1024, cores(), &request.threads);
     if (code)

@@ -32,12 +32,24 @@ const char *kc_tokenizer_name(size_t index)
     return index < TOKENIZERS ? tokenizers[index].name : NULL;
 }
 
-int kc_tokenizer_open(const char *name, const char *vocab, const char *merges, struct kc_tokenizer **out,
-                      struct kc_error *e)
+static size_t place_of(const char *name)
 {
     size_t i = 0;
     while (i < TOKENIZERS && strcmp(tokenizers[i].name, name))
         i++;
+    return i;
+}
+
+bool kc_tokenizer_takes_files(const char *name)
+{
+    size_t i = place_of(name);
+    return i < TOKENIZERS && tokenizers[i].files;
+}
+
+int kc_tokenizer_open(const char *name, const char *vocab, const char *merges, struct kc_tokenizer **out,
+                      struct kc_error *e)
+{
+    size_t i = place_of(name);
     if (i == TOKENIZERS)
         return kc_fail(e, -EINVAL, "--tokenizer %s: there is none of this name; use '%s' or '%s'", name,
                        tokenizers[0].name, tokenizers[1].name);

@@ -30,6 +30,9 @@ struct kc_tokenizer *kc_tokenizer_close(struct kc_tokenizer *t);
 /* Names in table order, NULL past the last. */
 const char *kc_tokenizer_name(size_t index);
 
+/* Is it read from a vocab.json and a merges.txt? */
+bool kc_tokenizer_takes_files(const char *name);
+
 uint32_t kc_tokenizer_vocab(const struct kc_tokenizer *t);
 /* The token that documents begin with; -1: there is none. */
 int32_t kc_tokenizer_end_of_text(const struct kc_tokenizer *t);

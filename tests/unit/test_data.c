@@ -348,7 +348,6 @@ START_TEST(files_beyond_2_GiB_are_read_to_their_end)
     uint64_t first = (n - 1) * 128, tail_at = (uint64_t)count - 129;
     for (uint64_t i = 0; i < 128; i++)
         ck_assert_int_eq(y[i], first + i + 1 < tail_at ? 0 : (int)(1000 + first + i + 1 - tail_at));
-    kc_loader_prefetch(l, false, n - 1, 4); /* past the end is no error */
     kc_loader_close(l);
     l = open_loader(in("big.bin"), NULL, 128, 1, true);
     for (uint64_t q = 0; q < 200; q += 4)
@@ -549,7 +548,7 @@ END_TEST
 
 static int prepare(const char *const *files, size_t count, double share, struct kc_prepared *out)
 {
-    struct kc_prepare_request q = {.files = files, .count = count, .tokenizer = "byte", .validation = share,
+    struct kc_prepare_request q = {.files = files, .count = count, .tokenizer = "byte", .validation = share, .threads = 1,
                                    .out = in("out/deep")};
     char folder[256];
     snprintf(folder, sizeof folder, "%s", q.out);
@@ -584,17 +583,20 @@ START_TEST(text_becomes_token_files_and_text_again)
     ck_assert_uint_eq(files_in(in("out/deep")), 2);
     static int32_t tokens[180000];
     static char back[180000];
+    struct kc_tokenizer *byte = NULL;
+    ck_assert_int_eq(kc_tokenizer_open("byte", NULL, NULL, &byte, &e), 0);
     for (int part = 0; part < 2; part++) {
         struct kc_tokens *t = NULL;
         size_t bytes, count = part ? 20000 : 180000;
         ck_assert_msg(kc_tokens_open(part ? p.validation : p.train, &t, &e) == 0, "%s", e.text);
         ck_assert_uint_eq(kc_tokens_count(t), count);
         ck_assert_int_eq(kc_tokens_copy(t, 0, count, tokens, NULL, &e), 0);
-        ck_assert_int_eq(kc_tokenizer_find("byte")->decode(tokens, count, back, sizeof back, &bytes), 0);
+        ck_assert_int_eq(kc_tokenizer_decode(byte, tokens, count, back, sizeof back, &bytes), 0);
         ck_assert_uint_eq(bytes, count);
         ck_assert(memcmp(back, text + (part ? 180000 : 0), count) == 0);
         kc_tokens_close(t);
     }
+    kc_tokenizer_close(byte);
     /* header: the words beyond the third are zero */
     char *raw;
     size_t raw_bytes;
@@ -651,9 +653,9 @@ START_TEST(bad_text_is_refused_by_name_before_anything_is_written)
     ck_assert_int_eq(prepare(files, 1, NAN, &p), -EINVAL);
     ck_assert_int_eq(prepare(files, 1, 0.1, &p), -EINVAL); /* a tenth of nine bytes is nothing */
     ck_assert_ptr_nonnull(strstr(e.text, "--validation 0.1 of 9 bytes"));
-    struct kc_prepare_request q = {.files = files, .count = 1, .tokenizer = "bpe", .out = dir};
+    struct kc_prepare_request q = {.files = files, .count = 1, .tokenizer = "bpe", .threads = 1, .out = dir};
     ck_assert_int_eq(kc_data_prepare(&q, &p, &e), -EINVAL);
-    ck_assert_str_eq(e.text, "--tokenizer bpe: there is none of this name; use 'byte'");
+    ck_assert_str_eq(e.text, "--tokenizer bpe: there is none of this name; use 'byte' or 'gpt2'");
     /* sparse: 2^31 bytes and a few that no file could count */
     int fd = open(in("huge"), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     ck_assert_int_eq(ftruncate(fd, (off_t)2147483648 + 5), 0);
@@ -664,7 +666,7 @@ START_TEST(bad_text_is_refused_by_name_before_anything_is_written)
         strstr(e.text, "train.bin would have 2147483653 tokens, a token file counts at most 2147483647"));
     ck_assert_uint_eq(files_in(in("out")), 0);
     put(in("file"), "x", 1);
-    q = (struct kc_prepare_request){.files = files, .count = 1, .tokenizer = "byte", .out = in("file")};
+    q = (struct kc_prepare_request){.files = files, .count = 1, .tokenizer = "byte", .threads = 1, .out = in("file")};
     files[0] = in("a.txt");
     ck_assert_int_eq(kc_data_prepare(&q, &p, &e), -ENOTDIR);
 }
@@ -717,7 +719,7 @@ START_TEST(a_full_disk_is_one_line_with_the_numbers)
     waitpid(pid, &status, 0);
     if (status != 0)
         return; /* not allowed here: the limit above stands in for it */
-    struct kc_prepare_request q = {.files = &file, .count = 1, .tokenizer = "byte", .validation = 0.1, .out = mount};
+    struct kc_prepare_request q = {.files = &file, .count = 1, .tokenizer = "byte", .validation = 0.1, .threads = 1, .out = mount};
     int r = kc_data_prepare(&q, &p, &e);
     size_t left = files_in(mount);
     pid = fork();
@@ -736,28 +738,41 @@ END_TEST
 
 START_TEST(the_byte_tokenizer_is_the_identity_on_bytes)
 {
-    const struct kc_tokenizer *t = kc_tokenizer_find("byte");
+    struct kc_tokenizer *t = NULL;
+    struct kc_token_list list = {0};
     unsigned char all[256], back[256];
-    int32_t tokens[256];
     size_t n;
+    ck_assert_int_eq(kc_tokenizer_open("byte", NULL, NULL, &t, &e), 0);
+    struct kc_encoder *c = kc_encoder_new(t);
     for (int i = 0; i < 256; i++)
         all[i] = (unsigned char)i;
-    ck_assert_uint_eq(t->vocab, 256);
-    ck_assert_int_eq(t->encode(all, 256, tokens, 256, &n), 0);
+    ck_assert_uint_eq(kc_tokenizer_vocab(t), 256);
+    ck_assert_int_eq(kc_tokenizer_end_of_text(t), -1);
+    ck_assert_int_eq(kc_encode(c, all, 256, &list), 0);
+    ck_assert_uint_eq(list.count, 256);
     for (int i = 0; i < 256; i++)
-        ck_assert_int_eq(tokens[i], i);
-    ck_assert_int_eq(t->decode(tokens, 256, back, 256, &n), 0);
+        ck_assert_int_eq(list.token[i], i);
+    ck_assert_int_eq(kc_tokenizer_decode(t, list.token, 256, back, 256, &n), 0);
     ck_assert_mem_eq(all, back, 256);
-    ck_assert_int_eq(t->encode(all, 256, tokens, 255, &n), -ENOSPC);
+    ck_assert_int_eq(kc_tokenizer_decode(t, list.token, 256, back, 255, &n), -ENOSPC);
     ck_assert_uint_eq(n, 256);
-    ck_assert_int_eq(t->decode(tokens, 256, back, 255, &n), -ENOSPC);
-    tokens[3] = 256;
-    ck_assert_int_eq(t->decode(tokens, 256, back, 256, &n), -EINVAL);
-    tokens[3] = -1;
-    ck_assert_int_eq(t->decode(tokens, 256, back, 256, &n), -EINVAL);
-    ck_assert_ptr_null(kc_tokenizer_find("bite"));
+    list.token[3] = 256;
+    ck_assert_int_eq(kc_tokenizer_decode(t, list.token, 256, back, 256, &n), -EINVAL);
+    list.token[3] = -1;
+    ck_assert_int_eq(kc_tokenizer_decode(t, list.token, 256, back, 256, &n), -EINVAL);
+    free(list.token);
+    kc_encoder_free(c);
+    kc_tokenizer_close(t);
+    ck_assert_int_eq(kc_tokenizer_open("bite", NULL, NULL, &t, &e), -EINVAL);
+    ck_assert_int_eq(kc_tokenizer_open("byte", "vocab.json", NULL, &t, &e), -EINVAL);
+    ck_assert_str_eq(e.text, "--tokenizer byte takes no vocabulary or merges: did you mean --tokenizer gpt2?");
+    ck_assert_int_eq(kc_tokenizer_open("gpt2", "vocab.json", NULL, &t, &e), -EINVAL);
+    ck_assert_ptr_nonnull(strstr(e.text, "--tokenizer gpt2 needs --merges merges.txt"));
+    ck_assert_int_eq(kc_tokenizer_open("gpt2", NULL, NULL, &t, &e), -EINVAL);
+    ck_assert_ptr_nonnull(strstr(e.text, "--tokenizer gpt2 needs --vocab vocab.json"));
     ck_assert_str_eq(kc_tokenizer_name(0), "byte");
-    ck_assert_ptr_null(kc_tokenizer_name(1));
+    ck_assert_str_eq(kc_tokenizer_name(1), "gpt2");
+    ck_assert_ptr_null(kc_tokenizer_name(2));
 }
 END_TEST
 

@@ -104,9 +104,38 @@ START_TEST(an_algorithm_is_named_for_its_primitive_alone)
 }
 END_TEST
 
+START_TEST(the_files_of_a_job_have_weights_and_masks)
+{
+    ck_assert_msg(with("data", "{\"train\":[{\"path\":\"a.bin\",\"weight\":0.7},{\"path\":\"/b.bin\",\"weight\":0,\"mask\":\"b.mask\"}],"
+                               "\"validation\":{\"path\":\"v.bin\",\"mask\":null},\"documents\":\"masked\",\"end_of_text\":0}") == 0,
+                  "%s", error.text);
+    const struct kc_spec_file *train = KC_AT(spec, struct kc_spec_file, spec->train);
+    ck_assert_uint_eq(spec->train.count, 2);
+    ck_assert_str_eq(KC_TEXT(spec, train[0].path), "/data/a.bin");
+    ck_assert_str_eq(KC_TEXT(spec, train[0].mask), "");
+    ck_assert_double_eq(train[0].weight, 0.7);
+    ck_assert_str_eq(KC_TEXT(spec, train[1].path), "/b.bin");
+    ck_assert_str_eq(KC_TEXT(spec, train[1].mask), "/data/b.mask");
+    ck_assert_double_eq(train[1].weight, 0);
+    ck_assert_uint_eq(spec->validation.count, 1);
+    ck_assert_str_eq(KC_TEXT(spec, KC_AT(spec, struct kc_spec_file, spec->validation)->path), "/data/v.bin");
+    ck_assert_uint_eq(spec->documents, KC_DOCUMENTS_MASKED);
+    ck_assert_uint_eq(spec->end_of_text, 0);
+    ck_assert_msg(with("data.train", "[\"a.bin\",\"b.bin\"]") == 0, "%s", error.text);
+    train = KC_AT(spec, struct kc_spec_file, spec->train);
+    ck_assert(spec->train.count == 2 && train[0].weight == KC_WEIGHT_BY_SIZE && train[1].weight == KC_WEIGHT_BY_SIZE);
+}
+END_TEST
+
 START_TEST(a_stored_spec_parses_to_the_same_contract)
 {
-    ck_assert_int_eq(with("env", "{\"A\":\"1\",\"B\":\"two\"}"), 0);
+    static const char *const fields[][2] = {
+        {"env", "{\"A\":\"1\",\"B\":\"two\"}"},
+        {"data", "{\"train\":[\"a\",{\"path\":\"b\",\"mask\":\"m\"}],\"validation\":\"v\"}"},
+        {"data", "{\"train\":{\"path\":\"a\",\"weight\":0.1},\"validation\":{\"path\":\"v\",\"mask\":\"m\"},\"documents\":\"masked\","
+                 "\"end_of_text\":7}"},
+    };
+    ck_assert_int_eq(with(fields[_i][0], fields[_i][1]), 0);
     json_t *full = kc_spec_json(spec);
     char *text = json_dumps(full, JSON_REAL_PRECISION(17));
     struct kc_arena second;
@@ -154,6 +183,25 @@ static const struct {
     {"data.train", NULL, "data.train is missing"},
     {"data.train", "\"\"", "data.train is \"\""},
     {"data.order", "\"random\"", "data.order is \"random\": it must be one of shuffled, sequential"},
+    {"data.train", "7", "data.train is 7: it must be the path of a file, {\"path\":…}, or a list of these"},
+    {"data.train", "[]", "data.train lists 0 files: it must be 1 to 4096"},
+    {"data.train", "[\"a\",3]", "data.train[1] is 3: it must be the path of a file"},
+    {"data.train", "[\"a\",{\"weight\":1}]", "data.train[1] has no path"},
+    {"data.train", "[{\"path\":\"\"}]", "data.train[0].path is \"\""},
+    {"data.train", "{\"path\":\"a\",\"maks\":\"b\"}", "data.train.maks is no field of a file: path, weight and mask are; did you mean "
+                                                  "\"mask\"?"},
+    {"data.train", "[{\"path\":\"a\",\"weight\":-1}]", "data.train[0].weight is -1: it must be a number from 0 to 1000000"},
+    {"data.train", "[{\"path\":\"a\",\"weight\":\"1\"}]", "data.train[0].weight is \"1\""},
+    {"data.train", "[{\"path\":\"a\",\"weight\":1},\"b\",\"c\"]", "data.train: 1 of 3 files have a weight: give one to all, or to none"},
+    {"data.train", "[{\"path\":\"a\",\"weight\":0},{\"path\":\"b\",\"weight\":0}]", "data.train: the weights of its 2 files sum to 0"},
+    {"data.train", "[{\"path\":\"a\",\"mask\":3}]", "data.train[0].mask is 3: it must be the path of a file, or null"},
+    {"data.validation", "[\"a\"]", "data.validation is [\"a\"]: it must be the path of a file, {\"path\":…}, or null"},
+    {"data.validation", "{\"path\":\"a\",\"weight\":1}", "data.validation.weight: one file is read in file order, a weight has no meaning"},
+    {"data.documents", "\"mask\"", "data.documents is \"mask\": it must be one of joined, masked"},
+    {"data.documents", "\"masked\"", "data.documents is masked, but data.end_of_text is missing"},
+    {"data.end_of_text", "0", "data.end_of_text is 0, but data.documents is joined"},
+    {"data.end_of_text", "-1", "data.end_of_text is -1: it must be a whole number from 0 to 16777215"},
+    {"data", "{\"train\":\"a\",\"documents\":\"masked\",\"end_of_text\":256}", "data.end_of_text is 256, but model.vocab is 256"},
     {"batch.sequences", "6", "batch.sequences is 6, which batch.micro × parallel.data = 2 × 2 = 4 does not divide: "
                              "batch.sequences 8 would do"},
     {"batch.micro", NULL, "batch.micro is missing"},
@@ -359,7 +407,8 @@ int main(void)
     TCase *t = tcase_create("spec");
     tcase_add_test(t, the_least_spec_gets_the_documented_defaults);
     tcase_add_test(t, an_algorithm_is_named_for_its_primitive_alone);
-    tcase_add_test(t, a_stored_spec_parses_to_the_same_contract);
+    tcase_add_test(t, the_files_of_a_job_have_weights_and_masks);
+    tcase_add_loop_test(t, a_stored_spec_parses_to_the_same_contract, 0, 3);
     tcase_add_loop_test(t, a_bad_field_is_named_with_its_path_and_numbers, 0, sizeof bad / sizeof bad[0]);
     tcase_add_test(t, zero_learning_rate_decay_and_clip_are_valid);
     tcase_add_test(t, what_is_no_json_object_is_refused);
