@@ -162,14 +162,10 @@ int verb_data_info(struct session *s, const struct arguments *a)
         json_object_set_new(o, "token_bytes", json_integer(i.bytes_each));
         json_object_set_new(o, "kind", json_string(i.mask ? "mask" : "tokens"));
         json_object_set_new(o, "counted_tokens", i.mask ? json_integer((json_int_t)i.counted) : json_null());
-        if (i.mask) {
-            json_decref(first);
-            return session_emit(s, o);
-        }
-        json_object_set_new(o, "largest_token", json_integer(i.largest));
-        json_object_set_new(o, "largest_token_at", json_integer((json_int_t)i.largest_at));
-        json_object_set_new(o, "distinct_tokens", json_integer(i.distinct));
-        json_object_set_new(o, "entropy_nats", kc_json_number(i.entropy));
+        json_object_set_new(o, "largest_token", i.mask ? json_null() : json_integer(i.largest));
+        json_object_set_new(o, "largest_token_at", i.mask ? json_null() : json_integer((json_int_t)i.largest_at));
+        json_object_set_new(o, "distinct_tokens", i.mask ? json_null() : json_integer(i.distinct));
+        json_object_set_new(o, "entropy_nats", i.mask ? json_null() : kc_json_number(i.entropy));
         json_object_set_new(o, "first_tokens", first);
         return session_emit(s, o);
     }

@@ -60,7 +60,7 @@ def test_a_mixture_is_the_same_on_every_layout_and_after_every_interruption():
         assert node.metrics(again) == node.metrics(calm)
         assert node.metrics(again, "tokens") == node.metrics(calm, "tokens") and len(set(node.metrics(calm, "tokens"))) > 20
         losses = node.metrics(node.train("alone", 1, 0, **dict(how, steps=300)))
-        assert max(abs(a / b - 1) for a, b in zip(losses, node.metrics(calm))) <= 1e-3, "300 steps of rounding"
+        assert max(abs(a / b - 1) for a, b in zip(losses[:50], node.metrics(calm))) <= 1e-4
         spec = node.read(calm, "spec.json")["data"]
         assert [f["weight"] for f in spec["train"]] == [0.5, 0.3, 0.2] and "mask" not in spec["train"][1], spec
 
