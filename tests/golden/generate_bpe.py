@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Makes tests/golden/gpt2-bpe with Hugging Face tokenizers and transformers: a small byte-level BPE (vocab.json, merges.txt) trained
-on the text below, and texts with the ids that transformers' GPT2Tokenizer gives (cases.json).
+on the text below, and texts with the ids that transformers' GPT2Tokenizer gives, and the bytes of the pieces that it merges within (cases.json).
 
   ~/peers/bin/pip install transformers tokenizers && ~/peers/bin/python tests/golden/generate_bpe.py tests/golden/gpt2-bpe
 """
@@ -45,7 +45,9 @@ for n in range(60):
     pick = lambda: random.choice([chr(random.choice(assigned)), chr(random.randrange(32, 127)), random.choice(" \n\t'\u00a0"),
                                   random.choice(["the", "tide", " sea", "'s", "'ll", " 12", "море", "潮", "größ", "  "])])
     texts.append("".join(pick() for _ in range(random.randrange(1, 60))))
-cases = [{"text": t, "ids": peer(t)["input_ids"]} for t in texts]
+texts += ["x \u0085y", "x\u0085\u0085y", " \u1680 a", "\u2003\u2003b", "\u180e\u180e c", "a \u200b b", " \x1c\x1d d", "\u0601 \u06dd5", "\u2160\u00bcz \u00bc"]
+plain = pre_tokenizers.ByteLevel(add_prefix_space=False)  # a character of a piece is a byte of the text
+cases = [{"text": t, "ids": peer(t)["input_ids"], "pieces": [len(p) for p, _ in plain.pre_tokenize_str(t)]} for t in texts]
 for c in cases:
     assert peer.decode(c["ids"], clean_up_tokenization_spaces=False) == c["text"] or "\ufffd" in c["text"], c
 with open(os.path.join(out, "cases.json"), "w") as f:

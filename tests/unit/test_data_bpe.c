@@ -76,6 +76,22 @@ START_TEST(every_text_has_the_ids_that_transformers_gives_it)
 }
 END_TEST
 
+START_TEST(every_text_is_cut_into_the_pieces_of_gpt2s_pattern)
+{
+    for (size_t i = 0; i < json_array_size(cases); i++) {
+        const json_t *pieces = json_object_get(json_array_get(cases, i), "pieces");
+        size_t bytes, at = 0, k = 0;
+        const unsigned char *text = (const unsigned char *)text_of(i, &bytes);
+        for (; at < bytes && k < json_array_size(pieces); k++) {
+            size_t n = split_piece(text + at, bytes - at);
+            ck_assert_msg(n == (size_t)json_integer_value(json_array_get(pieces, k)), "case %zu, piece %zu: \"%s\"", i, k, text);
+            at += n;
+        }
+        ck_assert(at == bytes && k == json_array_size(pieces));
+    }
+}
+END_TEST
+
 START_TEST(a_text_may_be_cut_where_it_says_so)
 {
     size_t cuts = 0;
@@ -459,6 +475,7 @@ int main(void)
     tcase_add_checked_fixture(t, set_up, tear_down);
     tcase_set_timeout(t, 60);
     tcase_add_test(t, every_text_has_the_ids_that_transformers_gives_it);
+    tcase_add_test(t, every_text_is_cut_into_the_pieces_of_gpt2s_pattern);
     tcase_add_test(t, a_text_may_be_cut_where_it_says_so);
     tcase_add_test(t, bytes_that_are_no_characters_are_kept);
     tcase_add_test(t, a_long_word_takes_no_square_of_time);
