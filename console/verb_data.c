@@ -27,11 +27,15 @@ static int tokenizer_check(struct session *s, const char *name, const char *voca
     if (n < 64 && names[n]) {
         bool files = kc_tokenizer_takes_files(name);
         if (files && !(vocab && merges))
-            return session_fail(s, KC_EXIT_USAGE, "tokenizer %s wants --vocab vocab.json and --merges merges.txt, as they come "
-                                "with the model", name);
+            return session_fail(s, KC_EXIT_USAGE,
+                                "tokenizer %s wants --vocab vocab.json and --merges merges.txt, as they come "
+                                "with the model",
+                                name);
         return files || !(vocab || merges) ? KC_EXIT_OK
-                                           : session_fail(s, KC_EXIT_USAGE, "tokenizer %s takes no --vocab or --merges: did you "
-                                                          "mean --tokenizer gpt2?", name);
+                                           : session_fail(s, KC_EXIT_USAGE,
+                                                          "tokenizer %s takes no --vocab or --merges: did you "
+                                                          "mean --tokenizer gpt2?",
+                                                          name);
     }
     const char *near = kc_suggest(name, names, n);
     return session_fail(s, KC_EXIT_USAGE, "no tokenizer \"%.40s\". %s %s", name, near ? "Did you mean" : "There is",
@@ -92,7 +96,8 @@ static int print_prepared(struct session *s, const struct kc_prepared *p)
                 *p->validation_mask ? ", " : "", p->validation_mask, (unsigned long long)p->prompt_tokens);
     fprintf(s->out, "vocabulary  %u, of which %u occur\n", p->vocab, p->distinct);
     if (p->end_of_text >= 0)
-        fprintf(s->out, "documents   begin with token %d: \"documents\":\"masked\",\"end_of_text\":%d tells them apart\n",
+        fprintf(s->out,
+                "documents   begin with token %d: \"documents\":\"masked\",\"end_of_text\":%d tells them apart\n",
                 p->end_of_text, p->end_of_text);
     fprintf(s->out, "entropy     %.4f nats a token: what a model that knows only frequencies would lose\n",
             p->train_entropy);
@@ -170,8 +175,8 @@ int verb_data_info(struct session *s, const struct arguments *a)
         return session_emit(s, o);
     }
     fprintf(s->out, "file        %s, %llu bytes\n", a->word[0], (unsigned long long)i.bytes);
-    fprintf(s->out, "format      %smagic %d, version %d, %u byte%s a token\n", i.mask ? "loss mask, " : "", i.magic, i.version,
-            i.bytes_each, i.bytes_each == 1 ? "" : "s");
+    fprintf(s->out, "format      %smagic %d, version %d, %u byte%s a token\n", i.mask ? "loss mask, " : "", i.magic,
+            i.version, i.bytes_each, i.bytes_each == 1 ? "" : "s");
     if (i.mask) {
         fprintf(s->out, "tokens      %llu, of which %llu count (%.1f %%)\n", (unsigned long long)i.tokens,
                 (unsigned long long)i.counted, 100 * (double)i.counted / (double)i.tokens);

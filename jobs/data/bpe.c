@@ -1,6 +1,6 @@
-/* bpe.c - merging. A piece is a list of symbols; among all neighbours that may merge, the pair of the lowest rank goes first, of
- * equal ones the leftmost (the order in which GPT-2's tokenizer and Hugging Face's take them). A heap holds the candidates;
- * one that has been overtaken is known by its symbols, which only ever change. */
+/* bpe.c - merging. A piece is a list of symbols; among all neighbours that may merge, the pair of the lowest rank
+ * goes first, of equal ones the leftmost (the order in which GPT-2's tokenizer and Hugging Face's take them). A heap
+ * holds the candidates; one that has been overtaken is known by its symbols, which only ever change. */
 #include "bpe.h"
 
 #include "base/digest.h"
@@ -191,7 +191,8 @@ static struct word *recall(struct bpe_work *w, const unsigned char *text, size_t
     return d;
 }
 
-int bpe_piece(const struct bpe *b, struct bpe_work *w, const unsigned char *text, size_t bytes, struct kc_token_list *out)
+int bpe_piece(const struct bpe *b, struct bpe_work *w, const unsigned char *text, size_t bytes,
+              struct kc_token_list *out)
 {
     bool known = false;
     struct word *d = bytes <= sizeof d->text ? recall(w, text, bytes, &known) : NULL;

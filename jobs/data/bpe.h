@@ -1,7 +1,7 @@
-/* bpe.h - byte-pair encoding as GPT-2 does it: a vocabulary of byte strings and a ranked list of merges, from vocab.json and
- * merges.txt, whose texts write each byte as a printable character (byte-to-unicode). R. Sennrich, B. Haddow, A. Birch,
- * "Neural Machine Translation of Rare Words with Subword Units" (ACL 2016); A. Radford et al., "Language Models are
- * Unsupervised Multitask Learners" (2019). */
+/* bpe.h - byte-pair encoding as GPT-2 does it: a vocabulary of byte strings and a ranked list of merges, from
+ * vocab.json and merges.txt, whose texts write each byte as a printable character (byte-to-unicode). R. Sennrich, B.
+ * Haddow, A. Birch, "Neural Machine Translation of Rare Words with Subword Units" (ACL 2016); A. Radford et al.,
+ * "Language Models are Unsupervised Multitask Learners" (2019). */
 #ifndef KC_JOBS_DATA_BPE_H
 #define KC_JOBS_DATA_BPE_H
 
@@ -25,6 +25,7 @@ int32_t bpe_end_of_text(const struct bpe *b);
 const void *bpe_bytes(const struct bpe *b, int32_t token, size_t *bytes);
 
 /* Append the tokens of one piece: its bytes, merged. -ENOMEM. */
-int bpe_piece(const struct bpe *b, struct bpe_work *w, const unsigned char *text, size_t bytes, struct kc_token_list *out);
+int bpe_piece(const struct bpe *b, struct bpe_work *w, const unsigned char *text, size_t bytes,
+              struct kc_token_list *out);
 
 #endif

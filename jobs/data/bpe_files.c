@@ -1,6 +1,6 @@
-/* bpe_files.c - reads vocab.json ({"token": id, …}) and merges.txt (a pair a line, in the order in which they were learned). Both
- * write a byte as a printable character: those of Latin-1 that can be seen stand for themselves, the other 68, in order, are
- * U+0100 and on. */
+/* bpe_files.c - reads vocab.json ({"token": id, …}) and merges.txt (a pair a line, in the order in which they were
+ * learned). Both write a byte as a printable character: those of Latin-1 that can be seen stand for themselves, the
+ * other 68, in order, are U+0100 and on. */
 #include "bpe_files.h"
 
 #include "base/file.h"
@@ -35,15 +35,16 @@ static int byte_of(utf8proc_int32_t c)
     return c < 0x100 ? c : -1;
 }
 
-/* The bytes that a token's text stands for, written to out, which is as long as the text. A text with other characters (a token
- * that was added by hand) stands for itself; *plain is then false. */
+/* The bytes that a token's text stands for, written to out, which is as long as the text. A text with other
+ * characters (a token that was added by hand) stands for itself; *plain is then false. */
 static uint32_t bytes_of(const char *text, unsigned char *out, bool *plain)
 {
     size_t length = strlen(text), count = 0;
     *plain = true;
     for (size_t at = 0; at < length;) {
         utf8proc_int32_t c = -1;
-        utf8proc_ssize_t n = utf8proc_iterate((const utf8proc_uint8_t *)text + at, (utf8proc_ssize_t)(length - at), &c);
+        utf8proc_ssize_t n =
+            utf8proc_iterate((const utf8proc_uint8_t *)text + at, (utf8proc_ssize_t)(length - at), &c);
         int byte = n > 0 ? byte_of(c) : -1;
         if (byte < 0) {
             *plain = false;
@@ -66,7 +67,8 @@ static int measure(const json_t *root, const char *path, uint32_t *size, size_t 
     json_object_foreach((json_t *)root, key, id) {
         json_int_t v = json_integer_value(id);
         if (!json_is_integer(id) || v < 0 || v >= IDS_MAX)
-            return kc_fail(e, -EINVAL, "%s: the id of token \"%.40s\" is no whole number from 0 to %d", path, key, IDS_MAX - 1);
+            return kc_fail(e, -EINVAL, "%s: the id of token \"%.40s\" is no whole number from 0 to %d", path, key,
+                           IDS_MAX - 1);
         if (v >= *size)
             *size = (uint32_t)v + 1;
         *bytes += strlen(key);
@@ -94,7 +96,8 @@ static int place_tokens(struct bpe *b, const json_t *root, const char *path, str
     }
     for (int i = 0; i < 256; i++)
         if (b->byte[i] < 0)
-            return kc_fail(e, -EINVAL, "%s: has no token for the byte 0x%02x; a GPT-2 vocabulary has one for each of the 256",
+            return kc_fail(e, -EINVAL,
+                           "%s: has no token for the byte 0x%02x; a GPT-2 vocabulary has one for each of the 256",
                            path, i);
     const json_t *end = json_object_get(root, END_OF_TEXT);
     if (!end)
@@ -110,7 +113,8 @@ static int read_vocab(struct bpe *b, const char *path, json_t **root, struct kc_
     size_t bytes;
     int r = kc_file_read(path, FILE_MAX, &text, &bytes);
     if (r < 0)
-        return kc_fail(e, r, "%s: %s", path, r == -EFBIG ? "larger than 64 MiB, which no vocabulary is" : strerror(-r));
+        return kc_fail(e, r, "%s: %s", path,
+                       r == -EFBIG ? "larger than 64 MiB, which no vocabulary is" : strerror(-r));
     *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &at);
     free(text);
     if (!json_is_object(*root))
@@ -127,11 +131,13 @@ static int read_vocab(struct bpe *b, const char *path, json_t **root, struct kc_
 }
 
 /* The id of a token that a merge speaks of. */
-static int id_of(const json_t *root, const char *path, unsigned line, const char *token, int32_t *id, struct kc_error *e)
+static int id_of(const json_t *root, const char *path, unsigned line, const char *token, int32_t *id,
+                 struct kc_error *e)
 {
     const json_t *value = json_object_get(root, token);
     if (!value)
-        return kc_fail(e, -EINVAL, "%s: line %u: the vocabulary has no token \"%.60s\": these two files do not belong together",
+        return kc_fail(e, -EINVAL,
+                       "%s: line %u: the vocabulary has no token \"%.60s\": these two files do not belong together",
                        path, line, token);
     *id = (int32_t)json_integer_value(value);
     return 0;
@@ -142,7 +148,8 @@ static int put_merge(struct bpe *b, const json_t *root, const char *path, unsign
 {
     char *space = strchr(text, ' '), whole[1024];
     if (!space || space == text || !space[1] || strchr(space + 1, ' '))
-        return kc_fail(e, -EINVAL, "%s: line %u: \"%.60s\" is no pair of tokens with one space between", path, line, text);
+        return kc_fail(e, -EINVAL, "%s: line %u: \"%.60s\" is no pair of tokens with one space between", path, line,
+                       text);
     int n = snprintf(whole, sizeof whole, "%.*s%s", (int)(space - text), text, space + 1);
     if (n < 0 || (size_t)n >= sizeof whole)
         return kc_fail(e, -EINVAL, "%s: line %u: longer than %zu bytes, which no token is", path, line, sizeof whole);
@@ -156,7 +163,8 @@ static int put_merge(struct bpe *b, const json_t *root, const char *path, unsign
     if (r < 0)
         return r;
     if (bpe_merge_find(b, m.left, m.right))
-        return kc_fail(e, -EINVAL, "%s: line %u: \"%.60s\" and \"%.60s\" were merged before", path, line, text, space + 1);
+        return kc_fail(e, -EINVAL, "%s: line %u: \"%.60s\" and \"%.60s\" were merged before", path, line, text,
+                       space + 1);
     uint32_t i = bpe_merge_place(b, m.left, m.right);
     while (b->merge[i].left >= 0)
         i = (i + 1) & b->mask;
@@ -171,7 +179,8 @@ static int read_merges(struct bpe *b, const char *path, const json_t *root, stru
     uint32_t rank = 0, places = 64;
     int r = kc_file_read(path, FILE_MAX, &text, &bytes);
     if (r < 0)
-        return kc_fail(e, r, "%s: %s", path, r == -EFBIG ? "larger than 64 MiB, which no list of merges is" : strerror(-r));
+        return kc_fail(e, r, "%s: %s", path,
+                       r == -EFBIG ? "larger than 64 MiB, which no list of merges is" : strerror(-r));
     for (size_t i = 0; i < bytes; i++)
         lines += text[i] == '\n';
     while (places < 2 * lines)

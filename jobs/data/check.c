@@ -14,13 +14,16 @@ static int check_mask(const char *field, const char *path, const struct kc_token
     uint64_t counted = 0;
     int code = kc_mask_open(path, t, &m, e);
     if (code == 0 && (code = kc_mask_count(m, 0, kc_mask_tokens(m), &counted, e)) == 0 && counted == 0)
-        code = kc_fail(e, -EINVAL, "%s: none of its %llu tokens counts: nothing to learn; leave the mask out or prepare it "
-                       "again", path, (unsigned long long)kc_mask_tokens(m));
+        code = kc_fail(e, -EINVAL,
+                       "%s: none of its %llu tokens counts: nothing to learn; leave the mask out or prepare it "
+                       "again",
+                       path, (unsigned long long)kc_mask_tokens(m));
     kc_mask_close(m);
     return code < 0 ? kc_fail_prefix(e, code, "%s.mask", field) : 0;
 }
 
-static int check_file(const struct kc_job_spec *spec, const char *field, const struct kc_spec_file *file, struct kc_error *e)
+static int check_file(const struct kc_job_spec *spec, const char *field, const struct kc_spec_file *file,
+                      struct kc_error *e)
 {
     const char *path = KC_TEXT(spec, file->path);
     struct kc_tokens *t = NULL;
@@ -40,8 +43,8 @@ static int check_file(const struct kc_job_spec *spec, const char *field, const s
         kc_fail_prefix(e, code, "%s", field);
     if (code == 0 && largest >= spec->vocab)
         code = kc_fail(e, -EINVAL,
-                       "model.vocab is %u, but %s has token %u at position %llu (%s): model.vocab %u would do", spec->vocab,
-                       field, largest, (unsigned long long)where, path, largest + 1);
+                       "model.vocab is %u, but %s has token %u at position %llu (%s): model.vocab %u would do",
+                       spec->vocab, field, largest, (unsigned long long)where, path, largest + 1);
     if (code == 0 && file->mask)
         code = check_mask(field, KC_TEXT(spec, file->mask), t, e);
     kc_tokens_close(t);

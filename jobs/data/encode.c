@@ -112,7 +112,8 @@ static int encode_lines(struct encode_team *team, struct kc_encoder *c, struct e
         if (is_blank(line, n))
             continue;
         json_t *document = json_loadb((const char *)line, n, JSON_ALLOW_NUL, &at);
-        r = document ? encode_document(team, c, b, document) : kc_fail(&b->error, -EINVAL, "column %d: %s", at.column, at.text);
+        r = document ? encode_document(team, c, b, document)
+                     : kc_fail(&b->error, -EINVAL, "column %d: %s", at.column, at.text);
         json_decref(document);
     }
     return r;
@@ -162,7 +163,8 @@ static int first_failure(const struct encode_team *team, const char *path, uint6
     for (size_t i = 0; i < team->count; i++) {
         const struct encoded *b = &team->block[i];
         if (b->code == -EINVAL)
-            return kc_fail(e, b->code, "%s: line %llu: %s", path, (unsigned long long)(line + b->lines - 1), b->error.text);
+            return kc_fail(e, b->code, "%s: line %llu: %s", path, (unsigned long long)(line + b->lines - 1),
+                           b->error.text);
         if (b->code < 0)
             return kc_fail(e, b->code, "%s: out of memory", path);
         line += b->lines;
@@ -170,8 +172,8 @@ static int first_failure(const struct encode_team *team, const char *path, uint6
     return 0;
 }
 
-int encode_text(struct encode_team *team, enum text_kind kind, const unsigned char *text, size_t bytes, const char *path,
-                uint64_t line, const struct encoded **blocks, size_t *count, struct kc_error *e)
+int encode_text(struct encode_team *team, enum text_kind kind, const unsigned char *text, size_t bytes,
+                const char *path, uint64_t line, const struct encoded **blocks, size_t *count, struct kc_error *e)
 {
     team->kind = kind;
     if (cut_blocks(team, text, bytes) < 0)

@@ -1,5 +1,5 @@
-/* encode.h - a stretch of text to tokens, by several threads at once. The text is cut where cutting changes nothing, so the
- * tokens are the same for any number of threads and any size of stretch. */
+/* encode.h - a stretch of text to tokens, by several threads at once. The text is cut where cutting changes nothing,
+ * so the tokens are the same for any number of threads and any size of stretch. */
 #ifndef KC_JOBS_DATA_ENCODE_H
 #define KC_JOBS_DATA_ENCODE_H
 
@@ -31,9 +31,9 @@ void encode_team_free(struct encode_team *team);
 
 /* May the text be cut before byte `at` (0 < at < its length)? */
 bool encode_may_cut(const struct kc_tokenizer *t, enum text_kind kind, const unsigned char *text, size_t at);
-/* Encode a text that begins and ends where it may be cut. blocks: *count of them in order, until the next call. `path` and
- * `line` (of its first one) are for messages. -EINVAL a line that is no document, -ENOMEM. */
-int encode_text(struct encode_team *team, enum text_kind kind, const unsigned char *text, size_t bytes, const char *path,
-                uint64_t line, const struct encoded **blocks, size_t *count, struct kc_error *e);
+/* Encode a text that begins and ends where it may be cut. blocks: *count of them in order, until the next call.
+ * `path` and `line` (of its first one) are for messages. -EINVAL a line that is no document, -ENOMEM. */
+int encode_text(struct encode_team *team, enum text_kind kind, const unsigned char *text, size_t bytes,
+                const char *path, uint64_t line, const struct encoded **blocks, size_t *count, struct kc_error *e);
 
 #endif

@@ -78,8 +78,10 @@ static int open_train(struct kc_loader *l, const struct kc_loader_config *config
         l->masks |= l->train[i].mask != NULL;
     }
     return l->sums[l->train_count] ? 0
-                                   : kc_fail(e, -EINVAL, "data.train: the weights of its %u files sum to nothing; give one "
-                                             "of at least 0.000001", l->train_count);
+                                   : kc_fail(e, -EINVAL,
+                                             "data.train: the weights of its %u files sum to nothing; give one "
+                                             "of at least 0.000001",
+                                             l->train_count);
 }
 
 int kc_loader_open(const struct kc_loader_config *config, struct kc_loader **out, struct kc_error *e)
@@ -115,9 +117,11 @@ int kc_loader_open_spec(const struct kc_job_spec *spec, struct kc_loader **out, 
     if (!file)
         return kc_fail(e, -ENOMEM, "data.train: out of memory");
     for (uint32_t i = 0; i < spec->train.count; i++)
-        file[1 + i] = (struct kc_loader_file){KC_TEXT(spec, train[i].path), KC_TEXT(spec, train[i].mask), train[i].weight};
+        file[1 + i] =
+            (struct kc_loader_file){KC_TEXT(spec, train[i].path), KC_TEXT(spec, train[i].mask), train[i].weight};
     if (spec->validation.count)
-        file[0] = (struct kc_loader_file){.path = KC_TEXT(spec, validation->path), .mask = KC_TEXT(spec, validation->mask)};
+        file[0] =
+            (struct kc_loader_file){.path = KC_TEXT(spec, validation->path), .mask = KC_TEXT(spec, validation->mask)};
     struct kc_loader_config c = {.train = file + 1,
                                  .train_count = spec->train.count,
                                  .validation = spec->validation.count ? file : NULL,
@@ -172,8 +176,8 @@ int kc_loader_sample_at(const struct kc_loader *l, bool evaluate, uint64_t posit
     return 0;
 }
 
-static int bad_token(const struct kc_loader *l, const struct file *f, const char *field, const int32_t *row, uint64_t first,
-                     struct kc_error *e)
+static int bad_token(const struct kc_loader *l, const struct file *f, const char *field, const int32_t *row,
+                     uint64_t first, struct kc_error *e)
 {
     uint32_t i = 0;
     while (i < l->context && (uint32_t)row[i] < l->vocab)
@@ -185,8 +189,8 @@ static int bad_token(const struct kc_loader *l, const struct file *f, const char
 }
 
 /* Tokens [first, first + T] of the file, the last T of them again as targets, masked. */
-static int fill_row(const struct kc_loader *l, const struct file *f, const char *field, uint64_t first, int32_t *tokens,
-                    int32_t *targets, struct kc_error *e)
+static int fill_row(const struct kc_loader *l, const struct file *f, const char *field, uint64_t first,
+                    int32_t *tokens, int32_t *targets, struct kc_error *e)
 {
     const uint32_t T = l->context;
     uint32_t largest, last;
@@ -249,8 +253,8 @@ int kc_loader_load(void *self, int evaluate, uint64_t position, uint32_t rows, u
             return kc_fail(e, -ERANGE, "data.validation: sample %llu was asked for, %s has %llu of model.context %u",
                            (unsigned long long)(position + b), kc_tokens_path(l->validation.tokens),
                            (unsigned long long)l->validation.samples, context);
-        r = fill_row(l, file_at(l, evaluate != 0, file), field_of(l, evaluate != 0, file, room), sample * T, tokens + b * T,
-                     targets + b * T, e);
+        r = fill_row(l, file_at(l, evaluate != 0, file), field_of(l, evaluate != 0, file, room), sample * T,
+                     tokens + b * T, targets + b * T, e);
         if (r == 0 && starts)
             fill_starts(l, tokens + b * T, starts + b * T);
     }

@@ -55,7 +55,8 @@ int mapped_open(const char *path, struct mapped *m, struct kc_error *e)
     if (r < 0)
         return r;
     if (m->bytes > SIZE_MAX)
-        return kc_fail(e, -EFBIG, "%s: %llu bytes do not fit into the address space", path, (unsigned long long)m->bytes);
+        return kc_fail(e, -EFBIG, "%s: %llu bytes do not fit into the address space", path,
+                       (unsigned long long)m->bytes);
     void *map = mmap(NULL, (size_t)m->bytes, PROT_READ, MAP_SHARED, m->fd, 0);
     if (map == MAP_FAILED)
         return kc_fail(e, -errno, "%s: cannot be mapped: %s", path, strerror(errno));
@@ -82,8 +83,9 @@ int mapped_whole(const struct mapped *m, uint32_t each, struct kc_error *e)
     uint64_t want = KC_TOKENS_HEADER + (uint64_t)m->count * each;
     if (want == m->bytes)
         return 0;
-    return kc_fail(e, -EINVAL, "%s: has %d tokens by its header (%llu bytes), the file is %llu bytes: %s; " MAPPED_AGAIN,
-                   m->path, m->count, (unsigned long long)want, (unsigned long long)m->bytes,
+    return kc_fail(e, -EINVAL,
+                   "%s: has %d tokens by its header (%llu bytes), the file is %llu bytes: %s; " MAPPED_AGAIN, m->path,
+                   m->count, (unsigned long long)want, (unsigned long long)m->bytes,
                    m->bytes < want ? "truncated" : "something stands behind the last token");
 }
 
@@ -98,7 +100,8 @@ int mapped_lost(const struct mapped *m, struct kc_error *e)
     struct stat st;
     uint64_t now = fstat(m->fd, &st) == 0 ? (uint64_t)st.st_size : 0;
     if (now < m->bytes)
-        return kc_fail(e, -EIO, "%s: shrank from %llu to %llu bytes while it was in use; restore it, or " MAPPED_AGAIN,
+        return kc_fail(e, -EIO,
+                       "%s: shrank from %llu to %llu bytes while it was in use; restore it, or " MAPPED_AGAIN,
                        m->path, (unsigned long long)m->bytes, (unsigned long long)now);
     return kc_fail(e, -EIO,
                    "%s: cannot be read any more (its disk or server failed); check the kernel log, then start "

@@ -1,5 +1,5 @@
-/* mapped.h - a file of llm.c's shape, mapped for reading: KC_TOKENS_HEADER bytes of header (little-endian int32), then
- * what it counts. What token files and loss masks share; the mapped pages are touched only inside guard_run(). */
+/* mapped.h - a file of llm.c's shape, mapped for reading: KC_TOKENS_HEADER bytes of header (little-endian int32),
+ * then what it counts. What token files and loss masks share; the mapped pages are touched only inside guard_run(). */
 #ifndef KC_JOBS_DATA_MAPPED_H
 #define KC_JOBS_DATA_MAPPED_H
 
@@ -27,8 +27,8 @@ int mapped_ready(const struct mapped *m, struct kc_error *e);
 int mapped_intact(const struct mapped *m, struct kc_error *e);
 /* Guarded reading failed: says what is known of it. -EIO. */
 int mapped_lost(const struct mapped *m, struct kc_error *e);
-/* Ask the kernel to have bytes [first, first + bytes) behind the header in memory soon; nothing where the file is so small
- * that all of it was asked for when it was opened. */
+/* Ask the kernel to have bytes [first, first + bytes) behind the header in memory soon; nothing where the file is so
+ * small that all of it was asked for when it was opened. */
 void mapped_prefetch(const struct mapped *m, uint64_t first, uint64_t bytes);
 
 #endif

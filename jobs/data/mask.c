@@ -16,14 +16,17 @@ struct kc_mask {
 static int check_header(const struct mapped *m, const struct kc_tokens *tokens, struct kc_error *e)
 {
     if (m->magic != KC_MASK_MAGIC)
-        return kc_fail(e, -EINVAL, "%s: is no loss mask (its first number is %d, expected %d); 'kc data prepare' writes one "
-                       "beside the tokens of prompts", m->path, m->magic, KC_MASK_MAGIC);
+        return kc_fail(e, -EINVAL,
+                       "%s: is no loss mask (its first number is %d, expected %d); 'kc data prepare' writes one "
+                       "beside the tokens of prompts",
+                       m->path, m->magic, KC_MASK_MAGIC);
     if (m->version != KC_MASK_VERSION)
-        return kc_fail(e, -EINVAL, "%s: loss mask of version %d, this program reads version %d; " MAPPED_AGAIN, m->path,
-                       m->version, KC_MASK_VERSION);
+        return kc_fail(e, -EINVAL, "%s: loss mask of version %d, this program reads version %d; " MAPPED_AGAIN,
+                       m->path, m->version, KC_MASK_VERSION);
     int r = mapped_whole(m, 1, e);
     if (r == 0 && tokens && (uint64_t)m->count != kc_tokens_count(tokens))
-        return kc_fail(e, -EINVAL, "%s: masks %d tokens, %s has %llu: each token file has a mask of its own; " MAPPED_AGAIN,
+        return kc_fail(e, -EINVAL,
+                       "%s: masks %d tokens, %s has %llu: each token file has a mask of its own; " MAPPED_AGAIN,
                        m->path, m->count, kc_tokens_path(tokens), (unsigned long long)kc_tokens_count(tokens));
     return r;
 }
@@ -108,7 +111,8 @@ static int stranger(const struct kc_mask *m, uint64_t first, uint64_t count, str
                    (unsigned long long)(first + s.at));
 }
 
-static int pass(const struct kc_mask *m, uint64_t first, uint64_t count, int32_t *targets, uint64_t *sum, struct kc_error *e)
+static int pass(const struct kc_mask *m, uint64_t first, uint64_t count, int32_t *targets, uint64_t *sum,
+                struct kc_error *e)
 {
     uint64_t have = kc_mask_tokens(m);
     if (first > have || count > have - first)

@@ -1,6 +1,7 @@
-/* mixture.c - halves the list of files until one is left. At each halving the positions are dealt to the two sides as
- * evenly as whole numbers can: before position q the left side has had its share of q, rounded to nearest (a Beatty
- * sequence: S. Beatty, Problem 3173, Amer. Math. Monthly 33, 1926). All in whole numbers, so every machine says the same. */
+/* mixture.c - halves the list of files until one is left. At each halving the positions are dealt to the two sides
+ * as evenly as whole numbers can: before position q the left side has had its share of q, rounded to nearest (a
+ * Beatty sequence: S. Beatty, Problem 3173, Amer. Math. Monthly 33, 1926). All in whole numbers, so every machine
+ * says the same. */
 #include "mixture.h"
 
 /* How many of the first q positions go to a side with `part` of `whole`. */

@@ -59,7 +59,8 @@ int output_open(struct output *o, const char *path, int32_t magic, int32_t versi
         return write_failed(o, code, e);
     }
     /* Some file systems cannot reserve and are written to instead. */
-    if (want && fallocate(o->fd, 0, 0, (off_t)(KC_TOKENS_HEADER + each * want)) != 0 && errno != EOPNOTSUPP && errno != EINTR)
+    if (want && fallocate(o->fd, 0, 0, (off_t)(KC_TOKENS_HEADER + each * want)) != 0 && errno != EOPNOTSUPP &&
+        errno != EINTR)
         return write_failed(o, -errno, e);
     int r = kc_write_all(o->fd, header, sizeof header);
     return r < 0 ? write_failed(o, r, e) : 0;
@@ -75,8 +76,10 @@ static int flush(struct output *o, struct kc_error *e)
 static int count_up(struct output *o, size_t count, struct kc_error *e)
 {
     if (count > KC_TOKENS_MOST - o->have)
-        return kc_fail(e, -EFBIG, "%s would have more than %d tokens, which is what a token file counts at most; give fewer "
-                       "files at a time", o->path, KC_TOKENS_MOST);
+        return kc_fail(e, -EFBIG,
+                       "%s would have more than %d tokens, which is what a token file counts at most; give fewer "
+                       "files at a time",
+                       o->path, KC_TOKENS_MOST);
     o->have += count;
     return 0;
 }

@@ -19,8 +19,9 @@ struct output {
     bool placed;         /* renamed: not ours to remove any more */
 };
 
-/* Begin the file at `path`. With `want` its room is reserved at once, so that a full disk is known before anything is done.
- * o is output_close()d also after a failure. -ENOSPC, -EDQUOT, -EFBIG, else -errno; e names the file and the numbers. */
+/* Begin the file at `path`. With `want` its room is reserved at once, so that a full disk is known before anything
+ * is done. o is output_close()d also after a failure. -ENOSPC, -EDQUOT, -EFBIG, else -errno; e names the file and
+ * the numbers. */
 int output_open(struct output *o, const char *path, int32_t magic, int32_t version, uint32_t each, uint64_t want,
                 struct kc_error *e);
 /* Append elements, the low bytes of each value. -EFBIG more than the format counts. */

@@ -1,5 +1,5 @@
-/* prepare.c - reads text in stretches, has them encoded and writes the tokens; holds one stretch of either. Everything
- * that can be refused before the first byte is written is. */
+/* prepare.c - reads text in stretches, has them encoded and writes the tokens; holds one stretch of either.
+ * Everything that can be refused before the first byte is written is. */
 #include "prepare.h"
 
 #include "base/file.h"
@@ -27,7 +27,8 @@ struct prepare {
     struct kc_tokenizer *tokenizer;
     struct encode_team *team;
     uint64_t *sizes;        /* (request->count): bytes of each file */
-    uint64_t bytes, split;  /* of all; where validation begins, at the first place after it where the text may be cut */
+    uint64_t bytes,
+        split; /* of all; where validation begins, at the first place after it where the text may be cut */
     uint64_t done;          /* bytes encoded so far */
     int part;               /* TRAIN until split */
     bool lines;             /* some file is JSON Lines: masks are written too, and kept where there were prompts */
@@ -134,7 +135,8 @@ static int open_outputs(struct prepare *p, int parts, const uint64_t want[PARTS]
             r = output_open(&p->mask[i], path, KC_MASK_MAGIC, KC_MASK_VERSION, 1, 0, e);
         snprintf(path, sizeof path, "%s/%s.bin", p->request->out, name[i]);
         if (r == 0)
-            r = wide ? output_open(&p->tokens[i], path, KC_TOKENS_MAGIC_LLAMA3, KC_TOKENS_VERSION_LLAMA3, 4, want[i], e)
+            r = wide ? output_open(&p->tokens[i], path, KC_TOKENS_MAGIC_LLAMA3, KC_TOKENS_VERSION_LLAMA3, 4, want[i],
+                                   e)
                      : output_open(&p->tokens[i], path, KC_TOKENS_MAGIC, KC_TOKENS_VERSION, 2, want[i], e);
     }
     return r;
@@ -228,8 +230,8 @@ static int begin_document(struct prepare *p, struct kc_error *e)
     int32_t end = kc_tokenizer_end_of_text(p->tokenizer);
     char text[64];
     size_t bytes;
-    if (end < 0 || (kc_tokenizer_decode(p->tokenizer, &end, 1, text, sizeof text, &bytes) == 0 && bytes <= p->filled &&
-                    memcmp(text, p->text, bytes) == 0))
+    if (end < 0 || (kc_tokenizer_decode(p->tokenizer, &end, 1, text, sizeof text, &bytes) == 0 &&
+                    bytes <= p->filled && memcmp(text, p->text, bytes) == 0))
         return 0;
     int r = put_tokens(p, &end, 1, e);
     return r == 0 && p->lines ? output_put_same(&p->mask[p->part], 1, 1, e) : r;
@@ -296,8 +298,10 @@ static int finish(struct prepare *p, int parts, struct kc_error *e)
 {
     int r = 0;
     if (parts > VALIDATION && p->tokens[VALIDATION].have == 0)
-        return kc_fail(e, -EINVAL, "--validation %g: the text cannot be cut behind byte %llu of %llu; give more text or a "
-                       "larger share", p->request->validation, (unsigned long long)p->split, (unsigned long long)p->bytes);
+        return kc_fail(e, -EINVAL,
+                       "--validation %g: the text cannot be cut behind byte %llu of %llu; give more text or a "
+                       "larger share",
+                       p->request->validation, (unsigned long long)p->split, (unsigned long long)p->bytes);
     for (int i = 0; r == 0 && i < parts; i++) {
         r = output_finish(&p->tokens[i], e);
         if (r == 0 && p->prompt_tokens)

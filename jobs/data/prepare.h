@@ -8,7 +8,8 @@
 #include <stdint.h>
 
 struct kc_prepare_request {
-    const char *const *files;   /* read in this order; *.jsonl: a document a line, {"text"} or {"prompt", "completion"} */
+    const char *const
+        *files; /* read in this order; *.jsonl: a document a line, {"text"} or {"prompt", "completion"} */
     size_t count;
     const char *tokenizer;      /* "byte", "gpt2" */
     const char *vocab, *merges; /* gpt2: vocab.json and merges.txt; else NULL */
@@ -33,13 +34,13 @@ struct kc_prepared {
                                         one added to each so that an unseen token is not infinite; NaN without one */
 };
 
-/* Write <out>/train.bin and <out>/val.bin in llm.c's format, of 16 bits where the vocabulary is that small, else of 32, and
- * where there are prompts <out>/train.mask and <out>/val.mask (mask.h), each through a temporary file, fsync and rename:
- * a failure leaves no half file and no temporary one, and until all are on the disk the old ones stand. With a tokenizer
- * that has an end-of-text token each document begins with it; a plain text file is one document, unless it has such
- * tokens in it. -EINVAL an argument, an empty or non-regular file, a line that is no document, or too little text to split;
- * -EFBIG more tokens than the format counts; -ENOSPC, -EDQUOT disk full; -EIO a file that changed while it was read; else
- * -errno. e names the file and the numbers. */
+/* Write <out>/train.bin and <out>/val.bin in llm.c's format, of 16 bits where the vocabulary is that small, else of
+ * 32, and where there are prompts <out>/train.mask and <out>/val.mask (mask.h), each through a temporary file, fsync
+ * and rename: a failure leaves no half file and no temporary one, and until all are on the disk the old ones stand.
+ * With a tokenizer that has an end-of-text token each document begins with it; a plain text file is one document,
+ * unless it has such tokens in it. -EINVAL an argument, an empty or non-regular file, a line that is no document, or
+ * too little text to split; -EFBIG more tokens than the format counts; -ENOSPC, -EDQUOT disk full; -EIO a file that
+ * changed while it was read; else -errno. e names the file and the numbers. */
 int kc_data_prepare(const struct kc_prepare_request *request, struct kc_prepared *out, struct kc_error *e);
 
 #endif

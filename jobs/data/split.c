@@ -7,25 +7,15 @@
 
 enum class { OTHER, LETTER, NUMBER, SPACE };
 
-static enum class class_of(utf8proc_int32_t c)
-{
-    switch (utf8proc_category(c)) {
-    case UTF8PROC_CATEGORY_LU:
-    case UTF8PROC_CATEGORY_LL:
-    case UTF8PROC_CATEGORY_LT:
-    case UTF8PROC_CATEGORY_LM:
-    case UTF8PROC_CATEGORY_LO:
-        return LETTER;
-    case UTF8PROC_CATEGORY_ND:
-    case UTF8PROC_CATEGORY_NL:
-    case UTF8PROC_CATEGORY_NO:
-        return NUMBER;
-    case UTF8PROC_CATEGORY_ZS:
-    case UTF8PROC_CATEGORY_ZL:
-    case UTF8PROC_CATEGORY_ZP:
-        return SPACE;
-    default:
-        return (c >= '\t' && c <= '\r') || c == 0x85 ? SPACE : OTHER; /* white space that has no category of its own */
+static enum class class_of(utf8proc_int32_t c) {
+    switch (utf8proc_category(c)){
+        case UTF8PROC_CATEGORY_LU : case UTF8PROC_CATEGORY_LL : case UTF8PROC_CATEGORY_LT : case
+        UTF8PROC_CATEGORY_LM : case UTF8PROC_CATEGORY_LO : return LETTER;
+        case UTF8PROC_CATEGORY_ND : case UTF8PROC_CATEGORY_NL : case UTF8PROC_CATEGORY_NO : return NUMBER;
+        case UTF8PROC_CATEGORY_ZS : case UTF8PROC_CATEGORY_ZL : case UTF8PROC_CATEGORY_ZP : return SPACE;
+        default : return (c >= '\t' && c <= '\r') || c == 0x85
+            ? SPACE
+            : OTHER; /* white space that has no category of its own */
     }
 }
 

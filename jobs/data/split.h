@@ -10,9 +10,9 @@
 
 /* Bytes of the first piece of a text of at least one byte. */
 size_t split_piece(const unsigned char *text, size_t bytes);
-/* May the text be cut before byte `at` (0 < at < bytes), so that its two parts, split alone, have the pieces of the whole?
- * True before white space behind something else: no piece goes on there, and none looks ahead over it. (Not everywhere
- * that it would be allowed.) */
+/* May the text be cut before byte `at` (0 < at < bytes), so that its two parts, split alone, have the pieces of the
+ * whole? True before white space behind something else: no piece goes on there, and none looks ahead over it. (Not
+ * everywhere that it would be allowed.) */
 bool split_may_cut(const unsigned char *text, size_t at);
 
 #endif

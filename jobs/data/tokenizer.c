@@ -57,7 +57,8 @@ int kc_tokenizer_open(const char *name, const char *vocab, const char *merges, s
         return kc_fail(e, -EINVAL, "--tokenizer %s needs %s: the file of that name that comes with the model", name,
                        vocab ? "--merges merges.txt" : "--vocab vocab.json");
     if (!tokenizers[i].files && (vocab || merges))
-        return kc_fail(e, -EINVAL, "--tokenizer %s takes no vocabulary or merges: did you mean --tokenizer gpt2?", name);
+        return kc_fail(e, -EINVAL, "--tokenizer %s takes no vocabulary or merges: did you mean --tokenizer gpt2?",
+                       name);
     struct kc_tokenizer *t = calloc(1, sizeof *t);
     if (!t)
         return kc_fail(e, -ENOMEM, "--tokenizer %s: out of memory", name);

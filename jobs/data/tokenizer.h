@@ -21,8 +21,8 @@ struct kc_token_list {
     size_t count, room;
 };
 
-/* Open a tokenizer by name; vocab and merges are the paths of gpt2's files, NULL for byte. -EINVAL no such name, a file that
- * is wanted and not given or the other way round, or one that is no such file; else -errno. */
+/* Open a tokenizer by name; vocab and merges are the paths of gpt2's files, NULL for byte. -EINVAL no such name, a
+ * file that is wanted and not given or the other way round, or one that is no such file; else -errno. */
 int kc_tokenizer_open(const char *name, const char *vocab, const char *merges, struct kc_tokenizer **out,
                       struct kc_error *e);
 /* NULL is fine; returns NULL. */

@@ -34,12 +34,14 @@ static int check_header(struct kc_tokens *t, struct kc_error *e)
         if (formats[i].magic == m->magic)
             format = &formats[i];
     if (!format)
-        return kc_fail(e, -EINVAL,
-                       "%s: is %s (its first number is %d, expected %d or %d); make one from text with 'kc data prepare'",
-                       m->path, m->magic == KC_MASK_MAGIC ? "a loss mask and no token file" : "no token file", m->magic,
-                       KC_TOKENS_MAGIC, KC_TOKENS_MAGIC_LLAMA3);
+        return kc_fail(
+            e, -EINVAL,
+            "%s: is %s (its first number is %d, expected %d or %d); make one from text with 'kc data prepare'",
+            m->path, m->magic == KC_MASK_MAGIC ? "a loss mask and no token file" : "no token file", m->magic,
+            KC_TOKENS_MAGIC, KC_TOKENS_MAGIC_LLAMA3);
     if (format->version != m->version)
-        return kc_fail(e, -EINVAL, "%s: token file of version %d, this program reads version %d of magic %d; " MAPPED_AGAIN,
+        return kc_fail(e, -EINVAL,
+                       "%s: token file of version %d, this program reads version %d of magic %d; " MAPPED_AGAIN,
                        m->path, m->version, format->version, m->magic);
     t->bytes_each = format->bytes_each;
     t->count = (uint64_t)m->count;

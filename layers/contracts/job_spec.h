@@ -13,7 +13,7 @@
 /* bf16: parameters as ops read them, activations and their derivatives; masters, moments and gradients stay fp32 */
 #define KC_PRECISION_TABLE(X) X(PRECISION_FP32, "fp32", 0) X(PRECISION_BF16, "bf16", 0)
 #define KC_ORDER_TABLE(X) X(ORDER_SHUFFLED, "shuffled", 0) X(ORDER_SEQUENTIAL, "sequential", 0)
-/* masked: a token sees its own document alone, in which it comes after data.end_of_text or in the sample's first one */
+/* masked: a token sees its own document alone; one begins with the token data.end_of_text, and with the sample */
 #define KC_DOCUMENTS_TABLE(X) X(DOCUMENTS_JOINED, "joined", 0) X(DOCUMENTS_MASKED, "masked", 0)
 #define KC_OPTIMIZER_TABLE(X) X(OPTIMIZER_ADAMW, "adamw", 0)
 #define KC_LR_TABLE(X)                                                                                                 \

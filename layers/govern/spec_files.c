@@ -23,8 +23,8 @@ static int refuse_keys(struct reader *r, const char *what, const json_t *value, 
             good |= strcmp(key, keys[i]) == 0;
         const char *near = good ? NULL : kc_suggest(key, keys, KEYS);
         if (!good)
-            return kc_fail(r->e, -EINVAL, "%s.%.60s is no field of a file: path, weight and mask are%s%s%s", what, key,
-                           near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+            return kc_fail(r->e, -EINVAL, "%s.%.60s is no field of a file: path, weight and mask are%s%s%s", what,
+                           key, near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
         if (!many && strcmp(key, "weight") == 0)
             return kc_fail(r->e, -EINVAL, "%s.weight: one file is read in file order, a weight has no meaning", what);
     }
@@ -73,11 +73,15 @@ static int check_weights(struct reader *r, const char *what, const struct kc_spe
         sum += list[i].weight;
     }
     if (given && given < count)
-        return kc_fail(r->e, -EINVAL, "%s: %zu of %zu files have a weight: give one to all, or to none (each then counts "
-                       "by its size)", what, given, count);
+        return kc_fail(r->e, -EINVAL,
+                       "%s: %zu of %zu files have a weight: give one to all, or to none (each then counts "
+                       "by its size)",
+                       what, given, count);
     if (given && !(sum >= 1e-6))
-        return kc_fail(r->e, -EINVAL, "%s: the weights of its %zu file%s sum to %g: nothing to train on; give one of at "
-                       "least 0.000001", what, count, count == 1 ? "" : "s", sum);
+        return kc_fail(r->e, -EINVAL,
+                       "%s: the weights of its %zu file%s sum to %g: nothing to train on; give one of at "
+                       "least 0.000001",
+                       what, count, count == 1 ? "" : "s", sum);
     return 0;
 }
 

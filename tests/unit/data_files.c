@@ -46,7 +46,8 @@ void data_put(const char *path, const void *bytes, size_t count)
     close(fd);
 }
 
-void data_put_elements(const char *path, int32_t magic, int32_t version, uint32_t each, const int32_t *values, size_t count)
+void data_put_elements(const char *path, int32_t magic, int32_t version, uint32_t each, const int32_t *values,
+                       size_t count)
 {
     int32_t header[256] = {magic, version, (int32_t)count};
     size_t bytes = sizeof header + count * each;

@@ -12,7 +12,8 @@ void data_files_end(void);
 const char *data_path(const char *name);
 void data_put(const char *path, const void *bytes, size_t count);
 /* A header (magic, version, count), then count elements of `each` bytes. */
-void data_put_elements(const char *path, int32_t magic, int32_t version, uint32_t each, const int32_t *values, size_t count);
+void data_put_elements(const char *path, int32_t magic, int32_t version, uint32_t each, const int32_t *values,
+                       size_t count);
 /* A 16-bit token file of `count` tokens first, first + 1, … modulo 65536. */
 void data_put_counting(const char *path, uint32_t first, size_t count);
 /* A loss mask from a text of '0' and '1', repeated over `count` tokens. */

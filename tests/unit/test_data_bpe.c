@@ -66,8 +66,8 @@ START_TEST(every_text_has_the_ids_that_transformers_gives_it)
             char back[4096];
             ck_assert_msg(list.count == json_array_size(ids), "case %zu: \"%s\"", i, text);
             for (size_t k = 0; k < list.count; k++)
-                ck_assert_msg(list.token[k] == json_integer_value(json_array_get(ids, k)), "case %zu, token %zu: \"%s\"", i, k,
-                              text);
+                ck_assert_msg(list.token[k] == json_integer_value(json_array_get(ids, k)),
+                              "case %zu, token %zu: \"%s\"", i, k, text);
             ck_assert_int_eq(kc_tokenizer_decode(gpt2, list.token, list.count, back, sizeof back, &back_bytes), 0);
             ck_assert_uint_eq(back_bytes, bytes);
             ck_assert_mem_eq(back, text, bytes);
@@ -84,7 +84,8 @@ START_TEST(every_text_is_cut_into_the_pieces_of_gpt2s_pattern)
         const unsigned char *text = (const unsigned char *)text_of(i, &bytes);
         for (; at < bytes && k < json_array_size(pieces); k++) {
             size_t n = split_piece(text + at, bytes - at);
-            ck_assert_msg(n == (size_t)json_integer_value(json_array_get(pieces, k)), "case %zu, piece %zu: \"%s\"", i, k, text);
+            ck_assert_msg(n == (size_t)json_integer_value(json_array_get(pieces, k)), "case %zu, piece %zu: \"%s\"",
+                          i, k, text);
             at += n;
         }
         ck_assert(at == bytes && k == json_array_size(pieces));
@@ -135,8 +136,8 @@ END_TEST
 
 START_TEST(a_long_word_takes_no_square_of_time)
 {
-    /* A million letters without a space; comparing every pair at every merge would be 10^12. The ids of a run of n are those
-     * of transformers for 300, and more of the longest ones: here only that all comes back. */
+    /* A million letters without a space; comparing every pair at every merge would be 10^12. The ids of a run of n
+     * are those of transformers for 300, and more of the longest ones: here only that all comes back. */
     const size_t n = 1000000;
     char *text = malloc(n), *back = malloc(n);
     size_t bytes;
@@ -193,15 +194,18 @@ START_TEST(files_that_are_no_tokenizer_are_refused_by_name)
     refused(data_path("v.json"), MERGES, -EINVAL, "is no object of tokens and ids");
     data_put(data_path("v.json"), "{}", 2);
     refused(data_path("v.json"), MERGES, -EINVAL, "has no tokens");
-    refused(vocab_with(NULL, "zzz", -1), MERGES, -EINVAL, "the id of token \"zzz\" is no whole number from 0 to 16777215");
+    refused(vocab_with(NULL, "zzz", -1), MERGES, -EINVAL,
+            "the id of token \"zzz\" is no whole number from 0 to 16777215");
     refused(vocab_with(NULL, "zzz", 7), MERGES, -EINVAL, "two tokens have the id 7, one of them is \"zzz\"");
     refused(vocab_with("a", NULL, 0), MERGES, -EINVAL, "has no token for the byte 0x61");
     refused(vocab_with("\u0120", NULL, 0), MERGES, -EINVAL, "has no token for the byte 0x20");
     refused(vocab_with("<|endoftext|>", NULL, 0), MERGES, -EINVAL, "has no token <|endoftext|>");
     const char *v = vocab_with(NULL, NULL, 0);
-    refused(v, merges_of("#version: 0.2\nt h\nth zz\n"), -EINVAL, "m.txt: line 2: the vocabulary has no token \"th\"");
+    refused(v, merges_of("#version: 0.2\nt h\nth zz\n"), -EINVAL,
+            "m.txt: line 2: the vocabulary has no token \"th\"");
     refused(v, merges_of("h e\nzz he\n"), -EINVAL, "m.txt: line 2: the vocabulary has no token \"zz\"");
-    refused(v, merges_of("h e\r\nhe\r\n"), -EINVAL, "m.txt: line 2: \"he\" is no pair of tokens with one space between");
+    refused(v, merges_of("h e\r\nhe\r\n"), -EINVAL,
+            "m.txt: line 2: \"he\" is no pair of tokens with one space between");
     refused(v, merges_of("h e x\n"), -EINVAL, "m.txt: line 1: \"h e x\" is no pair");
     refused(v, merges_of("h e\nh e\n"), -EINVAL, "m.txt: line 2: \"h\" and \"e\" were merged before");
 }
@@ -226,8 +230,14 @@ END_TEST
 
 static int prepare(const char *const *files, size_t count, double share, unsigned threads, struct kc_prepared *p)
 {
-    struct kc_prepare_request q = {.files = files, .count = count, .tokenizer = "gpt2", .vocab = VOCAB, .merges = MERGES,
-                                   .validation = share, .threads = threads, .out = data_path("out")};
+    struct kc_prepare_request q = {.files = files,
+                                   .count = count,
+                                   .tokenizer = "gpt2",
+                                   .vocab = VOCAB,
+                                   .merges = MERGES,
+                                   .validation = share,
+                                   .threads = threads,
+                                   .out = data_path("out")};
     return kc_data_prepare(&q, p, &e);
 }
 
@@ -263,7 +273,8 @@ START_TEST(the_same_files_for_any_number_of_threads_and_the_same_as_of_the_whole
     ck_assert_int_eq(kc_encode(encoder, text + bytes - 1000, 1000, &want), 0);
     for (unsigned threads = 1; threads <= 4; threads += threads == 1 ? 1 : 2) {
         ck_assert_msg(prepare(files, 2, 0.1, threads, &p) == 0, "%s", e.text);
-        int32_t *train = data_get_elements(p.train, 2, &have[0]), *validation = data_get_elements(p.validation, 2, &have[1]);
+        int32_t *train = data_get_elements(p.train, 2, &have[0]),
+                *validation = data_get_elements(p.validation, 2, &have[1]);
         count = have[0] + have[1];
         ck_assert_uint_eq(count, want.count);
         ck_assert_uint_eq(p.train_tokens, have[0]);
@@ -311,8 +322,13 @@ START_TEST(a_vocabulary_beyond_16_bits_is_written_in_32)
     struct kc_prepared p;
     size_t have;
     data_put(file, "<|endoftext|>the sea", 20);
-    struct kc_prepare_request q = {.files = &file, .count = 1, .tokenizer = "gpt2", .vocab = vocab_with("<|endoftext|>", NULL, 0),
-                                   .merges = MERGES, .threads = 1, .out = data_path("out")};
+    struct kc_prepare_request q = {.files = &file,
+                                   .count = 1,
+                                   .tokenizer = "gpt2",
+                                   .vocab = vocab_with("<|endoftext|>", NULL, 0),
+                                   .merges = MERGES,
+                                   .threads = 1,
+                                   .out = data_path("out")};
     json_t *v = json_load_file(data_path("v.json"), 0, NULL);
     json_object_set_new(v, "<|endoftext|>", json_integer(65536));
     json_dump_file(v, data_path("v.json"), 0);
@@ -350,7 +366,8 @@ START_TEST(prompts_of_json_lines_are_masked)
                 {"", true, false},        {"gives", false, true},     {"plain text", true, true}};
     for (size_t i = 0; i < sizeof part / sizeof *part; i++) {
         if (part[i].begins)
-            kc_token_list_add(&want, &end, 1), kc_token_list_add(&mask, &yes, 1); /* the end of the one before is learned */
+            kc_token_list_add(&want, &end, 1),
+                kc_token_list_add(&mask, &yes, 1); /* the end of the one before is learned */
         ck_assert_int_eq(kc_encode(encoder, part[i].text, strlen(part[i].text), &want), 0);
         while (mask.count < want.count)
             kc_token_list_add(&mask, part[i].counts ? &yes : &no, 1);
@@ -413,7 +430,8 @@ START_TEST(a_line_that_is_no_document_is_named)
         const char *lines, *says;
     } bad[] = {
         {"{\"text\":\"a\"}\n{\"text\":\n", "a.jsonl: line 2: column"},
-        {"{\"text\":\"a\"}\n\n{\"txt\":\"b\"}\n", "a.jsonl: line 3: a document is {\"text\":…} or {\"prompt\":…,\"completion\":…}"},
+        {"{\"text\":\"a\"}\n\n{\"txt\":\"b\"}\n",
+         "a.jsonl: line 3: a document is {\"text\":…} or {\"prompt\":…,\"completion\":…}"},
         {"{\"text\":1}\n", "a.jsonl: line 1: a document is"},
         {"{\"text\":\"a\",\"prompt\":\"b\",\"completion\":\"c\"}\n", "line 1: a document is"},
         {"{\"prompt\":\"b\"}\n", "line 1: a document is"},
@@ -459,8 +477,15 @@ START_TEST(who_is_told_of_progress_may_stop_it)
     uint64_t last = 0;
     data_put(file, text, long_text(text, room));
     struct kc_prepared p;
-    struct kc_prepare_request q = {.files = &file, .count = 1, .tokenizer = "gpt2", .vocab = VOCAB, .merges = MERGES, .threads = 1,
-                                   .out = data_path("out"), .progress = stop_at_half, .self = &last};
+    struct kc_prepare_request q = {.files = &file,
+                                   .count = 1,
+                                   .tokenizer = "gpt2",
+                                   .vocab = VOCAB,
+                                   .merges = MERGES,
+                                   .threads = 1,
+                                   .out = data_path("out"),
+                                   .progress = stop_at_half,
+                                   .self = &last};
     ck_assert_int_eq(kc_data_prepare(&q, &p, &e), -EINTR);
     ck_assert_uint_gt(last, 0);
     ck_assert_int_eq(rmdir(data_path("out")), 0); /* nothing is left in it */

@@ -1,5 +1,5 @@
-/* test_data_order.c - several files with weights, loss masks, documents, and the tokens of a step. Expected values come from
- * the definitions in jobs/data/loader.h and mixture.h, worked out here by counting. */
+/* test_data_order.c - several files with weights, loss masks, documents, and the tokens of a step. Expected values
+ * come from the definitions in jobs/data/loader.h and mixture.h, worked out here by counting. */
 #include "base/arena.h"
 #include "data_files.h"
 #include "govern/spec.h"
@@ -38,7 +38,8 @@ START_TEST(every_file_has_its_share_of_every_beginning)
             uint64_t index;
             for (uint32_t f = 0; f < c[k].files; f++)
                 ck_assert_msg(fabs((double)count[f] - (double)q * (double)c[k].weight[f] / all) <= most,
-                              "case %zu: file %u has %llu of %llu", k, f, (unsigned long long)count[f], (unsigned long long)q);
+                              "case %zu: file %u has %llu of %llu", k, f, (unsigned long long)count[f],
+                              (unsigned long long)q);
             kc_mixture_at(sums, c[k].files, q, &file, &index);
             ck_assert_uint_lt(file, c[k].files);
             ck_assert_uint_gt(c[k].weight[file], 0);
@@ -72,8 +73,14 @@ static struct kc_loader *open_three(const double *weight, bool shuffled)
     struct kc_loader_file file[3];
     for (int i = 0; i < 3; i++)
         file[i] = (struct kc_loader_file){.path = path[i], .weight = weight ? weight[i] : -1};
-    struct kc_loader_config c = {.train = file, .train_count = 3, .context = 4, .vocab = 65536, .end_of_text = KC_NO_TOKEN,
-                                 .seed = 9, .shuffled = shuffled, .step_rows = 5};
+    struct kc_loader_config c = {.train = file,
+                                 .train_count = 3,
+                                 .context = 4,
+                                 .vocab = 65536,
+                                 .end_of_text = KC_NO_TOKEN,
+                                 .seed = 9,
+                                 .shuffled = shuffled,
+                                 .step_rows = 5};
     struct kc_loader *l = NULL;
     data_put_counting(path[0], 0, 4 * 10 + 1);    /* sample i begins with 4·i */
     data_put_counting(path[1], 1000, 4 * 3 + 3);  /* three samples, and a rest */
@@ -124,8 +131,13 @@ START_TEST(each_file_is_permuted_by_itself_and_begins_again_by_itself)
     data_put_counting(data_path("d.bin"), 0, 401);
     data_put_counting(data_path("e.bin"), 0, 401);
     struct kc_loader_file two[2] = {{data_path("d.bin"), NULL, 1}, {data_path("e.bin"), NULL, 1}};
-    struct kc_loader_config c = {.train = two, .train_count = 2, .context = 4, .vocab = 65536, .end_of_text = KC_NO_TOKEN,
-                                 .seed = 9, .shuffled = true};
+    struct kc_loader_config c = {.train = two,
+                                 .train_count = 2,
+                                 .context = 4,
+                                 .vocab = 65536,
+                                 .end_of_text = KC_NO_TOKEN,
+                                 .seed = 9,
+                                 .shuffled = true};
     ck_assert_int_eq(kc_loader_open(&c, &l, &e), 0);
     int same = 0;
     uint64_t at[2][100];
@@ -165,7 +177,8 @@ START_TEST(a_list_with_a_fault_names_the_file)
     const double nothing[3] = {0, 0, 0};
     struct kc_loader *l = open_three(NULL, false);
     kc_loader_close(l);
-    struct kc_loader_file file[3] = {{data_path("a.bin"), NULL, -1}, {data_path("b.bin"), NULL, -1}, {data_path("none"), NULL, -1}};
+    struct kc_loader_file file[3] = {
+        {data_path("a.bin"), NULL, -1}, {data_path("b.bin"), NULL, -1}, {data_path("none"), NULL, -1}};
     struct kc_loader_config c = {.train = file, .train_count = 3, .context = 4, .vocab = 65536};
     ck_assert_int_eq(kc_loader_open(&c, &l, &e), -ENOENT);
     ck_assert_msg(strstr(e.text, "data.train[2]: ") == e.text, "%s", e.text);
@@ -263,7 +276,8 @@ START_TEST(a_mask_that_does_not_fit_is_named)
     data_put_mask(data_path("a.mask"), "1", 41);
     ck_assert_int_eq(truncate(data_path("a.mask"), 1024 + 40), 0);
     ck_assert_int_eq(kc_loader_open(&c, &l, &e), -EINVAL);
-    ck_assert_msg(strstr(e.text, "has 41 tokens by its header (1065 bytes), the file is 1064 bytes: truncated"), "%s", e.text);
+    ck_assert_msg(strstr(e.text, "has 41 tokens by its header (1065 bytes), the file is 1064 bytes: truncated"), "%s",
+                  e.text);
     data_put_elements(data_path("a.mask"), 20261130, 1, 1, three, 41);
     c.shuffled = false;
     c.train_count = 1;
@@ -284,7 +298,8 @@ START_TEST(a_mask_that_shrinks_is_an_error_and_no_crash)
 {
     static struct kc_loader_file file;
     file = (struct kc_loader_file){data_path("l.bin"), data_path("l.mask"), -1};
-    struct kc_loader_config c = {.train = &file, .train_count = 1, .context = 4, .vocab = 65536, .end_of_text = KC_NO_TOKEN};
+    struct kc_loader_config c = {
+        .train = &file, .train_count = 1, .context = 4, .vocab = 65536, .end_of_text = KC_NO_TOKEN};
     struct kc_loader *l = NULL;
     int32_t x[4], y[4];
     uint64_t counted;
@@ -295,8 +310,8 @@ START_TEST(a_mask_that_shrinks_is_an_error_and_no_crash)
     ck_assert_uint_eq(counted, 50000);
     ck_assert_int_eq(truncate(file.mask, 2000), 0);
     ck_assert_int_eq(kc_loader_load(l, 0, 20000, 1, 4, x, y, NULL, &e), -EIO);
-    ck_assert_msg(strstr(e.text, "data.train.mask: ") == e.text && strstr(e.text, "shrank from 101025 to 2000 bytes"), "%s",
-                  e.text);
+    ck_assert_msg(strstr(e.text, "data.train.mask: ") == e.text && strstr(e.text, "shrank from 101025 to 2000 bytes"),
+                  "%s", e.text);
     ck_assert_int_eq(kc_loader_count(l, 0, 25000, &counted, &e), -EIO);
     ck_assert_int_eq(kc_loader_count(l, 0, 1, &counted, &e), -EIO); /* inside the last page: zeros, no fault */
     kc_loader_close(l);
@@ -361,9 +376,11 @@ static const struct kc_job_spec *spec_of(const char *data)
 {
     char text[2048];
     const struct kc_job_spec *spec = NULL;
-    snprintf(text, sizeof text,
-             "{\"name\":\"x\",\"ranks\":1,\"steps\":1,\"model\":{\"family\":\"gpt2\",\"layers\":1,\"hidden\":4,\"heads\":1,"
-             "\"context\":4,\"vocab\":100},\"data\":{%s},\"batch\":{\"sequences\":2,\"micro\":1},\"optimizer\":{\"lr\":1}}", data);
+    snprintf(
+        text, sizeof text,
+        "{\"name\":\"x\",\"ranks\":1,\"steps\":1,\"model\":{\"family\":\"gpt2\",\"layers\":1,\"hidden\":4,\"heads\":1,"
+        "\"context\":4,\"vocab\":100},\"data\":{%s},\"batch\":{\"sequences\":2,\"micro\":1},\"optimizer\":{\"lr\":1}}",
+        data);
     ck_assert_int_eq(kc_arena_new(&arena, 1 << 16), 0);
     char here[300];
     snprintf(here, sizeof here, "%s", data_path(""));
@@ -391,11 +408,13 @@ START_TEST(the_files_of_a_spec_are_checked_and_opened)
     kc_loader_close(l);
     data_put_mask(data_path("a.mask"), "0", 41);
     ck_assert_int_eq(kc_data_check(s, &e), -EINVAL);
-    ck_assert_msg(strstr(e.text, "data.train[0].mask: ") == e.text && strstr(e.text, "none of its 41 tokens counts"), "%s", e.text);
+    ck_assert_msg(strstr(e.text, "data.train[0].mask: ") == e.text && strstr(e.text, "none of its 41 tokens counts"),
+                  "%s", e.text);
     data_put_counting(data_path("b.bin"), 90, 41);
     data_put_mask(data_path("a.mask"), "1", 41);
     ck_assert_int_eq(kc_data_check(s, &e), -EINVAL);
-    ck_assert_msg(strstr(e.text, "model.vocab is 100, but data.train[1] has token 130 at position 40") == e.text, "%s", e.text);
+    ck_assert_msg(strstr(e.text, "model.vocab is 100, but data.train[1] has token 130 at position 40") == e.text,
+                  "%s", e.text);
     kc_arena_free(&arena);
 }
 END_TEST
