@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define BLOCK 4096 /* bytes summed together: a fixed count, so that the loop is vectorised */
+#define BLOCK 128 /* bytes summed together: a fixed count, so that the loop is vectorised; of ones the sum fits a byte */
 
 struct kc_mask {
     struct mapped file;
@@ -73,11 +73,10 @@ static void pass_run(void *arg)
     struct pass *p = arg;
     uint64_t i = 0;
     for (; i + BLOCK <= p->count; i += BLOCK) {
-        uint32_t sum = 0;
-        unsigned char bits = 0;
-        for (uint64_t k = i; k < i + BLOCK; k++) {
-            sum += p->from[k];
-            bits |= p->from[k];
+        unsigned char sum = 0, bits = 0;
+        for (int k = 0; k < BLOCK; k++) {
+            sum = (unsigned char)(sum + p->from[i + (unsigned)k]);
+            bits |= p->from[i + (unsigned)k];
         }
         p->sum += sum;
         p->bits |= bits;
