@@ -21,7 +21,7 @@ def whole_spec():
             "precision": "fp32",
             "model": {"family": "gpt2", "layers": 2, "hidden": 32, "heads": 4, "context": 32, "vocab": 256,
                       "init": {"from": MODEL}},
-            "data": {"train": TRAIN, "validation": TRAIN, "order": "sequential"},
+            "data": {"train": TRAIN, "validation": TRAIN, "order": "sequential", "documents": "masked", "end_of_text": 0},
             "batch": {"sequences": 8, "micro": 4},
             "optimizer": {"kind": "adamw", "lr": 0.01, "beta1": 0.9, "beta2": 0.95, "eps": 1e-8, "weight_decay": 0.1, "clip": 1},
             "lr_schedule": {"kind": "cosine", "warmup": 1, "floor": 0.1}, "parallel": {"data": 2, "zero": 0, "algorithms": {p: "auto" for p in ("all-reduce", "all-gather", "reduce-scatter", "broadcast")}},
@@ -72,11 +72,13 @@ def wrong_values(field):
         near = field["enum"][-1]
         return [("nonsense", allowed), (near + near[-1], allowed + [f'did you mean "{near}"']), (1, allowed), (None, allowed),
                 ([], allowed)]
+    null = isinstance(kind, list) and "null" in kind
+    kind = kind[0] if null else kind
     if kind in ("integer", "number"):
         low, high = "%.15g" % field["minimum"], "%.15g" % field["maximum"]
         above = int(field["maximum"]) + max(1, int(field["maximum"]) // 1000) if kind == "integer" else field["maximum"] * 1.5
         below = field["minimum"] - 1
-        return [(v, [f"from {low} to {high}"]) for v in ["text", "1", None, True, [], {}, below, above]
+        return [(v, [f"from {low} to {high}"]) for v in ["text", "1", True, [], {}, below, above] + ([] if null else [None])
                 + ([1.5] if kind == "integer" else [])]
     if kind == "boolean":
         return [(v, ["true or false"]) for v in (0, 1, "true", None, [])]
@@ -87,7 +89,9 @@ def wrong_values(field):
     if kind == "object":  # env
         return [(v, ["object"]) for v in (3, "A=b", None, [])]
     words = ["path of a file"]
-    return [(v, words) for v in ("", 3, True, [], {})] + ([(None, words)] if "null" not in kind else [])
+    if "anyOf" in field:  # what is in a list or an object is tested in tests/unit/test_govern.c
+        return [(v, words) for v in ("", 3, True)] + ([] if {"type": "null"} in field["anyOf"] else [(None, words)])
+    return [(v, words) for v in ("", 3, True, [], {})] + ([] if null else [(None, words)])
 
 
 class Refusals(Kc):
