@@ -4,21 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-struct shape shape1(enum kc_dim a, uint64_t n)
-{
-    return (struct shape){.dim = {(uint8_t)a}, .size = {n}, .rank = 1};
-}
-
-struct shape shape2(enum kc_dim a, uint64_t n, enum kc_dim b, uint64_t m)
-{
-    return (struct shape){.dim = {(uint8_t)a, (uint8_t)b}, .size = {n, m}, .rank = 2};
-}
-
-struct shape shape3(enum kc_dim a, uint64_t n, enum kc_dim b, uint64_t m, enum kc_dim c, uint64_t k)
-{
-    return (struct shape){.dim = {(uint8_t)a, (uint8_t)b, (uint8_t)c}, .size = {n, m, k}, .rank = 3};
-}
-
 /* The next tensor with everything that follows from its shape; a dummy in the counting pass. */
 static struct kc_graph_tensor *tensor(struct graph *g, enum kc_role role, enum kc_type type, struct shape s)
 {
@@ -30,8 +15,11 @@ static struct kc_graph_tensor *tensor(struct graph *g, enum kc_role role, enum k
     t->type = (uint8_t)type;
     t->rank = s.rank;
     t->layer = g->layer;
-    memcpy(t->dim, s.dim, sizeof t->dim);
-    memcpy(t->size, s.size, sizeof t->size);
+    for (int d = 0; d < s.rank; d++) {
+        t->dim[d] = (uint8_t)s.at[d].dim;
+        t->size[d] = s.at[d].size;
+        t->join |= (uint8_t)((s.at[d].dim & JOINED ? 1 : 0) << d);
+    }
     return t;
 }
 
@@ -66,14 +54,14 @@ int32_t graph_input(struct graph *g, const char *name, struct shape s)
 
 int32_t graph_activation(struct graph *g, const char *name, struct shape s)
 {
-    enum kc_type type = s.rank && s.dim[s.rank - 1] == KC_SEQUENCE ? KC_F32 : g->storage;
+    enum kc_type type = s.at[s.rank - 1].dim == KC_SEQUENCE ? KC_F32 : g->storage;
     tensor(g, KC_ACTIVATION, type, s)->name = layer_text(g, name);
     return last(g);
 }
 
 int32_t graph_result(struct graph *g, const char *name, uint64_t elements)
 {
-    tensor(g, KC_RESULT, KC_F64, shape1(KC_NONE, elements))->name = layer_text(g, name);
+    tensor(g, KC_RESULT, KC_F64, SHAPE({KC_NONE, elements}))->name = layer_text(g, name);
     return last(g);
 }
 
@@ -84,7 +72,7 @@ int32_t graph_parameter(struct graph *g, const char *name, struct shape s, enum 
     p->name = text;
     p->init = (uint8_t)init;
     p->init_scale = (float)scale;
-    p->decay = s.rank >= 2;
+    p->decay = s.rank - __builtin_popcount(p->join) >= 2;
     int32_t index = last(g);
     struct kc_graph_tensor *gradient = tensor(g, KC_GRADIENT, KC_F32, s);
     gradient->name = suffixed(g, "", text, ".grad");
@@ -99,9 +87,9 @@ int32_t graph_derivative(struct graph *g, int32_t activation)
     kc_text of = 0;
     if (g->tensors) {
         const struct kc_graph_tensor *a = &g->tensors[activation];
-        memcpy(s.dim, a->dim, sizeof s.dim);
-        memcpy(s.size, a->size, sizeof s.size);
         s.rank = a->rank;
+        for (int d = 0; d < a->rank; d++)
+            s.at[d] = (struct extent){a->dim[d], a->size[d]};
         type = (enum kc_type)a->type;
         of = a->name;
     }
@@ -186,16 +174,14 @@ void graph_op(struct graph *g, enum kc_opcode opcode, struct op_size size, const
 
 static struct kc_placement placement(char letter)
 {
-    switch (letter) {
-    case 'b':
-        return (struct kc_placement){.kind = KC_PLACE_SHARDED, .dim = KC_BATCH};
-    case 's':
-        return (struct kc_placement){.kind = KC_PLACE_SHARDED, .dim = KC_SEQUENCE};
-    case 'P':
+    static const char letters[] = "bshkfve";
+    static const uint8_t dims[] = {KC_BATCH, KC_SEQUENCE, KC_HEADS, KC_KV_HEADS, KC_FFN, KC_VOCAB, KC_DIM_EXPERT};
+    const char *at = strchr(letters, letter);
+    if (letter == 'P')
         return (struct kc_placement){.kind = KC_PLACE_PARTIAL, .reduce = KC_SUM};
-    default:
+    if (!at)
         return (struct kc_placement){.kind = KC_PLACE_REPLICATED};
-    }
+    return (struct kc_placement){.kind = KC_PLACE_SHARDED, .dim = dims[at - letters]};
 }
 
 static void opcode_rules(struct kc_arena *arena, struct kc_span *span, const char *text, uint32_t operands_count)

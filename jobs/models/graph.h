@@ -17,22 +17,28 @@ struct graph {
     struct kc_graph_tensor counted;  /* where the counting pass writes */
 };
 
-/* The shape of a tensor: dimension names and sizes. SHAPE(KC_BATCH, 8, KC_SEQUENCE, 128). */
+/* The shape of a tensor: names and sizes of its dimensions, and which are JOINED to the one before in files.
+ * SHAPE({KC_BATCH, 8}, {KC_SEQUENCE, 128}); SHAPE({KC_HEADS, 12}, {JOINED | KC_HEAD, 64}, {KC_HIDDEN, 768}). */
+struct extent {
+    uint32_t dim; /* enum kc_dim, with or without JOINED */
+    uint64_t size;
+};
+#define JOINED 0x100u
 struct shape {
-    uint8_t dim[KC_DIMS_MAX];
-    uint64_t size[KC_DIMS_MAX];
+    struct extent at[KC_DIMS_MAX];
     uint8_t rank;
 };
-struct shape shape1(enum kc_dim a, uint64_t n);
-struct shape shape2(enum kc_dim a, uint64_t n, enum kc_dim b, uint64_t m);
-struct shape shape3(enum kc_dim a, uint64_t n, enum kc_dim b, uint64_t m, enum kc_dim c, uint64_t k);
+#define SHAPE(...)                                                 \
+    ((struct shape){.at = {__VA_ARGS__},                           \
+                    .rank = sizeof((const struct extent[]){__VA_ARGS__}) / sizeof(struct extent)})
 
 /* Each returns the tensor's index. Names are printf formats with at most one %d, the layer. */
 int32_t graph_input(struct graph *g, const char *name, struct shape s);
 /* One whose last dimension is the sequence holds a number a token (mean, rstd, log-sum-exp): f32 in any precision. */
 int32_t graph_activation(struct graph *g, const char *name, struct shape s);
 int32_t graph_result(struct graph *g, const char *name, uint64_t elements);
-/* A parameter and, right behind it (index + 1), its gradient, f32 in any precision. scale: INIT_NORMAL. */
+/* A parameter and, right behind it (index + 1), its gradient, f32 in any precision. scale: INIT_NORMAL. Weight decay
+ * applies to those that have two or more dimensions in files. */
 int32_t graph_parameter(struct graph *g, const char *name, struct shape s, enum kc_init init, double scale);
 static inline int32_t gradient_of(int32_t parameter)
 {
@@ -57,7 +63,7 @@ void graph_opcodes(struct kc_arena *arena, struct kc_span *span);
 
 /* What a family's emit function leaves behind for the root struct. */
 struct graph_ends {
-    int32_t tokens, targets, logits, result;
+    int32_t tokens, targets, positions, starts, logits, result;
     uint32_t evaluate_first, logits_first, backward_first; /* ops, as in struct kc_model_graph */
 };
 /* The GPT-2 family. -ENOMEM. */

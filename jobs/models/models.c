@@ -63,6 +63,8 @@ int kc_model_graph_build(const struct kc_job_spec *spec, struct kc_arena *arena,
     root->parameters = family->parameters(spec);
     root->tokens = ends.tokens;
     root->targets = ends.targets;
+    root->positions = ends.positions;
+    root->starts = ends.starts;
     root->logits = ends.logits;
     root->result = ends.result;
     root->evaluate_first = ends.evaluate_first;

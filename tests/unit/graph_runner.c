@@ -283,7 +283,8 @@ int graph_runner_run(struct runner *r, enum runner_program program, int accumula
         r->op_seconds[call.opcode] += (double)(kc_now() - t) * 1e-9;
         r->op_flops[call.opcode] += (double)ops[i].flops;
         for (uint32_t k = 0; k < ops[i].out.count; k++)
-            written[out[k]] = 1;
+            if (out[k] >= 0)
+                written[out[k]] = 1;
     }
     free(written);
     return bad;

@@ -332,6 +332,13 @@ START_TEST(linear_maps_are_right)
     ck_assert_int_eq(run(KC_OP_LINEAR_F, in, 3, &y, 1, 0, NULL, NULL), 0);
     same("linear", floats(&y), y.exact, y.n, 2e-6);
 
+    struct tensor none = {.view = {0}}, bare = MAKE(KC_F32, 1, 1, z[0], z[2]);
+    memset(in[2].exact, 0, in[2].n * sizeof(double));
+    naive_linear(&s, exact, (double *const[]){bare.exact});
+    ck_assert_int_eq(run(KC_OP_LINEAR_F, (struct tensor[]){in[0], in[1], none}, 3, &bare, 1, 0, NULL, NULL), 0);
+    same("linear without bias", floats(&bare), bare.exact, bare.n, 2e-6);
+    drop(&bare, 1);
+
     /* all elements against the formulas, and some, of which each costs two forward passes, against the slope */
     const uint64_t every = 1 + in[0].n * y.n / 2000;
     struct tensor dx = MAKE(KC_F32, 1, 1, z[0], z[1]);
@@ -552,8 +559,8 @@ START_TEST(attention_is_right)
     if (!use_variant(_i / ATTENTION_SHAPES))
         return;
     struct shape s = {.b = b, .t = t, .h = h, .heads = heads};
-    struct tensor qkv = MAKE(KC_F32, 3, b, t, 3 * h);
-    struct tensor out[] = {MAKE(KC_F32, 1, b, t, h), MAKE(KC_F32, 1, b, heads, t)};
+    struct tensor qkv = MAKE(KC_F32, 3, b, t, 3, heads, h / heads);
+    struct tensor out[] = {MAKE(KC_F32, 1, b, t, heads, h / heads), MAKE(KC_F32, 1, b, heads, t)};
     struct tensor dy = MAKE(KC_F32, 1, b, t, h), dqkv = MAKE(KC_F32, 1, b, t, 3 * h);
     naive_attention(&s, (double *const[]){qkv.exact}, (double *const[]){out[0].exact, out[1].exact});
     ck_assert_int_eq(run(KC_OP_ATTENTION_F, &qkv, 1, out, 2, 0, NULL, NULL), 0);
@@ -576,8 +583,8 @@ START_TEST(attention_takes_large_scores)
         return;
     /* scores near ±300: e^score alone would be infinite; the sum must go through the largest */
     struct shape s = {.b = 1, .t = 150, .h = 8, .heads = 1};
-    struct tensor qkv = MAKE(KC_F32, 20, 1, 150, 24),
-                  out[] = {MAKE(KC_F32, 1, 1, 150, 8), MAKE(KC_F32, 1, 1, 1, 150)};
+    struct tensor qkv = MAKE(KC_F32, 20, 1, 150, 3, 1, 8),
+                  out[] = {MAKE(KC_F32, 1, 1, 150, 1, 8), MAKE(KC_F32, 1, 1, 1, 150)};
     naive_attention(&s, (double *const[]){qkv.exact}, (double *const[]){out[0].exact, out[1].exact});
     ck_assert_int_eq(run(KC_OP_ATTENTION_F, &qkv, 1, out, 2, 0, NULL, NULL), 0);
     same("attention", floats(&out[0]), out[0].exact, out[0].n,
@@ -633,37 +640,54 @@ START_TEST(add_is_right)
 }
 END_TEST
 
+/* Positions in any order; with and without their table; of tokens, a table that has rows 3 … 8 of eleven alone. */
 START_TEST(embedding_is_right)
 {
     if (!use_variant(_i))
         return;
-    const uint64_t b = 3, t = 5, h = 70, v = 11, positions = 6;
-    struct tensor in[] = {MAKE(KC_I32, 0, b, t), MAKE(KC_F32, 1, v, h), MAKE(KC_F32, 1, positions, h)};
-    struct tensor x = MAKE(KC_F32, 1, b, t, h), dx = MAKE(KC_F32, 1, b, t, h);
-    int32_t *tokens = in[0].view.data;
-    for (uint64_t r = 0; r < b * t; r++)
-        tokens[r] = (int32_t)(r * r % 7); /* repeats, and some never */
-    ck_assert_int_eq(run(KC_OP_EMBED_F, in, 3, &x, 1, 0, NULL, NULL), 0);
-    for (uint64_t r = 0; r < b * t; r++)
-        for (uint64_t k = 0; k < h; k++)
-            ck_assert_float_eq(floats(&x)[r * h + k],
-                               floats(&in[1])[(uint64_t)tokens[r] * h + k] + floats(&in[2])[r % t * h + k]);
-    for (int add = 0; add <= 1; add++) {
-        struct tensor dw[] = {MAKE(KC_F32, 1, v, h), MAKE(KC_F32, 1, positions, h)};
-        ck_assert_int_eq(run(KC_OP_EMBED_W, (struct tensor[]){in[0], dx}, 2, &dw[0], 1, add, NULL, NULL), 0);
-        ck_assert_int_eq(run(KC_OP_POSITION_W, &dx, 1, &dw[1], 1, add, NULL, NULL), 0);
-        for (int k = 0; k < 2 && !add; k++)
-            memset(dw[k].exact, 0, dw[k].n * sizeof(double));
-        for (uint64_t r = 0; r < b * t; r++)
-            for (uint64_t k = 0; k < h; k++) {
-                dw[0].exact[(uint64_t)tokens[r] * h + k] += dx.exact[r * h + k];
-                dw[1].exact[r % t * h + k] += dx.exact[r * h + k];
-            }
-        same("dwte", floats(&dw[0]), dw[0].exact, dw[0].n, 1e-6);
-        same("dwpe", floats(&dw[1]), dw[1].exact, dw[1].n, 1e-6);
-        drop(dw, 2);
+    const uint64_t b = 3, t = 5, h = 70, positions = 6;
+    struct tensor in[] = {MAKE(KC_I32, 0, b, t), {.view = {0}}, MAKE(KC_F32, 1, positions, h), MAKE(KC_I32, 0, b, t)};
+    struct tensor x = MAKE(KC_F32, 1, b, t, h), dx = MAKE(KC_F32, 1, b, t, h), wpe = in[2];
+    int32_t *tokens = in[0].view.data, *at = in[3].view.data;
+    for (uint64_t r = 0; r < b * t; r++) {
+        tokens[r] = (int32_t)(r * r % 11); /* repeats, and some never */
+        at[r] = (int32_t)(r * 5 % 7 % positions);
     }
-    drop(in, 3), drop(&x, 1), drop(&dx, 1);
+    for (int part = 0; part <= 1; part++) {
+        const uint64_t first = part ? 3 : 0, v = part ? 5 : 11;
+        in[1] = MAKE(KC_F32, 1, v, h);
+        in[1].view.first[0] = first;
+        for (int with = 0; with <= 1; with++) {
+            in[2] = with ? wpe : (struct tensor){.view = {0}};
+            ck_assert_int_eq(run(KC_OP_EMBED_F, in, 4, &x, 1, 0, NULL, NULL), 0);
+            for (uint64_t r = 0; r < b * t; r++)
+                for (uint64_t k = 0; k < h; k++) {
+                    const uint64_t row = (uint64_t)tokens[r] - first;
+                    ck_assert_float_eq(floats(&x)[r * h + k], (row < v ? floats(&in[1])[row * h + k] : 0) +
+                                                                  (with ? floats(&wpe)[(uint64_t)at[r] * h + k] : 0));
+                }
+        }
+        for (int add = 0; add <= 1; add++) {
+            struct tensor dw[] = {MAKE(KC_F32, 1, v, h), MAKE(KC_F32, 1, positions, h)};
+            dw[0].view.first[0] = first;
+            ck_assert_int_eq(run(KC_OP_EMBED_W, (struct tensor[]){in[0], dx}, 2, &dw[0], 1, add, NULL, NULL), 0);
+            ck_assert_int_eq(run(KC_OP_POSITION_W, (struct tensor[]){dx, in[3]}, 2, &dw[1], 1, add, NULL, NULL), 0);
+            for (int k = 0; k < 2 && !add; k++)
+                memset(dw[k].exact, 0, dw[k].n * sizeof(double));
+            for (uint64_t r = 0; r < b * t; r++)
+                for (uint64_t k = 0; k < h; k++) {
+                    const uint64_t row = (uint64_t)tokens[r] - first;
+                    if (row < v)
+                        dw[0].exact[row * h + k] += dx.exact[r * h + k];
+                    dw[1].exact[(uint64_t)at[r] * h + k] += dx.exact[r * h + k];
+                }
+            same("dwte", floats(&dw[0]), dw[0].exact, dw[0].n, 1e-6);
+            same("dwpe", floats(&dw[1]), dw[1].exact, dw[1].n, 1e-6);
+            drop(dw, 2);
+        }
+        drop(&in[1], 1);
+    }
+    drop(in, 1), drop(&in[3], 1), drop(&wpe, 1), drop(&x, 1), drop(&dx, 1);
     end_variant();
 }
 END_TEST
@@ -797,11 +821,12 @@ START_TEST(not_a_number_is_kept) /* F47 */
 {
     if (!use_variant(_i))
         return;
-    struct tensor x = MAKE(KC_F32, 1, 1, 8, 12), y = MAKE(KC_F32, 1, 1, 8, 12), lse = MAKE(KC_F32, 1, 1, 8);
+    struct tensor x = MAKE(KC_F32, 1, 1, 8, 12), y = MAKE(KC_F32, 1, 1, 8, 12), qkv = x, lse = MAKE(KC_F32, 1, 1, 8);
     struct tensor w = MAKE(KC_F32, 1, 12), targets = MAKE(KC_I32, 0, 1, 8), result = MAKE(KC_F64, 0, 2);
-    struct tensor mean = MAKE(KC_F32, 1, 1, 8), att = MAKE(KC_F32, 1, 1, 8, 4), rows = MAKE(KC_F32, 1, 1, 1, 8);
+    struct tensor mean = MAKE(KC_F32, 1, 1, 8), att = MAKE(KC_F32, 1, 1, 8, 1, 4), rows = MAKE(KC_F32, 1, 1, 1, 8);
     memset(targets.view.data, 0, 8 * sizeof(int32_t));
     floats(&x)[12 * 5 + 3] = NAN;
+    qkv.view = (struct kc_view){.data = x.view.data, .type = KC_F32, .rank = 5, .size = {1, 8, 3, 1, 4}};
     struct tensor square = MAKE(KC_F32, 1, 12, 12), act = MAKE(KC_F32, 1, 1, 8, 12);
     ck_assert_int_eq(
         run(KC_OP_LINEAR_GELU_F, (struct tensor[]){x, square, w}, 3, (struct tensor[]){y, act}, 2, 0, NULL, NULL), 0);
@@ -810,7 +835,7 @@ START_TEST(not_a_number_is_kept) /* F47 */
     ck_assert_int_eq(run(KC_OP_LAYERNORM_F, (struct tensor[]){x, w, w}, 3, (struct tensor[]){y, mean, lse}, 3, 0,
                          (const double[]){1e-5}, NULL), 0);
     ck_assert(isnan(floats(&y)[12 * 5]));
-    ck_assert_int_eq(run(KC_OP_ATTENTION_F, &x, 1, (struct tensor[]){att, rows}, 2, 0, NULL, NULL),
+    ck_assert_int_eq(run(KC_OP_ATTENTION_F, &qkv, 1, (struct tensor[]){att, rows}, 2, 0, NULL, NULL),
                      0); /* in row 5's query */
     ck_assert(isnan(floats(&att)[4 * 5]) && !isnan(floats(&att)[4 * 4]));
     ck_assert_int_eq(run(KC_OP_HEAD_LOSS_F, (struct tensor[]){x, x, targets}, 3, &result, 1, 0, NULL, NULL), 0);
@@ -838,6 +863,8 @@ static int source_fill(void *self, int evaluate, uint64_t position, uint32_t row
         return kc_fail(e, s->result, "data.train: train.bin shrank");
     for (uint64_t i = 0; i < (uint64_t)rows * context; i++)
         tokens[i] = (int32_t)(position * context + i), targets[i] = tokens[i] + 1;
+    for (uint64_t i = 0; starts && i < (uint64_t)rows * context; i++)
+        starts[i] = 2;
     return 0;
 }
 
@@ -852,8 +879,8 @@ static void load_table(struct source *s, uint32_t ranks, uint32_t rank)
 
 static int load_micro(struct tensor *out, uint32_t micro, struct kc_error *e)
 {
-    struct kc_view ov[] = {out[0].view, out[1].view};
-    struct kc_op_call call = {.opcode = KC_OP_LOAD, .outputs = 2, .out = ov, .micro = micro, .scratch = scratch,
+    struct kc_view ov[] = {out[0].view, out[1].view, out[2].view, out[3].view};
+    struct kc_op_call call = {.opcode = KC_OP_LOAD, .outputs = 4, .out = ov, .micro = micro, .scratch = scratch,
                               .scratch_bytes = sizeof scratch, .step = &step_values};
     return table->ops[KC_OP_LOAD].enqueue(table->self, &call, &lane.lane, e);
 }
@@ -862,7 +889,8 @@ START_TEST(load_asks_for_this_ranks_rows) /* F41 */
 {
     struct source s = {0};
     load_table(&s, 4, 2);
-    struct tensor out[] = {MAKE(KC_I32, 0, 3, 4), MAKE(KC_I32, 0, 3, 4)};
+    struct tensor out[] = {MAKE(KC_I32, 0, 3, 4), MAKE(KC_I32, 0, 3, 4), MAKE(KC_I32, 0, 3, 4),
+                           MAKE(KC_I32, 0, 3, 4)};
     step_values = (struct kc_step_values){.sample_first = 1000};
     ck_assert_int_eq(load_micro(out, 5, NULL), 0);
     ck_assert_uint_eq(s.position, 1000 + 5 * 3 * 4 + 2 * 3);
@@ -873,15 +901,18 @@ START_TEST(load_asks_for_this_ranks_rows) /* F41 */
     step_values = (struct kc_step_values){.sample_first = 24, .rows = 7, .evaluate = 1};
     ck_assert_int_eq(load_micro(out, 0, NULL), 0);
     ck_assert(s.position == 30 && s.rows == 1 && s.evaluate == 1);
-    for (int i = 0; i < 12; i++)
+    for (int i = 0; i < 12; i++) {
         ck_assert_int_eq(((int32_t *)out[1].view.data)[i], i < 4 ? 30 * 4 + i + 1 : -1);
+        ck_assert_int_eq(((int32_t *)out[2].view.data)[i], i % 4); /* positions, of masked rows too */
+        ck_assert_int_eq(((int32_t *)out[3].view.data)[i], i < 4 ? 2 : 0);
+    }
     step_values.rows = 6; /* none is: nobody is asked */
     s.calls = 0;
     ck_assert_int_eq(load_micro(out, 0, NULL), 0);
     ck_assert_int_eq(s.calls, 0);
     for (int i = 0; i < 12; i++)
         ck_assert(((int32_t *)out[0].view.data)[i] == 0 && ((int32_t *)out[1].view.data)[i] == -1);
-    drop(out, 2);
+    drop(out, 4);
     end_variant();
 }
 END_TEST
@@ -891,8 +922,8 @@ START_TEST(lost_data_is_told_by_the_next_op)
     struct source s = {.result = -EIO};
     struct kc_error e = {{0}};
     load_table(&s, 1, 0);
-    struct tensor out[] = {MAKE(KC_I32, 0, 3, 4), MAKE(KC_I32, 0, 3, 4)}, x = MAKE(KC_F32, 1, 4),
-                  y = MAKE(KC_F64, 0, 1);
+    struct tensor out[] = {MAKE(KC_I32, 0, 3, 4), MAKE(KC_I32, 0, 3, 4), MAKE(KC_I32, 0, 3, 4), {.view = {0}}},
+                  x = MAKE(KC_F32, 1, 4), y = MAKE(KC_F64, 0, 1);
     step_values = (struct kc_step_values){0};
     ck_assert_int_eq(table->failed(table->self, &e), 0);
     ck_assert_int_eq(load_micro(out, 0, &e), 0); /* it ran on the lane */
@@ -900,7 +931,7 @@ START_TEST(lost_data_is_told_by_the_next_op)
     ck_assert_int_eq(run(KC_OP_NORM, &x, 1, &y, 1, 0, NULL, &e), -EIO);
     ck_assert_str_eq(e.text, "data.train: train.bin shrank");
     ck_assert_int_eq(table->failed(table->self, &e), -EIO);
-    drop(out, 2), drop(&x, 1), drop(&y, 1);
+    drop(out, 3), drop(&x, 1), drop(&y, 1);
     end_variant();
 }
 END_TEST
@@ -909,9 +940,10 @@ START_TEST(wrong_shapes_are_refused_by_name)
 {
     ck_assert(use_variant(0));
     struct kc_error e = {{0}};
-    struct tensor in[] = {MAKE(KC_F32, 1, 2, 3), MAKE(KC_F32, 1, 3, 4), MAKE(KC_F32, 1, 5)},
-                  y = MAKE(KC_F32, 1, 2, 4);
-    struct tensor rows[] = {MAKE(KC_I32, 0, 2, 8), MAKE(KC_I32, 0, 2, 8)}; /* the spec's micro is 3 */
+    struct tensor in[] = {MAKE(KC_F32, 1, 1, 2, 3), MAKE(KC_F32, 1, 3, 4), MAKE(KC_F32, 1, 5)},
+                  y = MAKE(KC_F32, 1, 1, 2, 4);
+    struct tensor rows[] = {MAKE(KC_I32, 0, 2, 8), MAKE(KC_I32, 0, 2, 8), MAKE(KC_I32, 0, 2, 8),
+                            {.view = {0}}}; /* the spec's micro is 3 */
     ck_assert_int_eq(run(KC_OP_LINEAR_F, in, 3, &y, 1, 0, NULL, &e), -EINVAL);
     ck_assert_str_eq(e.text, "op linear, operand 2: needs 4 elements of f32, has 5 of f32");
     ck_assert_int_eq(run(KC_OP_LINEAR_F, in, 2, &y, 1, 0, NULL, &e), -EINVAL);
@@ -921,7 +953,7 @@ START_TEST(wrong_shapes_are_refused_by_name)
     load_table(&source, 1, 0);
     ck_assert_int_eq(load_micro(rows, 0, &e), -EINVAL);
     ck_assert_str_eq(e.text, "op load: the plan gives 2 rows, batch.micro is 3");
-    drop(in, 3), drop(&y, 1), drop(rows, 2);
+    drop(in, 3), drop(&y, 1), drop(rows, 3);
     end_variant();
 }
 END_TEST

@@ -206,9 +206,11 @@ START_TEST(attention_is_rounded_once)
     const uint64_t *z = attention_shapes[_i % ATTENTION_SHAPES], b = z[0], t = z[1], h = z[2], heads = z[3];
     if (!use_variant(_i / ATTENTION_SHAPES))
         return;
-    struct twin qkv = STORED(2, b, t, 3 * h), out[] = {STORED(1, b, t, h), SINGLE(1, b, heads, t)};
+    struct twin qkv = STORED(2, b, t, 3, heads, h / heads),
+                out[] = {STORED(1, b, t, heads, h / heads), SINGLE(1, b, heads, t)};
     both("attention", KC_OP_ATTENTION_F, &qkv, 1, out, 2, 0);
-    struct twin dy = STORED(1, b, t, h), y = STORED(1, b, t, h), dqkv = STORED(1, b, t, 3 * h);
+    struct twin dy = STORED(1, b, t, heads, h / heads), y = STORED(1, b, t, heads, h / heads),
+                dqkv = STORED(1, b, t, 3, heads, h / heads);
     for (int fill = 0; fill < 3; fill++) { /* whatever stood in the output: noise, nothing, not numbers */
         if (fill > 0)
             memset(dqkv.stored.data, fill == 1 ? 0 : 0xff, dqkv.n * sizeof(uint16_t));
@@ -245,17 +247,22 @@ START_TEST(embedding_is_rounded_once)
     if (!use_variant(_i))
         return;
     const uint64_t b = 3, t = 5, h = 70, v = 11, positions = 6;
-    int32_t tokens[15];
-    for (int r = 0; r < 15; r++)
+    int32_t tokens[15], at_data[15];
+    for (int r = 0; r < 15; r++) {
         tokens[r] = r * r % 7;
-    const struct kc_view view = {tokens, KC_I32, 2, {b, t}};
+        at_data[r] = r % 5;
+    }
+    const struct kc_view view = {.data = tokens, .type = KC_I32, .rank = 2, .size = {b, t}};
     const struct twin words = {.exact = view, .stored = view};
+    const struct kc_view places = {.data = at_data, .type = KC_I32, .rank = 2, .size = {b, t}};
+    const struct twin at = {.exact = places, .stored = places};
     struct twin table_of[] = {STORED(1, v, h), STORED(1, positions, h)}, x = STORED(1, b, t, h);
-    both("embed", KC_OP_EMBED_F, (struct twin[]){words, table_of[0], table_of[1]}, 3, &x, 1, 0);
+    both("embed", KC_OP_EMBED_F, (struct twin[]){words, table_of[0], table_of[1], at}, 4, &x, 1, 0);
+    both("embed, no positions", KC_OP_EMBED_F, (struct twin[]){words, table_of[0], {.exact = {0}}, at}, 4, &x, 1, 0);
     for (int add = 0; add <= 1; add++) {
         struct twin dx = STORED(1, b, t, h), dw[] = {SINGLE(1, v, h), SINGLE(1, positions, h)};
         both("dwte", KC_OP_EMBED_W, (struct twin[]){words, dx}, 2, &dw[0], 1, add);
-        both("dwpe", KC_OP_POSITION_W, &dx, 1, &dw[1], 1, add);
+        both("dwpe", KC_OP_POSITION_W, (struct twin[]){dx, at}, 2, &dw[1], 1, add);
         drop(&dx, 1), drop(dw, 2);
     }
     drop(table_of, 2), drop(&x, 1);

@@ -2,7 +2,7 @@
  * memory. Forward: a tile is QUERIES rows of one head of one sequence. Backward: a tile is one head of one sequence;
  * scores are computed again from q, k and the log-sum-exp of their rows.
  *
- * qkv is (B, T, 3H), the thirds q, k, v; head a has columns [a·D, (a+1)·D) of each. */
+ * qkv is (B, T, 3, A, D): of a token q, k and v, each with its heads side by side; y is (B, T, A, D). */
 #include "cpu.h"
 
 #define QUERIES KC_ATTENTION_QUERIES
@@ -28,18 +28,19 @@ static void attention_tile(void *arg, uint32_t index, uint32_t worker)
                     rows.last, a->d);
 }
 
-/* What forward and backward calls have in common: shapes from lse (B, heads, T) and y (B, T, H). */
+/* What forward and backward calls have in common: shapes from lse (B, A, T) and y (B, T, A, D). */
 static int attention_shape(struct cpu *c, const struct kc_op_call *call, const struct kc_view *y,
                            const struct kc_view *lse, struct attention_arg *arg, struct kc_error *e)
 {
-    const uint64_t heads = lse->size[1], h = view_width(y);
-    if (y->rank != 3 || lse->rank != 3 || heads == 0 || h % heads || y->size[1] != lse->size[2])
-        return kc_fail(e, -EINVAL, "op attention: width %llu and %llu heads do not fit", (unsigned long long)h,
-                       (unsigned long long)heads);
-    if (h / heads > KC_ATTENTION_WIDTH)
+    const uint64_t heads = y->size[2], d = y->size[3];
+    if (y->rank != 4 || lse->rank != 3 || heads != lse->size[1] || y->size[1] != lse->size[2])
+        return kc_fail(e, -EINVAL, "op attention: %llu rows of %llu heads, and log-sum-exp of %llu rows of %llu heads",
+                       (unsigned long long)y->size[1], (unsigned long long)heads, (unsigned long long)lse->size[2],
+                       (unsigned long long)lse->size[1]);
+    if (d > KC_ATTENTION_WIDTH)
         return kc_fail(e, -EINVAL, "op attention: a head is %llu wide, at most %d are possible; more heads would do",
-                       (unsigned long long)(h / heads), KC_ATTENTION_WIDTH);
-    *arg = (struct attention_arg){.k = kernels_for(c, y), .t = y->size[1], .heads = heads, .d = h / heads,
+                       (unsigned long long)d, KC_ATTENTION_WIDTH);
+    *arg = (struct attention_arg){.k = kernels_for(c, y), .t = y->size[1], .heads = heads, .d = d,
                                   .blocks = tiles_of(y->size[1], QUERIES),
                                   .qkv = call->in[call->inputs == 1 ? 0 : 1].data};
     return 0;

@@ -65,6 +65,17 @@ static inline uint64_t view_rows(const struct kc_view *v)
     return w ? view_elements(v) / w : 0;
 }
 
+/* Activations and derivatives begin with batch and sequence: a row for each token, as wide as the other dimensions. */
+static inline uint64_t view_tokens(const struct kc_view *v)
+{
+    return v->rank < 2 ? view_elements(v) : v->size[0] * v->size[1];
+}
+static inline uint64_t view_features(const struct kc_view *v)
+{
+    const uint64_t tokens = view_tokens(v);
+    return tokens ? view_elements(v) / tokens : 0;
+}
+
 /* Parameters, activations and derivatives of a call are all f32 or all bf16; one of them says which. */
 static inline uint8_t stored_type(const struct kc_view *v)
 {
