@@ -26,6 +26,7 @@ struct gpt2 {
     const struct kc_job_spec *spec;
     uint64_t b, t, h, a, d, f, v, r; /* batch over all ranks, sequence, hidden, heads, head, ffn, vocab, rows = b·t */
     struct shape bt, bth;
+    int32_t positions;
 };
 
 /* `layer` is "transformer.h.%d.ln_1", and so on. */
@@ -93,7 +94,7 @@ static int32_t block_forward(struct gpt2 *m, struct block *l, int32_t x)
     l->att = graph_activation(
         g, "h.%d.attn", SHAPE({KC_BATCH, m->b}, {KC_SEQUENCE, m->t}, {KC_HEADS, m->a}, {KC_HEAD, m->d}));
     l->lse = graph_activation(g, "h.%d.attn.lse", SHAPE({KC_BATCH, m->b}, {KC_HEADS, m->a}, {KC_SEQUENCE, m->t}));
-    graph_op(g, KC_OP_ATTENTION_F, (struct op_size){.r = m->r, .n = h, .s = m->t}, OPERANDS(l->q),
+    graph_op(g, KC_OP_ATTENTION_F, (struct op_size){.r = m->r, .n = h, .s = m->t}, OPERANDS(l->q, m->positions, -1),
              OPERANDS(l->att, l->lse), NULL, 0);
     l->x2 = projection_forward(m, l->att, l->proj, h, x, "h.%d.attn.residual");
 
@@ -148,7 +149,7 @@ static int32_t block_backward(struct gpt2 *m, const struct block *l, int32_t dy)
     int32_t datt = linear_backward(m, dx2, l->att, l->proj, h, h);
     int32_t dq = graph_derivative(m->g, l->q);
     graph_op(m->g, KC_OP_ATTENTION_I, (struct op_size){.r = m->r, .n = h, .s = m->t},
-             OPERANDS(datt, l->q, l->att, l->lse), OPERANDS(dq), NULL, 0);
+             OPERANDS(datt, l->q, l->att, l->lse, m->positions, -1), OPERANDS(dq), NULL, 0);
     int32_t dn1 = linear_backward(m, dq, l->n1, l->qkv, h, 3 * h);
     return norm_backward(m, dn1, l->x, l->ln1, l->mean1, l->rstd1, dx2);
 }
@@ -174,16 +175,18 @@ int gpt2_emit(struct graph *g, const struct kc_job_spec *spec, struct graph_ends
         return -ENOMEM;
 
     g->layer = -1;
-    int32_t tokens = graph_input(g, "tokens", m.bt), targets = graph_input(g, "targets", m.bt);
-    int32_t positions = graph_input(g, "positions", m.bt);
+    const int32_t tokens = ends->tokens = graph_input(g, "tokens", m.bt);
+    ends->targets = graph_input(g, "targets", m.bt);
+    ends->positions = m.positions = graph_input(g, "positions", m.bt);
+    ends->starts = -1;
     int32_t wte = graph_parameter(g, "transformer.wte.weight", SHAPE({KC_VOCAB, v}, {KC_HIDDEN, h}), KC_INIT_NORMAL,
                                   INIT_STD);
     int32_t wpe = graph_parameter(g, "transformer.wpe.weight", SHAPE({KC_POSITION, t}, {KC_HIDDEN, h}),
                                   KC_INIT_NORMAL, INIT_STD);
-    graph_op(g, KC_OP_LOAD, (struct op_size){.r = m.r}, NO_OPERANDS, OPERANDS(tokens, targets, positions, -1), NULL,
+    graph_op(g, KC_OP_LOAD, (struct op_size){.r = m.r}, NO_OPERANDS, OPERANDS(tokens, ends->targets, m.positions, ends->starts), NULL,
              0);
     int32_t x = graph_activation(g, "embed", m.bth);
-    graph_op(g, KC_OP_EMBED_F, (struct op_size){.r = m.r, .n = h}, OPERANDS(tokens, wte, wpe, positions), OPERANDS(x),
+    graph_op(g, KC_OP_EMBED_F, (struct op_size){.r = m.r, .n = h}, OPERANDS(tokens, wte, wpe, m.positions), OPERANDS(x),
              NULL, 0);
     for (uint32_t i = 0; i < spec->layers; i++) {
         g->layer = (int32_t)i;
@@ -194,19 +197,8 @@ int gpt2_emit(struct graph *g, const struct kc_job_spec *spec, struct graph_ends
     int32_t nf = graph_activation(g, "ln_f", m.bth);
     int32_t mean = graph_activation(g, "ln_f.mean", m.bt), rstd = graph_activation(g, "ln_f.rstd", m.bt);
     norm_forward(&m, x, lnf, nf, mean, rstd);
-    const struct op_size head = {.r = m.r, .k = h, .n = v};
-    *ends = (struct graph_ends){.tokens = tokens, .targets = targets, .positions = positions, .starts = -1,
-                                  .evaluate_first = g->op_count};
-    ends->result = graph_result(g, "result", 2);
-    graph_op(g, KC_OP_HEAD_LOSS_F, head, OPERANDS(nf, wte, targets), OPERANDS(ends->result), NULL, 0);
-    ends->logits_first = g->op_count;
-    ends->logits = graph_activation(g, "logits", SHAPE({KC_BATCH, b}, {KC_SEQUENCE, t}, {KC_VOCAB, v}));
-    graph_op(g, KC_OP_HEAD_F, head, OPERANDS(nf, wte), OPERANDS(ends->logits), NULL, 0);
-    ends->backward_first = g->op_count;
+    int32_t dnf = graph_head(g, (struct op_size){.r = m.r, .k = h, .n = v}, nf, wte, ends);
 
-    int32_t dnf = graph_derivative(g, nf);
-    graph_op(g, KC_OP_HEAD_LOSS_G, head, OPERANDS(nf, wte, targets), OPERANDS(gradient_of(wte), dnf, ends->result),
-             NULL, 0);
     int32_t dx = norm_backward(&m, dnf, x, lnf, mean, rstd, -1);
     for (uint32_t i = spec->layers; i-- > 0;) {
         g->layer = (int32_t)i;
@@ -214,7 +206,7 @@ int gpt2_emit(struct graph *g, const struct kc_job_spec *spec, struct graph_ends
     }
     g->layer = -1;
     const struct op_size embed = {.r = m.r, .n = h};
-    graph_op(g, KC_OP_POSITION_W, embed, OPERANDS(dx, positions), OPERANDS(gradient_of(wpe)), NULL, 0);
+    graph_op(g, KC_OP_POSITION_W, embed, OPERANDS(dx, m.positions), OPERANDS(gradient_of(wpe)), NULL, 0);
     graph_op(g, KC_OP_EMBED_W, embed, OPERANDS(tokens, dx), OPERANDS(gradient_of(wte)), NULL, 0);
     free(blocks);
     return 0;

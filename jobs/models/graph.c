@@ -59,6 +59,12 @@ int32_t graph_activation(struct graph *g, const char *name, struct shape s)
     return last(g);
 }
 
+int32_t graph_statistic(struct graph *g, const char *name, struct shape s)
+{
+    tensor(g, KC_ACTIVATION, KC_F32, s)->name = layer_text(g, name);
+    return last(g);
+}
+
 int32_t graph_result(struct graph *g, const char *name, uint64_t elements)
 {
     tensor(g, KC_RESULT, KC_F64, SHAPE({KC_NONE, elements}))->name = layer_text(g, name);
@@ -170,6 +176,26 @@ void graph_op(struct graph *g, enum kc_opcode opcode, struct op_size size, const
     double *values = kc_contract_array(g->arena, &op->attr, attrs, sizeof *values);
     if (values && attrs)
         memcpy(values, attr, attrs * sizeof *values);
+}
+
+int32_t graph_head(struct graph *g, struct op_size size, int32_t x, int32_t w, struct graph_ends *ends)
+{
+    struct shape logits = {.rank = 3};
+    if (g->tensors)
+        for (int d = 0; d < 2; d++)
+            logits.at[d] = (struct extent){g->tensors[x].dim[d], g->tensors[x].size[d]};
+    logits.at[2] = (struct extent){KC_VOCAB, size.n};
+    ends->evaluate_first = g->op_count;
+    ends->result = graph_result(g, "result", 2);
+    graph_op(g, KC_OP_HEAD_LOSS_F, size, OPERANDS(x, w, ends->targets), OPERANDS(ends->result), NULL, 0);
+    ends->logits_first = g->op_count;
+    ends->logits = graph_activation(g, "logits", logits);
+    graph_op(g, KC_OP_HEAD_F, size, OPERANDS(x, w), OPERANDS(ends->logits), NULL, 0);
+    ends->backward_first = g->op_count;
+    int32_t dx = graph_derivative(g, x);
+    graph_op(g, KC_OP_HEAD_LOSS_G, size, OPERANDS(x, w, ends->targets), OPERANDS(gradient_of(w), dx, ends->result), NULL,
+             0);
+    return dx;
 }
 
 static struct kc_placement placement(char letter)

@@ -36,6 +36,8 @@ struct shape {
 int32_t graph_input(struct graph *g, const char *name, struct shape s);
 /* One whose last dimension is the sequence holds a number a token (mean, rstd, log-sum-exp): f32 in any precision. */
 int32_t graph_activation(struct graph *g, const char *name, struct shape s);
+/* An activation that is f32 in any precision. */
+int32_t graph_statistic(struct graph *g, const char *name, struct shape s);
 int32_t graph_result(struct graph *g, const char *name, uint64_t elements);
 /* A parameter and, right behind it (index + 1), its gradient, f32 in any precision. scale: INIT_NORMAL. Weight decay
  * applies to those that have two or more dimensions in files. */
@@ -66,9 +68,16 @@ struct graph_ends {
     int32_t tokens, targets, positions, starts, logits, result;
     uint32_t evaluate_first, logits_first, backward_first; /* ops, as in struct kc_model_graph */
 };
-/* The GPT-2 family. -ENOMEM. */
+/* The head on x (batch, sequence, hidden) with weight w (vocab, hidden): what evaluation adds, what sampling adds, and
+ * the beginning of backward, with the marks between them. Returns the derivative of x. */
+int32_t graph_head(struct graph *g, struct op_size size, int32_t x, int32_t w, struct graph_ends *ends);
+
+/* The families. -ENOMEM. */
 int gpt2_emit(struct graph *g, const struct kc_job_spec *spec, struct graph_ends *ends);
 uint64_t gpt2_parameters(const struct kc_job_spec *spec);
 uint64_t gpt2_flops_per_token(const struct kc_job_spec *spec);
+int llama_emit(struct graph *g, const struct kc_job_spec *spec, struct graph_ends *ends);
+uint64_t llama_parameters(const struct kc_job_spec *spec);
+uint64_t llama_flops_per_token(const struct kc_job_spec *spec);
 
 #endif

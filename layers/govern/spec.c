@@ -48,6 +48,16 @@ static const struct row rows[] = {
 };
 #define ROWS (sizeof rows / sizeof rows[0])
 
+/* Fields that not every family has, and for whom one is required. */
+#define OF(family) (1u << KC_FAMILY_##family)
+static const struct {
+    const char *path;
+    uint32_t families, required;
+} of_family[] = {
+    {"model.kv_heads", OF(LLAMA), 0},   {"model.ffn", OF(LLAMA), OF(LLAMA)}, {"model.tied", OF(LLAMA), 0},
+    {"model.rope_theta", OF(LLAMA), 0}, {"model.rms_eps", OF(LLAMA), 0},
+};
+
 static const json_t *find(const json_t *root, const char *path)
 {
     char part[64];
@@ -207,12 +217,26 @@ static void set_default(struct reader *r, const struct row *row)
         memcpy(at, &(uint32_t){(uint32_t)row->otherwise}, sizeof(uint32_t));
 }
 
+static bool family_has(uint32_t family, const char *path, bool *required)
+{
+    for (size_t i = 0; i < sizeof of_family / sizeof *of_family; i++)
+        if (strcmp(of_family[i].path, path) == 0) {
+            *required = of_family[i].required >> family & 1;
+            return of_family[i].families >> family & 1;
+        }
+    return true;
+}
+
 static int read_row(struct reader *r, const struct row *row)
 {
     const json_t *value = find(r->root, row->path);
     void *at = (char *)r->spec + row->member;
+    bool required = row->required;
     char room[64];
-    if (!value && row->required)
+    if (!family_has(r->spec->family, row->path, &required))
+        return !value ? 0 : kc_fail(r->e, -EINVAL, "%s is a field that model.family \"%s\" does not have: leave it out",
+                                    row->path, kc_family_name[r->spec->family]);
+    if (!value && required)
         return kc_fail(r->e, -EINVAL, "%s is missing; kc-job(5) shows a whole spec", row->path);
     if (!value) {
         set_default(r, row);
@@ -324,6 +348,17 @@ static int check_documents(const struct kc_job_spec *s, struct kc_error *e)
     return 0;
 }
 
+/* What follows from other fields. */
+static void fill_in(struct kc_job_spec *s)
+{
+    if (s->kv_heads == 0)
+        s->kv_heads = s->heads;
+    if (s->family == KC_FAMILY_GPT2) {
+        s->ffn = 4 * s->hidden;
+        s->tied = 1;
+    }
+}
+
 /* Combinations: every number of the equation, and a value that would do (F48). */
 static int check_together(const struct kc_job_spec *s, struct kc_error *e)
 {
@@ -347,6 +382,19 @@ static int check_together(const struct kc_job_spec *s, struct kc_error *e)
         return kc_fail(e, -EINVAL, "model.heads is %u, which does not divide model.hidden = %u: model.heads %u would do",
                        s->heads, s->hidden, heads);
     }
+    if (s->heads % s->kv_heads) {
+        uint32_t heads = s->kv_heads;
+        while (s->heads % heads)
+            heads--;
+        return kc_fail(e, -EINVAL,
+                       "model.kv_heads is %u, which does not divide model.heads = %u: model.kv_heads %u would do",
+                       s->kv_heads, s->heads, heads);
+    }
+    if (s->rope_theta > 0 && s->hidden / s->heads % 2)
+        return kc_fail(e, -EINVAL,
+                       "model.heads is %u of model.hidden = %u, so a head is %u wide; to turn pairs of numbers by their "
+                       "position the width must be even",
+                       s->heads, s->hidden, s->hidden / s->heads);
     if (s->evaluate_every && !s->validation.count)
         return kc_fail(e, -EINVAL,
                        "evaluate.every is %llu, but data.validation is missing: name a token file or set evaluate.every to 0",
@@ -377,8 +425,10 @@ int kc_spec_parse(const char *text, const char *directory, struct kc_arena *aren
     code = refuse_unknown(&r, root, "");
     for (size_t i = 0; code == 0 && i < ROWS; i++)
         code = read_row(&r, &rows[i]);
-    if (code == 0)
+    if (code == 0) {
+        fill_in(r.spec);
         code = check_together(r.spec, e);
+    }
     if (code == 0 && (code = kc_contract_seal(arena)) < 0)
         kc_fail(e, code, "the spec is too large: %zu bytes in memory, %zu are there", arena->need, arena->size);
     if (code == 0)
@@ -453,6 +503,9 @@ struct json_t *kc_spec_json(const struct kc_job_spec *spec)
         json_t *at = root;
         const char *path = rows[i].path;
         char part[64];
+        bool required;
+        if (!family_has(spec->family, path, &required))
+            continue;
         for (size_t n = strcspn(path, "."); path[n]; n = strcspn(path, ".")) {
             snprintf(part, sizeof part, "%.*s", (int)n, path);
             json_t *next = json_object_get(at, part);

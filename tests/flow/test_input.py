@@ -15,9 +15,13 @@ MODEL = os.path.join(GOLDEN, "model")
 TRAIN = os.path.join(GOLDEN, "train.bin")
 
 
-def whole_spec():
-    """Every field of the schema stands in it, so that one of them can be made wrong."""
-    return {"name": "input", "ranks": 2, "device": "cpu", "threads": 1, "oversubscribe": True, "seed": 1, "steps": 3,
+# The fields that GPT-2 does not have.
+LLAMA = {"kv_heads": 2, "ffn": 64, "tied": False, "rope_theta": 10000, "rms_eps": 1e-5}
+
+
+def whole_spec(path=""):
+    """Every field of the schema stands in it, so that one of them can be made wrong: those of a family where path is one."""
+    spec = {"name": "input", "ranks": 2, "device": "cpu", "threads": 1, "oversubscribe": True, "seed": 1, "steps": 3,
             "precision": "fp32",
             "model": {"family": "gpt2", "layers": 2, "hidden": 32, "heads": 4, "context": 32, "vocab": 256,
                       "init": {"from": MODEL}},
@@ -28,6 +32,9 @@ def whole_spec():
             "snapshot": {"every": 0, "keep": 2}, "evaluate": {"every": 0, "batches": 1},
             "policy": {"on_nonfinite": "stop", "on_crash": "restart", "max_restarts": 3},
             "stop": {"grace_seconds": 10}, "log": {"max_mib": 1, "keep": 1}, "env": {"A": "b"}}
+    if path.removeprefix("model.") in LLAMA:
+        spec["model"] = dict(spec["model"], family="llama", init={"from": None}, **LLAMA)
+    return spec
 
 
 def put(spec, path, value):
@@ -46,7 +53,7 @@ def changed(**paths):
 
 
 def without(path):
-    spec = whole_spec()
+    spec = whole_spec(path)
     *folders, last = path.split(".")
     at = spec
     for f in folders:
@@ -144,7 +151,7 @@ def test_the_whole_spec_is_fine():
     with Refusals() as node:
         spec = whole_spec()
         for path, field, _ in fields():
-            at = spec
+            at = whole_spec(path)
             for part in path.split("."):
                 assert part in at, f"{path} is in the schema but not in this test's spec"
                 at = at[part]
@@ -157,7 +164,7 @@ def test_every_field_of_the_wrong_type_or_range():
     with Refusals() as node:
         for path, field, _ in fields():
             for value, words in wrong_values(field):
-                spec = whole_spec()
+                spec = whole_spec(path)
                 put(spec, path, value)
                 shown = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
                 said = node.refused(spec, f" {path} is ", *words, both=value is None)
@@ -181,7 +188,7 @@ def test_every_field_misspelled():
         for path, field, _ in fields():
             *folders, last = path.split(".")
             wrong = last + last[-1]
-            spec = whole_spec()
+            spec = whole_spec(path)
             at = spec
             for f in folders:
                 at = at[f]
@@ -197,7 +204,7 @@ def test_kcd_refuses_by_itself():
     with Refusals() as node:
         for path, field, required in fields():
             for value, words in wrong_values(field)[:3]:
-                spec = whole_spec()
+                spec = whole_spec(path)
                 put(spec, path, value)
                 reply = node.ask("start", spec=spec, dir="/")
                 assert not reply["ok"] and reply["code"] == INVALID and path in reply["error"], (path, value, reply)
@@ -247,6 +254,15 @@ def test_combinations_name_every_field_and_number():
                      "batch.sequences 16 would do")
         node.refused(changed(batch__micro=8), "batch.sequences is 8", "batch.micro × parallel.data = 8 × 2 = 16")
         node.refused(changed(model__heads=5), "model.heads is 5", "model.hidden = 32", "model.heads 4 would do")
+        for name, value in LLAMA.items():  # a family has its own fields only
+            node.refused(changed(**{"model__" + name: value}), f"model.{name} is a field", 'model.family "gpt2" does not have',
+                         both=False)
+        llama = whole_spec("model.ffn")
+        del llama["model"]["ffn"]
+        node.refused(llama, "model.ffn is missing")
+        node.refused(changed(model=dict(llama["model"], ffn=64, kv_heads=3)), "model.kv_heads is 3", "model.heads = 4",
+                     "model.kv_heads 2 would do")
+        node.refused(changed(model=dict(llama["model"], ffn=64, hidden=36)), "a head is 9 wide", "must be even")
         node.refused(changed(model__heads=64), "model.heads is 64", "model.hidden = 32", "model.heads 32 would do")
         spec = changed(evaluate__every=2, data__validation=None)
         node.refused(spec, "evaluate.every is 2", "data.validation is missing")

@@ -57,6 +57,36 @@ static int with(const char *path, const char *value)
     return code;
 }
 
+#define LLAMA "{\"family\":\"llama\",\"layers\":2,\"context\":32,\"vocab\":256%s}"
+#define SIX ",\"hidden\":36,\"heads\":6"
+
+START_TEST(a_family_has_fields_and_defaults_of_its_own)
+{
+    static const struct {
+        const char *more, *error; /* NULL: it is a spec */
+    } cases[] = {{SIX ",\"ffn\":80", NULL},
+                 {SIX ",\"ffn\":80,\"kv_heads\":2,\"tied\":true,\"rope_theta\":5e5,\"rms_eps\":1e-6", NULL},
+                 {SIX, "model.ffn is missing"},
+                 {SIX ",\"ffn\":80,\"kv_heads\":4", "model.kv_heads is 4, which does not divide model.heads = 6: model.kv_heads 3 "
+                                                "would do"},
+                 {",\"hidden\":36,\"heads\":4,\"ffn\":80", "a head is 9 wide"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char model[256];
+        snprintf(model, sizeof model, LLAMA, cases[i].more);
+        const int code = with("model", model);
+        if (cases[i].error) {
+            ck_assert_int_eq(code, -EINVAL);
+            ck_assert_msg(strstr(error.text, cases[i].error) != NULL, "%s", error.text);
+            continue;
+        }
+        ck_assert_msg(code == 0, "%s", error.text);
+        ck_assert(spec->family == KC_FAMILY_LLAMA && spec->ffn == 80);
+        ck_assert(spec->kv_heads == (i ? 2 : 6) && spec->tied == i && spec->rope_theta == (i ? 5e5 : 10000) &&
+                  spec->rms_eps == (i ? 1e-6 : 1e-5));
+    }
+}
+END_TEST
+
 START_TEST(the_least_spec_gets_the_documented_defaults)
 {
     ck_assert_msg(parse(least) == 0, "%s", error.text);
@@ -64,6 +94,7 @@ START_TEST(the_least_spec_gets_the_documented_defaults)
     ck_assert_uint_eq(spec->threads, 1);
     ck_assert_uint_eq(spec->seed, 1);
     ck_assert_uint_eq(spec->order, KC_ORDER_SHUFFLED);
+    ck_assert(spec->kv_heads == 4 && spec->ffn == 128 && spec->tied == 1 && spec->rope_theta == 0 && spec->rms_eps == 0);
     ck_assert_uint_eq(spec->lr_kind, KC_LR_CONSTANT);
     ck_assert_double_eq(spec->beta1, 0.9);
     ck_assert_double_eq(spec->beta2, 0.95);
@@ -178,6 +209,7 @@ static const struct {
     {"model.heads", "5", "model.heads is 5, which does not divide model.hidden = 32: model.heads 4 would do"},
     {"model.context", "0", "model.context is 0"},
     {"model.vocab", "1", "model.vocab is 1"},
+    {"model.kv_heads", "2", "model.kv_heads is a field that model.family \"gpt2\" does not have: leave it out"},
     {"model.init.from", "3", "model.init.from is 3: it must be the path of a file, or null"},
     {"model.init", "\"x\"", "model.init is \"x\": it must be an object"},
     {"data.train", NULL, "data.train is missing"},
@@ -406,6 +438,7 @@ int main(void)
     Suite *s = suite_create("govern");
     TCase *t = tcase_create("spec");
     tcase_add_test(t, the_least_spec_gets_the_documented_defaults);
+    tcase_add_test(t, a_family_has_fields_and_defaults_of_its_own);
     tcase_add_test(t, an_algorithm_is_named_for_its_primitive_alone);
     tcase_add_test(t, the_files_of_a_job_have_weights_and_masks);
     tcase_add_loop_test(t, a_stored_spec_parses_to_the_same_contract, 0, 3);

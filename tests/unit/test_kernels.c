@@ -2,7 +2,7 @@
  * differences of the naive forward, for each kernel variant there is. */
 #include "jobs/jobs.h"
 #include "jobs/kernels/cpu/kernels.h"
-#include "tests/unit/graph_runner.h"
+#include "tests/unit/kernel_rig.h"
 #include "tests/unit/suite.h"
 
 #include <check.h>
@@ -10,124 +10,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-static const char *const variants[] = {"auto", "avx512+blocked", "avx2+blocked", "portable+blocked"};
-enum { VARIANTS = 4 };
-
-static struct kc_job_spec spec;
-static struct kc_op_table *table; /* of the variant under test */
-static struct test_lane lane;
-static double scratch[1 << 20] __attribute__((aligned(64)));
-
-/* Makes `table`; 0 if this machine does not have the variant. */
-static int use_variant(int i)
-{
-    spec = test_spec(1, 8, 2, 8, 16, 1);
-    struct kc_jobs_config config = {.spec = &spec, .variant = variants[i], .batch_ranks = 1};
-    test_lane_init(&lane, 1);
-    int r = kc_jobs_cpu_table(&config, &table, NULL);
-    ck_assert(r == 0 || r == -ENOTSUP);
-    return r == 0;
-}
-
-static void end_variant(void)
-{
-    kc_jobs_cpu_table_free(table);
-    table = NULL;
-}
-
-static uint64_t seed = 1;
-static double noise(void)
-{
-    seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (double)(seed >> 11) / 4503599627370496.0 - 1; /* [−1, 1) */
-}
-
-/* A tensor of a test: a view and the same values in f64. */
-struct tensor {
-    struct kc_view view;
-    double *exact;
-    uint64_t n;
-};
-
-static struct tensor make(int type, int rank, const uint64_t *size, double scale)
-{
-    struct tensor t = {.view = {.type = (uint8_t)type, .rank = (uint8_t)rank}, .n = 1};
-    for (int d = 0; d < rank; d++)
-        t.n *= t.view.size[d] = size[d];
-    t.view.data = aligned_alloc(64, (t.n * kc_type_bytes[type] + 63) / 64 * 64);
-    t.exact = calloc(t.n, sizeof *t.exact);
-    for (uint64_t i = 0; i < t.n && type == KC_F32; i++) {
-        float v = (float)(scale * noise());
-        ((float *)t.view.data)[i] = v;
-        t.exact[i] = (double)v;
-    }
-    return t;
-}
-#define MAKE(type, scale, ...) \
-    make(type, sizeof((uint64_t[]){__VA_ARGS__}) / 8, (const uint64_t[]){__VA_ARGS__}, scale)
-
-static float *floats(const struct tensor *t)
-{
-    return t->view.data;
-}
-
-static void drop(struct tensor *t, int n)
-{
-    for (int i = 0; i < n; i++) {
-        free(t[i].view.data);
-        free(t[i].exact);
-    }
-}
-
-static struct kc_step_values step_values;
-static int run(enum kc_opcode op, const struct tensor *in, int inputs, struct tensor *out, int outputs,
-               int accumulate, const double *attr, struct kc_error *e)
-{
-    struct kc_view iv[KC_RULE_TENSORS], ov[KC_RULE_TENSORS];
-    for (int i = 0; i < inputs; i++)
-        iv[i] = in[i].view;
-    for (int i = 0; i < outputs; i++)
-        ov[i] = out[i].view;
-    if (op == KC_OP_ADAMW && outputs == 3)
-        ov[outputs++] = (struct kc_view){.data = NULL}; /* no master: the parameter is f32 */
-    struct kc_op_call call = {.opcode = (uint16_t)op,
-                              .accumulate = (uint8_t)accumulate,
-                              .inputs = (uint8_t)inputs,
-                              .outputs = (uint8_t)outputs,
-                              .in = iv,
-                              .out = ov,
-                              .attr = attr,
-                              .attrs = !attr               ? 0
-                                       : op == KC_OP_ADAMW ? 4
-                                                           : 1,
-                              .scratch = scratch,
-                              .scratch_bytes = sizeof scratch,
-                              .step = &step_values};
-    return table->ops[op].enqueue(table->self, &call, &lane.lane, e);
-}
-
-/* |got − want| ≤ tolerance · max |want| for all elements. */
-static void same(const char *what, const float *got, const double *want, uint64_t n, double tolerance)
-{
-    double largest = 1e-30, worst = 0;
-    uint64_t at = 0;
-    for (uint64_t i = 0; i < n; i++)
-        largest = fmax(largest, fabs(want[i]));
-    for (uint64_t i = 0; i < n; i++) {
-        double d = fabs((double)got[i] - want[i]);
-        if (!(d <= worst))
-            worst = d, at = i;
-    }
-    ck_assert_msg(worst <= tolerance * largest, "%s [%llu]: %.9g instead of %.9g (largest %.3g), variant %s", what,
-                  (unsigned long long)at, (double)got[at], want[at], largest, table ? table->variant : "of its own");
-}
-
-/* ---- naive forward passes in f64: in and out are arrays of the operands' values ---- */
-struct shape {
-    uint64_t b, t, h, n, heads;
-};
-typedef void naive_fn(const struct shape *s, double *const *in, double *const *out);
 
 static void naive_linear(const struct shape *s, double *const *in, double *const *out)
 {
@@ -247,40 +129,6 @@ static void naive_attention_input(const struct shape *s, const double *qkv, cons
         }
     }
     free(p);
-}
-
-/* Σ dy·forward(in), as a function of element i of operand k, differentiated: (f(x + ε) − f(x − ε)) / 2ε. */
-static double slope(naive_fn *forward, const struct shape *s, double *const *in, int k, uint64_t i, const double *dy,
-                    uint64_t outputs)
-{
-    const double step = 1e-5, was = in[k][i];
-    double *y[2] = {malloc(outputs * sizeof(double)), NULL}, sum = 0;
-    for (int side = -1; side <= 1; side += 2) {
-        in[k][i] = was + side * step;
-        forward(s, in, y);
-        for (uint64_t o = 0; o < outputs; o++)
-            sum += side * dy[o] * y[0][o];
-    }
-    in[k][i] = was;
-    free(y[0]);
-    return sum / (2 * step);
-}
-
-/* Compare every `every`-th element of a derivative with the slope; `before` is what it was added to (or NULL). */
-static void derivative_is_slope(const char *what, const struct tensor *got, naive_fn *forward, const struct shape *s,
-                                double *const *in, int k, const struct tensor *dy, const double *before,
-                                uint64_t every)
-{
-    uint64_t n = 0;
-    float *some = malloc(got->n * sizeof *some);
-    double *want = malloc(got->n * sizeof *want);
-    for (uint64_t i = 0; i < got->n; i += every, n++) {
-        some[n] = floats(got)[i];
-        want[n] = slope(forward, s, in, k, i, dy->exact, dy->n) + (before ? before[i] : 0);
-    }
-    same(what, some, want, n, 2e-5);
-    free(some);
-    free(want);
 }
 
 /* ---- tests ---- */
@@ -559,15 +407,15 @@ START_TEST(attention_is_right)
     if (!use_variant(_i / ATTENTION_SHAPES))
         return;
     struct shape s = {.b = b, .t = t, .h = h, .heads = heads};
-    struct tensor qkv = MAKE(KC_F32, 3, b, t, 3, heads, h / heads);
+    struct tensor qkv = MAKE(KC_F32, 3, b, t, 3, heads, h / heads), none = {.view = {0}};
     struct tensor out[] = {MAKE(KC_F32, 1, b, t, heads, h / heads), MAKE(KC_F32, 1, b, heads, t)};
     struct tensor dy = MAKE(KC_F32, 1, b, t, h), dqkv = MAKE(KC_F32, 1, b, t, 3 * h);
     naive_attention(&s, (double *const[]){qkv.exact}, (double *const[]){out[0].exact, out[1].exact});
-    ck_assert_int_eq(run(KC_OP_ATTENTION_F, &qkv, 1, out, 2, 0, NULL, NULL), 0);
+    ck_assert_int_eq(run(KC_OP_ATTENTION_F, (struct tensor[]){qkv, none, none}, 3, out, 2, 0, NULL, NULL), 0);
     same("attention", floats(&out[0]), out[0].exact, out[0].n, 3e-6);
     same("attention lse", floats(&out[1]), out[1].exact, out[1].n, 2e-6);
-    ck_assert_int_eq(run(KC_OP_ATTENTION_I, (struct tensor[]){dy, qkv, out[0], out[1]}, 4, &dqkv, 1, 0, NULL, NULL),
-                     0);
+    ck_assert_int_eq(run(KC_OP_ATTENTION_I, (struct tensor[]){dy, qkv, out[0], out[1], none, none}, 6, &dqkv, 1, 0, NULL,
+                         NULL), 0);
     naive_attention_input(&s, qkv.exact, dy.exact, dqkv.exact);
     same("attention dqkv", floats(&dqkv), dqkv.exact, dqkv.n, 2e-5);
     derivative_is_slope("attention dqkv", &dqkv, naive_attention, &s, (double *const[]){qkv.exact}, 0, &dy, NULL,
@@ -583,10 +431,10 @@ START_TEST(attention_takes_large_scores)
         return;
     /* scores near ±300: e^score alone would be infinite; the sum must go through the largest */
     struct shape s = {.b = 1, .t = 150, .h = 8, .heads = 1};
-    struct tensor qkv = MAKE(KC_F32, 20, 1, 150, 3, 1, 8),
+    struct tensor none = {.view = {0}}, qkv = MAKE(KC_F32, 20, 1, 150, 3, 1, 8),
                   out[] = {MAKE(KC_F32, 1, 1, 150, 1, 8), MAKE(KC_F32, 1, 1, 1, 150)};
     naive_attention(&s, (double *const[]){qkv.exact}, (double *const[]){out[0].exact, out[1].exact});
-    ck_assert_int_eq(run(KC_OP_ATTENTION_F, &qkv, 1, out, 2, 0, NULL, NULL), 0);
+    ck_assert_int_eq(run(KC_OP_ATTENTION_F, (struct tensor[]){qkv, none, none}, 3, out, 2, 0, NULL, NULL), 0);
     same("attention", floats(&out[0]), out[0].exact, out[0].n,
          1e-3); /* score of 300 ± 1e-5: e^x ± 3e-5 and its mix */
     same("lse", floats(&out[1]), out[1].exact, out[1].n, 1e-6);
@@ -821,7 +669,7 @@ START_TEST(not_a_number_is_kept) /* F47 */
 {
     if (!use_variant(_i))
         return;
-    struct tensor x = MAKE(KC_F32, 1, 1, 8, 12), y = MAKE(KC_F32, 1, 1, 8, 12), qkv = x, lse = MAKE(KC_F32, 1, 1, 8);
+    struct tensor x = MAKE(KC_F32, 1, 1, 8, 12), y = MAKE(KC_F32, 1, 1, 8, 12), qkv = x, none = {.view = {0}}, lse = MAKE(KC_F32, 1, 1, 8);
     struct tensor w = MAKE(KC_F32, 1, 12), targets = MAKE(KC_I32, 0, 1, 8), result = MAKE(KC_F64, 0, 2);
     struct tensor mean = MAKE(KC_F32, 1, 1, 8), att = MAKE(KC_F32, 1, 1, 8, 1, 4), rows = MAKE(KC_F32, 1, 1, 1, 8);
     memset(targets.view.data, 0, 8 * sizeof(int32_t));
@@ -835,7 +683,7 @@ START_TEST(not_a_number_is_kept) /* F47 */
     ck_assert_int_eq(run(KC_OP_LAYERNORM_F, (struct tensor[]){x, w, w}, 3, (struct tensor[]){y, mean, lse}, 3, 0,
                          (const double[]){1e-5}, NULL), 0);
     ck_assert(isnan(floats(&y)[12 * 5]));
-    ck_assert_int_eq(run(KC_OP_ATTENTION_F, &qkv, 1, (struct tensor[]){att, rows}, 2, 0, NULL, NULL),
+    ck_assert_int_eq(run(KC_OP_ATTENTION_F, (struct tensor[]){qkv, none, none}, 3, (struct tensor[]){att, rows}, 2, 0, NULL, NULL),
                      0); /* in row 5's query */
     ck_assert(isnan(floats(&att)[4 * 5]) && !isnan(floats(&att)[4 * 4]));
     ck_assert_int_eq(run(KC_OP_HEAD_LOSS_F, (struct tensor[]){x, x, targets}, 3, &result, 1, 0, NULL, NULL), 0);

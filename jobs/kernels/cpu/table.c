@@ -25,6 +25,19 @@ static op_fn *const functions[KC_OPCODES] = { /* NULL: retired */
     [KC_OP_LINEAR_GELU_I] = op_linear_gelu_input,
     [KC_OP_HEAD_LOSS_F] = op_head_loss,
     [KC_OP_HEAD_LOSS_G] = op_head_loss_gradient,
+    [KC_OP_PROJECT_F] = op_project,
+    [KC_OP_PROJECT_I] = op_project_input,
+    [KC_OP_PROJECT_W] = op_project_weight,
+    [KC_OP_RMSNORM_F] = op_rmsnorm,
+    [KC_OP_RMSNORM_I] = op_rmsnorm_input,
+    [KC_OP_RMSNORM_W] = op_rmsnorm_weight,
+    [KC_OP_ROPE_TABLE] = op_rope_table,
+    [KC_OP_ROPE_F] = op_rope,
+    [KC_OP_ROPE_I] = op_rope_input,
+    [KC_OP_SWIGLU_F] = op_swiglu,
+    [KC_OP_SWIGLU_I] = op_swiglu_input,
+    [KC_OP_GROUPED_F] = op_grouped_attention,
+    [KC_OP_GROUPED_I] = op_grouped_attention_input,
 };
 
 static const struct {
