@@ -65,6 +65,12 @@ int32_t graph_statistic(struct graph *g, const char *name, struct shape s)
     return last(g);
 }
 
+int32_t graph_index(struct graph *g, const char *name, struct shape s)
+{
+    tensor(g, KC_ACTIVATION, KC_I32, s)->name = layer_text(g, name);
+    return last(g);
+}
+
 int32_t graph_result(struct graph *g, const char *name, uint64_t elements)
 {
     tensor(g, KC_RESULT, KC_F64, SHAPE({KC_NONE, elements}))->name = layer_text(g, name);

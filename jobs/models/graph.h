@@ -38,6 +38,8 @@ int32_t graph_input(struct graph *g, const char *name, struct shape s);
 int32_t graph_activation(struct graph *g, const char *name, struct shape s);
 /* An activation that is f32 in any precision. */
 int32_t graph_statistic(struct graph *g, const char *name, struct shape s);
+/* One of whole numbers. */
+int32_t graph_index(struct graph *g, const char *name, struct shape s);
 int32_t graph_result(struct graph *g, const char *name, uint64_t elements);
 /* A parameter and, right behind it (index + 1), its gradient, f32 in any precision. scale: INIT_NORMAL. Weight decay
  * applies to those that have two or more dimensions in files. */

@@ -1,34 +1,15 @@
-/* llama.c - the Llama family: RMSNorm before each half, positions as rotations of queries and keys (halves of a head
+/* llama.c - the Llama family, and what of Mixtral is a Llama: RMSNorm before each half, positions as rotations of queries and keys (halves of a head
  * against each other), several query heads to a key/value head, a gated MLP, no biases; the head has a weight of its own
  * or that of the embedding. Names and the [out, in] layout of linear weights are those of Hugging Face transformers
  * (modeling_llama.py). */
-#include "graph.h"
+#include "llama.h"
 
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#define INIT_STD 0.02 /* residual projections are divided by √(2·layers), as in GPT-2 */
-
-/* Parameters of a layer, and what its forward half leaves behind for its backward half. */
-struct block {
-    int32_t norm1, q, k, v, o, norm2, gate, up, down;
-    int32_t x, n1, rstd1, qx, kx, vx, att, lse;  /* x: what came in; qx and kx are turned */
-    int32_t x2, n2, rstd2, gx, ux, act;          /* x2: after attention */
-};
-
-struct llama {
-    struct graph *g;
-    const struct kc_job_spec *spec;
-    uint64_t b, t, h, a, kv, d, f, v, r; /* batch over all ranks, sequence, hidden, heads, key/value heads, head, ffn,
-                                            vocab, rows = b·t */
-    struct shape bt, bth;
-    int32_t positions, turns;
-};
-
-/* `name` is "self_attn.q_proj", and so on. */
-static int32_t weight(struct llama *m, const char *name, struct shape s, double std)
+int32_t llama_weight(struct llama *m, const char *name, struct shape s, double std)
 {
     char text[64];
     snprintf(text, sizeof text, "model.layers.%%d.%s.weight", name);
@@ -37,17 +18,13 @@ static int32_t weight(struct llama *m, const char *name, struct shape s, double 
 
 static void block_parameters(struct llama *m, struct block *l)
 {
-    const double residual = INIT_STD / sqrt(2.0 * m->spec->layers);
-    const struct extent hidden = {KC_HIDDEN, m->h}, head = {JOINED | KC_HEAD, m->d}, ffn = {KC_FFN, m->f};
-    l->norm1 = weight(m, "input_layernorm", SHAPE(hidden), 0);
-    l->q = weight(m, "self_attn.q_proj", SHAPE({KC_HEADS, m->a}, head, hidden), INIT_STD);
-    l->k = weight(m, "self_attn.k_proj", SHAPE({KC_KV_HEADS, m->kv}, head, hidden), INIT_STD);
-    l->v = weight(m, "self_attn.v_proj", SHAPE({KC_KV_HEADS, m->kv}, head, hidden), INIT_STD);
-    l->o = weight(m, "self_attn.o_proj", SHAPE(hidden, {KC_HEADS, m->a}, head), residual);
-    l->norm2 = weight(m, "post_attention_layernorm", SHAPE(hidden), 0);
-    l->gate = weight(m, "mlp.gate_proj", SHAPE(ffn, hidden), INIT_STD);
-    l->up = weight(m, "mlp.up_proj", SHAPE(ffn, hidden), INIT_STD);
-    l->down = weight(m, "mlp.down_proj", SHAPE(hidden, ffn), residual);
+    const struct extent hidden = {KC_HIDDEN, m->h}, head = {JOINED | KC_HEAD, m->d};
+    l->norm1 = llama_weight(m, "input_layernorm", SHAPE(hidden), 0);
+    l->q = llama_weight(m, "self_attn.q_proj", SHAPE({KC_HEADS, m->a}, head, hidden), INIT_STD);
+    l->k = llama_weight(m, "self_attn.k_proj", SHAPE({KC_KV_HEADS, m->kv}, head, hidden), INIT_STD);
+    l->v = llama_weight(m, "self_attn.v_proj", SHAPE({KC_KV_HEADS, m->kv}, head, hidden), INIT_STD);
+    l->o = llama_weight(m, "self_attn.o_proj", SHAPE(hidden, {KC_HEADS, m->a}, head), m->residual);
+    l->norm2 = llama_weight(m, "post_attention_layernorm", SHAPE(hidden), 0);
 }
 
 static int32_t norm_forward(struct llama *m, int32_t x, int32_t w, const char *name, int32_t *rstd)
@@ -61,14 +38,8 @@ static int32_t norm_forward(struct llama *m, int32_t x, int32_t w, const char *n
     return y;
 }
 
-static struct op_size product(const struct llama *m, uint64_t k, uint64_t n)
-{
-    return (struct op_size){.r = m->r, .k = k, .n = n};
-}
-
-/* `residual`: what is added, or -1. */
-static int32_t project_forward(struct llama *m, int32_t x, int32_t w, int32_t residual, struct op_size size,
-                               const char *name, struct shape s)
+int32_t llama_project(struct llama *m, int32_t x, int32_t w, int32_t residual, struct op_size size, const char *name,
+                      struct shape s)
 {
     int32_t y = graph_activation(m->g, name, s);
     graph_op(m->g, KC_OP_PROJECT_F, size, OPERANDS(x, w, residual), OPERANDS(y), NULL, 0);
@@ -88,11 +59,11 @@ static void attention_forward(struct llama *m, struct block *l)
     const struct shape heads = SHAPE(batch, sequence, {KC_HEADS, m->a}, head),
                        few = SHAPE(batch, sequence, {KC_KV_HEADS, m->kv}, head);
     const uint64_t wide = m->a * m->d, narrow = m->kv * m->d;
-    int32_t q = project_forward(m, l->n1, l->q, -1, product(m, m->h, wide), "layers.%d.q_proj", heads);
+    int32_t q = llama_project(m, l->n1, l->q, -1, llama_product(m, m->h, wide), "layers.%d.q_proj", heads);
     l->qx = turn_forward(m, q, wide, "layers.%d.q", heads);
-    int32_t k = project_forward(m, l->n1, l->k, -1, product(m, m->h, narrow), "layers.%d.k_proj", few);
+    int32_t k = llama_project(m, l->n1, l->k, -1, llama_product(m, m->h, narrow), "layers.%d.k_proj", few);
     l->kx = turn_forward(m, k, narrow, "layers.%d.k", few);
-    l->vx = project_forward(m, l->n1, l->v, -1, product(m, m->h, narrow), "layers.%d.v", few);
+    l->vx = llama_project(m, l->n1, l->v, -1, llama_product(m, m->h, narrow), "layers.%d.v", few);
     l->att = graph_activation(m->g, "layers.%d.attention", heads);
     l->lse = graph_activation(m->g, "layers.%d.attention.lse", SHAPE(batch, {KC_HEADS, m->a}, sequence));
     graph_op(m->g, KC_OP_GROUPED_F, (struct op_size){.r = m->r, .n = wide, .s = m->t},
@@ -100,27 +71,36 @@ static void attention_forward(struct llama *m, struct block *l)
              (const double[]){(double)(m->a / m->kv)}, 1);
 }
 
+static int32_t mlp_forward(struct llama *m, struct mlp *l, int32_t x, int32_t residual)
+{
+    const struct extent hidden = {KC_HIDDEN, m->h}, ffn = {KC_FFN, m->f};
+    const struct shape wide = SHAPE({KC_BATCH, m->b}, {KC_SEQUENCE, m->t}, ffn);
+    l->gate = llama_weight(m, "mlp.gate_proj", SHAPE(ffn, hidden), INIT_STD);
+    l->up = llama_weight(m, "mlp.up_proj", SHAPE(ffn, hidden), INIT_STD);
+    l->down = llama_weight(m, "mlp.down_proj", SHAPE(hidden, ffn), m->residual);
+    l->x = x;
+    l->gx = llama_project(m, x, l->gate, -1, llama_product(m, m->h, m->f), "layers.%d.gate", wide);
+    l->ux = llama_project(m, x, l->up, -1, llama_product(m, m->h, m->f), "layers.%d.up", wide);
+    l->act = graph_activation(m->g, "layers.%d.swiglu", wide);
+    graph_op(m->g, KC_OP_SWIGLU_F, (struct op_size){.r = m->r, .n = m->f}, OPERANDS(l->gx, l->ux), OPERANDS(l->act),
+             NULL, 0);
+    return llama_project(m, l->act, l->down, residual, llama_product(m, m->f, m->h), "layers.%d.mlp.residual", m->bth);
+}
+
 /* Returns what goes on to the next layer. */
 static int32_t block_forward(struct llama *m, struct block *l, int32_t x)
 {
-    const struct shape wide = SHAPE({KC_BATCH, m->b}, {KC_SEQUENCE, m->t}, {KC_FFN, m->f});
     block_parameters(m, l);
     l->x = x;
     l->n1 = norm_forward(m, x, l->norm1, "layers.%d.input_layernorm", &l->rstd1);
     attention_forward(m, l);
-    l->x2 = project_forward(m, l->att, l->o, x, product(m, m->a * m->d, m->h), "layers.%d.attention.residual", m->bth);
-
-    l->n2 = norm_forward(m, l->x2, l->norm2, "layers.%d.post_attention_layernorm", &l->rstd2);
-    l->gx = project_forward(m, l->n2, l->gate, -1, product(m, m->h, m->f), "layers.%d.gate", wide);
-    l->ux = project_forward(m, l->n2, l->up, -1, product(m, m->h, m->f), "layers.%d.up", wide);
-    l->act = graph_activation(m->g, "layers.%d.swiglu", wide);
-    graph_op(m->g, KC_OP_SWIGLU_F, (struct op_size){.r = m->r, .n = m->f}, OPERANDS(l->gx, l->ux), OPERANDS(l->act),
-             NULL, 0);
-    return project_forward(m, l->act, l->down, l->x2, product(m, m->f, m->h), "layers.%d.mlp.residual", m->bth);
+    l->x2 = llama_project(m, l->att, l->o, x, llama_product(m, m->a * m->d, m->h), "layers.%d.attention.residual",
+                          m->bth);
+    int32_t n2 = norm_forward(m, l->x2, l->norm2, "layers.%d.post_attention_layernorm", &l->rstd2);
+    return m->spec->experts ? moe_forward(m, &l->mlp, n2, l->x2) : mlp_forward(m, &l->mlp, n2, l->x2);
 }
 
-/* W before I: the gradient is ready early. `sum`: what reached x on other ways, or -1; returned is that and this. */
-static int32_t project_backward(struct llama *m, int32_t dy, int32_t x, int32_t w, int32_t sum, struct op_size size)
+int32_t llama_project_backward(struct llama *m, int32_t dy, int32_t x, int32_t w, int32_t sum, struct op_size size)
 {
     graph_op(m->g, KC_OP_PROJECT_W, size, OPERANDS(dy, x), OPERANDS(gradient_of(w)), NULL, 0);
     int32_t dx = graph_derivative(m->g, x);
@@ -153,22 +133,26 @@ static int32_t attention_backward(struct llama *m, const struct block *l, int32_
     graph_op(g, KC_OP_GROUPED_I, (struct op_size){.r = m->r, .n = wide, .s = m->t},
              OPERANDS(dy, l->qx, l->kx, l->vx, l->att, l->lse, m->positions, -1), OPERANDS(dq, dk, dv),
              (const double[]){(double)(m->a / m->kv)}, 1);
-    int32_t dn = project_backward(m, dv, l->n1, l->v, -1, product(m, m->h, narrow));
-    dn = project_backward(m, turn_backward(m, dk, narrow), l->n1, l->k, dn, product(m, m->h, narrow));
-    return project_backward(m, turn_backward(m, dq, wide), l->n1, l->q, dn, product(m, m->h, wide));
+    int32_t dn = llama_project_backward(m, dv, l->n1, l->v, -1, llama_product(m, m->h, narrow));
+    dn = llama_project_backward(m, turn_backward(m, dk, narrow), l->n1, l->k, dn, llama_product(m, m->h, narrow));
+    return llama_project_backward(m, turn_backward(m, dq, wide), l->n1, l->q, dn, llama_product(m, m->h, wide));
+}
+
+static int32_t mlp_backward(struct llama *m, const struct mlp *l, int32_t dy)
+{
+    int32_t dact = llama_project_backward(m, dy, l->act, l->down, -1, llama_product(m, m->f, m->h));
+    int32_t dgate = graph_derivative(m->g, l->gx), dup = graph_derivative(m->g, l->ux);
+    graph_op(m->g, KC_OP_SWIGLU_I, (struct op_size){.r = m->r, .n = m->f}, OPERANDS(dact, l->gx, l->ux),
+             OPERANDS(dgate, dup), NULL, 0);
+    int32_t dx = llama_project_backward(m, dup, l->x, l->up, -1, llama_product(m, m->h, m->f));
+    return llama_project_backward(m, dgate, l->x, l->gate, dx, llama_product(m, m->h, m->f));
 }
 
 static int32_t block_backward(struct llama *m, const struct block *l, int32_t dy)
 {
-    int32_t dact = project_backward(m, dy, l->act, l->down, -1, product(m, m->f, m->h));
-    int32_t dgate = graph_derivative(m->g, l->gx), dup = graph_derivative(m->g, l->ux);
-    graph_op(m->g, KC_OP_SWIGLU_I, (struct op_size){.r = m->r, .n = m->f}, OPERANDS(dact, l->gx, l->ux),
-             OPERANDS(dgate, dup), NULL, 0);
-    int32_t dn2 = project_backward(m, dup, l->n2, l->up, -1, product(m, m->h, m->f));
-    dn2 = project_backward(m, dgate, l->n2, l->gate, dn2, product(m, m->h, m->f));
+    int32_t dn2 = m->spec->experts ? moe_backward(m, &l->mlp, dy) : mlp_backward(m, &l->mlp, dy);
     int32_t dx2 = norm_backward(m, dn2, l->x2, l->norm2, l->rstd2, dy);
-
-    int32_t datt = project_backward(m, dx2, l->att, l->o, -1, product(m, m->a * m->d, m->h));
+    int32_t datt = llama_project_backward(m, dx2, l->att, l->o, -1, llama_product(m, m->a * m->d, m->h));
     int32_t dn1 = attention_backward(m, l, datt);
     return norm_backward(m, dn1, l->x, l->norm1, l->rstd1, dx2);
 }
@@ -206,6 +190,7 @@ int llama_emit(struct graph *g, const struct kc_job_spec *spec, struct graph_end
                       .f = spec->ffn,
                       .v = spec->vocab,
                       .r = b * t,
+                      .residual = INIT_STD / sqrt(2.0 * spec->layers),
                       .bt = SHAPE({KC_BATCH, b}, {KC_SEQUENCE, t}),
                       .bth = SHAPE({KC_BATCH, b}, {KC_SEQUENCE, t}, {KC_HIDDEN, h})};
     struct block *blocks = calloc(spec->layers, sizeof *blocks);
@@ -225,7 +210,7 @@ int llama_emit(struct graph *g, const struct kc_job_spec *spec, struct graph_end
     const int32_t head =
         spec->tied ? embed : graph_parameter(g, "lm_head.weight", table, KC_INIT_NORMAL, INIT_STD);
     int32_t rstd, n = norm_forward(&m, x, norm, "norm", &rstd);
-    int32_t dn = graph_head(g, product(&m, h, m.v), n, head, ends);
+    int32_t dn = graph_head(g, llama_product(&m, h, m.v), n, head, ends);
 
     int32_t dx = norm_backward(&m, dn, x, norm, rstd, -1);
     for (uint32_t i = spec->layers; i-- > 0;) {
@@ -239,21 +224,28 @@ int llama_emit(struct graph *g, const struct kc_job_spec *spec, struct graph_end
     return 0;
 }
 
-/* Weights that a token meets in products, of one layer. */
-static uint64_t layer_products(const struct kc_job_spec *spec)
+/* Weights of a layer but its norms and its MLP. */
+static uint64_t attention_weights(const struct kc_job_spec *spec)
 {
-    const uint64_t h = spec->hidden, narrow = h / spec->heads * spec->kv_heads;
-    return 2 * h * h + 2 * h * narrow + 3 * h * spec->ffn;
+    const uint64_t h = spec->hidden;
+    return 2 * h * h + 2 * h * (h / spec->heads * spec->kv_heads);
+}
+
+static uint64_t mlp_weights(const struct kc_job_spec *spec)
+{
+    return 3 * (uint64_t)spec->hidden * spec->ffn;
 }
 
 uint64_t llama_parameters(const struct kc_job_spec *spec)
 {
-    const uint64_t h = spec->hidden;
-    return (spec->tied ? 1 : 2) * (uint64_t)spec->vocab * h + h + spec->layers * (layer_products(spec) + 2 * h);
+    const uint64_t h = spec->hidden, mlp = spec->experts ? moe_parameters(spec) : mlp_weights(spec);
+    return (spec->tied ? 1 : 2) * (uint64_t)spec->vocab * h + h +
+           spec->layers * (attention_weights(spec) + mlp + 2 * h);
 }
 
 uint64_t llama_flops_per_token(const struct kc_job_spec *spec)
 {
-    const uint64_t h = spec->hidden;
-    return 6 * (spec->layers * layer_products(spec) + spec->vocab * h) + spec->layers * 7 * (uint64_t)spec->context * h;
+    const uint64_t h = spec->hidden, mlp = spec->experts ? moe_products(spec) : mlp_weights(spec);
+    const uint64_t products = spec->layers * (attention_weights(spec) + mlp) + spec->vocab * h;
+    return 6 * products + spec->layers * 7 * (uint64_t)spec->context * h;
 }

@@ -10,6 +10,7 @@ static const struct family {
 } families[KC_FAMILIES] = {
     [KC_FAMILY_GPT2] = {gpt2_emit, gpt2_parameters, gpt2_flops_per_token},
     [KC_FAMILY_LLAMA] = {llama_emit, llama_parameters, llama_flops_per_token},
+    [KC_FAMILY_MOE] = {llama_emit, llama_parameters, llama_flops_per_token},
 };
 
 static int sizes_check(const struct kc_job_spec *s, struct kc_error *e)
@@ -33,6 +34,8 @@ static int sizes_check(const struct kc_job_spec *s, struct kc_error *e)
     if (s->rope_theta > 0 && s->hidden / s->heads % 2)
         return kc_fail(e, -EINVAL, "model.heads (%u) leaves heads of %u numbers; to be turned they must be even",
                        s->heads, s->hidden / s->heads);
+    if (s->experts && (s->top_k == 0 || s->top_k > s->experts))
+        return kc_fail(e, -EINVAL, "model.top_k (%u) must be from 1 to model.experts (%u)", s->top_k, s->experts);
     return 0;
 }
 

@@ -8,7 +8,7 @@
 
 #define KC_JOB_SPEC_VERSION 3
 
-#define KC_FAMILY_TABLE(X) X(FAMILY_GPT2, "gpt2", 0) X(FAMILY_LLAMA, "llama", 0)
+#define KC_FAMILY_TABLE(X) X(FAMILY_GPT2, "gpt2", 0) X(FAMILY_LLAMA, "llama", 0) X(FAMILY_MOE, "moe", 0)
 #define KC_DEVICE_TABLE(X) X(DEVICE_CPU, "cpu", 0)
 /* bf16: parameters as ops read them, activations and their derivatives; masters, moments and gradients stay fp32 */
 #define KC_PRECISION_TABLE(X) X(PRECISION_FP32, "fp32", 0) X(PRECISION_BF16, "bf16", 0)
@@ -60,8 +60,8 @@ struct kc_job_spec {
     uint32_t family, layers, hidden, heads, context, vocab;
     kc_text init_from; /* absolute path, or "" for seeded values */
     /* What a family has no field for: kv_heads is heads, ffn of gpt2 is 4·hidden and its head tied, the rest is 0. */
-    uint32_t kv_heads, ffn, tied;
-    double rope_theta, rms_eps;
+    uint32_t kv_heads, ffn, tied, experts, top_k;
+    double rope_theta, rms_eps, balance;
 
     struct kc_span train, validation; /* struct kc_spec_file; validation none or one */
     uint32_t documents, end_of_text;  /* a token of the vocabulary where documents are masked, else KC_NO_TOKEN */

@@ -54,8 +54,14 @@ static const struct {
     const char *path;
     uint32_t families, required;
 } of_family[] = {
-    {"model.kv_heads", OF(LLAMA), 0},   {"model.ffn", OF(LLAMA), OF(LLAMA)}, {"model.tied", OF(LLAMA), 0},
-    {"model.rope_theta", OF(LLAMA), 0}, {"model.rms_eps", OF(LLAMA), 0},
+    {"model.kv_heads", OF(LLAMA) | OF(MOE), 0},
+    {"model.ffn", OF(LLAMA) | OF(MOE), OF(LLAMA) | OF(MOE)},
+    {"model.tied", OF(LLAMA) | OF(MOE), 0},
+    {"model.rope_theta", OF(LLAMA) | OF(MOE), 0},
+    {"model.rms_eps", OF(LLAMA) | OF(MOE), 0},
+    {"model.experts", OF(MOE), OF(MOE)},
+    {"model.top_k", OF(MOE), OF(MOE)},
+    {"model.balance", OF(MOE), 0},
 };
 
 static const json_t *find(const json_t *root, const char *path)
@@ -390,6 +396,9 @@ static int check_together(const struct kc_job_spec *s, struct kc_error *e)
                        "model.kv_heads is %u, which does not divide model.heads = %u: model.kv_heads %u would do",
                        s->kv_heads, s->heads, heads);
     }
+    if (s->top_k > s->experts)
+        return kc_fail(e, -EINVAL, "model.top_k is %u, but model.experts is %u: a token has as many experts at most",
+                       s->top_k, s->experts);
     if (s->rope_theta > 0 && s->hidden / s->heads % 2)
         return kc_fail(e, -EINVAL,
                        "model.heads is %u of model.hidden = %u, so a head is %u wide; to turn pairs of numbers by their "

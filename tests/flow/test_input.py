@@ -17,6 +17,7 @@ TRAIN = os.path.join(GOLDEN, "train.bin")
 
 # The fields that GPT-2 does not have.
 LLAMA = {"kv_heads": 2, "ffn": 64, "tied": False, "rope_theta": 10000, "rms_eps": 1e-5}
+MOE = dict(LLAMA, experts=4, top_k=2, balance=0.01)
 
 
 def whole_spec(path=""):
@@ -32,8 +33,9 @@ def whole_spec(path=""):
             "snapshot": {"every": 0, "keep": 2}, "evaluate": {"every": 0, "batches": 1},
             "policy": {"on_nonfinite": "stop", "on_crash": "restart", "max_restarts": 3},
             "stop": {"grace_seconds": 10}, "log": {"max_mib": 1, "keep": 1}, "env": {"A": "b"}}
-    if path.removeprefix("model.") in LLAMA:
-        spec["model"] = dict(spec["model"], family="llama", init={"from": None}, **LLAMA)
+    for family, fields_of in (("llama", LLAMA), ("moe", MOE)):
+        if path.removeprefix("model.") in fields_of and spec["model"]["family"] == "gpt2":
+            spec["model"] = dict(spec["model"], family=family, init={"from": None}, **fields_of)
     return spec
 
 
@@ -254,7 +256,7 @@ def test_combinations_name_every_field_and_number():
                      "batch.sequences 16 would do")
         node.refused(changed(batch__micro=8), "batch.sequences is 8", "batch.micro × parallel.data = 8 × 2 = 16")
         node.refused(changed(model__heads=5), "model.heads is 5", "model.hidden = 32", "model.heads 4 would do")
-        for name, value in LLAMA.items():  # a family has its own fields only
+        for name, value in MOE.items():  # a family has its own fields only
             node.refused(changed(**{"model__" + name: value}), f"model.{name} is a field", 'model.family "gpt2" does not have',
                          both=False)
         llama = whole_spec("model.ffn")
@@ -262,6 +264,9 @@ def test_combinations_name_every_field_and_number():
         node.refused(llama, "model.ffn is missing")
         node.refused(changed(model=dict(llama["model"], ffn=64, kv_heads=3)), "model.kv_heads is 3", "model.heads = 4",
                      "model.kv_heads 2 would do")
+        node.refused(changed(model=dict(llama["model"], ffn=64, experts=4)), "model.experts is a field", '"llama" does not have')
+        moe = whole_spec("model.top_k")["model"]
+        node.refused(changed(model=dict(moe, top_k=5)), "model.top_k is 5, but model.experts is 4")
         node.refused(changed(model=dict(llama["model"], ffn=64, hidden=36)), "a head is 9 wide", "must be even")
         node.refused(changed(model__heads=64), "model.heads is 64", "model.hidden = 32", "model.heads 32 would do")
         spec = changed(evaluate__every=2, data__validation=None)

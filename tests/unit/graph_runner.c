@@ -75,6 +75,8 @@ void test_family(struct kc_job_spec *s, enum kc_family family)
         return;
     s->kv_heads = s->heads % 2 ? 1 : s->heads / 2;
     s->ffn = 2 * s->hidden + 6;
+    if (family == KC_FAMILY_MOE)
+        s->experts = 5, s->top_k = 2, s->balance = 0.1;
     s->rope_theta = 10000;
     s->rms_eps = 1e-5;
 }

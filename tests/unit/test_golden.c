@@ -30,7 +30,7 @@ static const struct {
     const char *variant;
     uint32_t parts;
 } ways[] = {{"auto", 1}, {"auto", 2}, {"avx512+blocked", 1}, {"avx2+blocked", 1}, {"portable", 1}};
-static const char *const names[] = {"gpt2", "llama", "llama-tied"};
+static const char *const names[] = {"gpt2", "llama", "llama-tied", "moe", "moe-balance"};
 enum { WAYS = sizeof ways / sizeof *ways, NAMES = sizeof names / sizeof *names };
 
 static void logits_compare(const struct golden *g, struct runner *r)
@@ -53,6 +53,7 @@ static void step_follow(const struct golden *g, struct runner *r, struct kc_step
     json_t *want = json_array_get(g->steps, s);
     const double tokens = (double)r->spec->sequences * g->context;
     v->step = s;
+    v->tokens = (uint64_t)tokens;
     v->sample_first = s * r->spec->sequences;
     double loss = run_step(r, v, parts, RUN_TRAIN), norm = graph_runner_gradient_norm(r) / tokens;
     ck_assert_msg(relative(loss, kc_json_real(want, "loss", 0)) <= 1e-5, "%s: loss of step %d: %.9g", g->folder,
@@ -118,7 +119,7 @@ START_TEST(bf16_goes_the_same_way)
     golden_parameters(&g, &r);
     struct kc_step_values v = {0};
     for (uint64_t s = 0; s < 20; s++) {
-        v.step = s, v.sample_first = s * spec.sequences;
+        v.step = s, v.tokens = (uint64_t)tokens, v.sample_first = s * spec.sequences;
         const double loss = run_step(&r, &v, 1, RUN_TRAIN), norm = graph_runner_gradient_norm(&r) / tokens;
         const double want = kc_json_real(json_array_get(g.steps, s), "loss", 0);
         ck_assert_msg(relative(loss, want) <= 0.02, "%s: loss of step %d: %.9g for %.9g", g.folder, (int)s + 1, loss,

@@ -265,6 +265,27 @@ START_TEST(attention_is_rounded_once)
 }
 END_TEST
 
+START_TEST(mixed_rows_are_rounded_once)
+{
+    if (!use_variant(_i))
+        return;
+    const uint64_t t = 37, top = 3, h = 50;
+    int32_t at[37 * 3];
+    for (int i = 0; i < 37 * 3; i++)
+        at[i] = 37 * 3 - 1 - i;
+    const struct kc_view places = {.data = at, .type = KC_I32, .rank = 3, .size = {1, t, top}};
+    const struct twin place = {.exact = places, .stored = places};
+    struct twin x = STORED(1, 1, t, h), rows = STORED(2, 1, t, top, h), share = SINGLE(1, 1, t, top), y = STORED(1, 1, t, h);
+    struct twin back[] = {STORED(1, 1, t, top, h), SINGLE(1, 1, t, top)};
+    both("combine", KC_OP_COMBINE_F, (struct twin[]){rows, place, share, x}, 4, &y, 1, 0);
+    both("combine.i", KC_OP_COMBINE_I, (struct twin[]){x, rows, place, share}, 4, back, 2, 0);
+    both("dispatch.i", KC_OP_DISPATCH_I, (struct twin[]){rows, place, x}, 3, &y, 1, 0);
+    both("dispatch", KC_OP_DISPATCH_F, (struct twin[]){x, place}, 2, &rows, 1, 0);
+    drop(&x, 1), drop(&rows, 1), drop(&share, 1), drop(&y, 1), drop(back, 2);
+    kc_jobs_cpu_table_free(table);
+}
+END_TEST
+
 /* batch, context, width of a head, heads, key/value heads: shares of dq of several heads wait at the same time */
 static const uint64_t grouped_shapes[][5] = {{2, 7, 6, 4, 2}, {1, 300, 34, 3, 1}, {2, 150, 64, 4, 2}, {1, 251, 80, 2, 2}};
 
@@ -402,6 +423,7 @@ int main(void)
     tcase_add_loop_test(t, attention_is_rounded_once, 0, VARIANTS * ATTENTION_SHAPES);
     tcase_add_loop_test(t, rmsnorm_is_rounded_once, 0, VARIANTS * 5);
     tcase_add_loop_test(t, rotation_and_gate_are_rounded_once, 0, VARIANTS);
+    tcase_add_loop_test(t, mixed_rows_are_rounded_once, 0, VARIANTS);
     tcase_add_loop_test(t, grouped_attention_is_rounded_once, 0, VARIANTS * 4);
     tcase_add_loop_test(t, elementwise_is_rounded_once, 0, VARIANTS);
     tcase_add_loop_test(t, embedding_is_rounded_once, 0, VARIANTS);

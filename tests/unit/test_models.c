@@ -139,29 +139,52 @@ START_TEST(precision_decides_what_is_bf16)
     struct kc_job_spec spec = family_spec(_i, 2, 32, 4, 16, 50, 2);
     for (uint32_t precision = 0; precision < KC_PRECISIONS; precision++) {
         const uint8_t storage = precision == KC_PRECISION_BF16 ? KC_BF16 : KC_F32;
-        uint32_t statistics = 0;
+        uint32_t statistics = 0, numbers = 0;
         spec.precision = precision;
         const struct kc_model_graph *g = build(&spec);
         for (uint32_t i = 0; i < g->tensors.count; i++) {
             const struct kc_graph_tensor *t = tensor(g, (int32_t)i);
             const char *name = KC_TEXT(g, t->name), *dot = strrchr(name, '.'), *last = dot ? dot + 1 : name;
             int statistic = strcmp(last, "mean") == 0 || strcmp(last, "rstd") == 0 || strcmp(last, "lse") == 0 ||
-                            strcmp(name, "rope") == 0;
+                            strcmp(name, "rope") == 0 || strcmp(last, "probabilities") == 0 || strcmp(last, "share") == 0;
+            int number = strcmp(last, "choice") == 0 || strcmp(last, "counts") == 0 || strcmp(last, "place") == 0;
             statistics += (uint32_t)statistic;
-            uint8_t want = t->role == KC_INPUT ? KC_I32 : t->role == KC_RESULT ? KC_F64 : KC_F32;
-            if (t->role == KC_PARAMETER || ((t->role == KC_ACTIVATION || t->role == KC_DERIVATIVE) && !statistic))
+            numbers += (uint32_t)number;
+            uint8_t want = t->role == KC_INPUT || number ? KC_I32 : t->role == KC_RESULT ? KC_F64 : KC_F32;
+            if (t->role == KC_PARAMETER || ((t->role == KC_ACTIVATION || t->role == KC_DERIVATIVE) && !statistic && !number))
                 want = storage;
             ck_assert_msg(t->type == want, "%s is %s", name, kc_type_name[t->type]);
         }
         ck_assert_uint_ge(statistics, 2 * 3 + 1); /* a layer: two norms, attention; the last norm */
+        ck_assert_uint_eq(numbers, _i == KC_FAMILY_MOE ? 2 * 3 : 0);
         kc_arena_free(&arena);
     }
 }
 END_TEST
 
+/* The file has the tensor, or with a star in its name one for each index of dimension 0, with its shape; returns the
+ * rank. */
+static size_t stored_as(const struct kc_graph_tensor *t, const char *name, const json_t *head)
+{
+    const char *star = strchr(name, '*');
+    uint64_t stored[KC_DIMS_MAX];
+    const size_t rank = golden_shape(t, stored), first = star != NULL;
+    for (uint64_t i = 0; i < (star ? t->size[0] : 1); i++) {
+        char one[128];
+        snprintf(one, sizeof one, star ? "%.*s%d%s" : "%.*s", star ? (int)(star - name) : 127, name, (int)i,
+                 star ? star + 1 : "");
+        json_t *shape = json_object_get(json_object_get(head, one), "shape");
+        ck_assert_msg(shape, "%s is no name of transformers", one);
+        ck_assert_uint_eq(json_array_size(shape), rank - first);
+        for (size_t d = first; d < rank; d++)
+            ck_assert_uint_eq((uint64_t)json_integer_value(json_array_get(shape, d - first)), stored[d]);
+    }
+    return rank - first;
+}
+
 START_TEST(parameters_are_hugging_faces_and_have_one_gradient_each)
 {
-    static const char *const names[] = {"gpt2", "llama", "llama-tied"};
+    static const char *const names[] = {"gpt2", "llama", "llama-tied", "moe"};
     struct golden run = golden_open(names[_i]);
     struct kc_job_spec spec = golden_spec(&run, 8);
     const struct kc_model_graph *g = build(&spec);
@@ -184,16 +207,9 @@ START_TEST(parameters_are_hugging_faces_and_have_one_gradient_each)
             ck_assert(memcmp(tensor(g, t->of)->size, t->size, sizeof t->size) == 0);
         if (t->role != KC_PARAMETER)
             continue;
-        parameters++;
+        parameters += strchr(name, '*') ? t->size[0] : 1;
         sum += elements(t);
-        json_t *shape = json_object_get(json_object_get(s.head, name), "shape");
-        ck_assert_msg(shape, "%s is no name of transformers", name);
-        uint64_t stored[KC_DIMS_MAX];
-        const size_t rank = golden_shape(t, stored);
-        ck_assert_uint_eq(json_array_size(shape), rank);
-        for (size_t d = 0; d < rank; d++)
-            ck_assert_uint_eq((uint64_t)json_integer_value(json_array_get(shape, d)), stored[d]);
-        ck_assert_int_eq(t->decay, rank >= 2);
+        ck_assert_int_eq(t->decay, stored_as(t, name, s.head) >= 2);
         int gradients = 0;
         for (uint32_t k = 0; k < g->tensors.count; k++)
             gradients += tensor(g, (int32_t)k)->role == KC_GRADIENT && tensor(g, (int32_t)k)->of == (int32_t)i;
@@ -247,13 +263,10 @@ START_TEST(rules_cover_every_operand_and_begin_replicated)
                 const struct kc_placement *p = &rule[n].at[k];
                 batch |= p->kind == KC_PLACE_SHARDED && p->dim == KC_BATCH;
                 ck_assert(p->kind != KC_PLACE_PARTIAL || p->reduce == KC_SUM);
-                /* a part of the sum goes in only where a part of the sum comes out, and somebody has a part only */
-                int cut = 0, part = 0;
-                for (int j = 0; j < operands; j++) {
-                    cut |= j < o->inputs && rule[n].at[j].kind == KC_PLACE_SHARDED;
-                    part |= j >= o->inputs && rule[n].at[j].kind == KC_PLACE_PARTIAL;
-                }
-                ck_assert_msg(p->kind != KC_PLACE_PARTIAL || (cut && part), "%s, rule %u", KC_TEXT(g, o->name), n);
+                int parts = 0; /* nothing comes out in parts but of what went in as parts */
+                for (int j = 0; j < o->inputs; j++)
+                    parts |= rule[n].at[j].kind != KC_PLACE_REPLICATED;
+                ck_assert_msg(p->kind != KC_PLACE_PARTIAL || parts, "%s, rule %u", KC_TEXT(g, o->name), n);
             }
         ck_assert_msg(batch || o->klass == KC_UPDATE, "%s cannot be cut by batch", KC_TEXT(g, o->name));
     }
@@ -274,7 +287,7 @@ START_TEST(flops_are_those_of_the_ops)
         if (!graph_runner_runs(g, RUN_TRAIN, i))
             continue;
         if (strncmp(name, "linear", 6) == 0 || strncmp(name, "project", 7) == 0 || strncmp(name, "head", 4) == 0 ||
-            strstr(name, "attention"))
+            strncmp(name, "experts", 7) == 0 || strstr(name, "attention"))
             sum += op->flops;
     }
     ck_assert_uint_eq(sum, 2048 * kc_model_flops_per_token(&spec));
@@ -430,7 +443,9 @@ END_TEST
  * fp32, however products are made. */
 START_TEST(bf16_gradients_are_near_those_in_fp32)
 {
-    struct kc_job_spec spec = family_spec(_i, 2, 72, 3, 150, 301, 2), half = spec;
+    struct kc_job_spec spec = family_spec(_i, 2, 72, 3, 150, 301, 2);
+    spec.experts = spec.top_k; /* of all experts, none is chosen otherwise */
+    struct kc_job_spec half = spec;
     half.precision = KC_PRECISION_BF16;
     int bad;
     struct runner exact = passed(&spec, "portable", 1, 0, 1, 1, &bad);
@@ -471,7 +486,7 @@ int main(void)
     TCase *t = tcase_create("graph");
     tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, every_op_reads_what_was_written_before, 0, KC_FAMILIES);
-    tcase_add_loop_test(t, parameters_are_hugging_faces_and_have_one_gradient_each, 0, 3);
+    tcase_add_loop_test(t, parameters_are_hugging_faces_and_have_one_gradient_each, 0, 4);
     tcase_add_loop_test(t, precision_decides_what_is_bf16, 0, KC_FAMILIES);
     tcase_add_test(t, initial_values_are_gpt2s);
     tcase_add_test(t, rules_cover_every_operand_and_begin_replicated);

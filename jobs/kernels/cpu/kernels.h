@@ -15,6 +15,8 @@ typedef int sgemm_fn(char ta, char tb, size_t m, size_t n, size_t k, const float
                      size_t ldb, float beta, float *c, size_t ldc);
 
 #define KC_ATTENTION_QUERIES 128
+#define KC_EXPERTS_MAX 1024
+#define KC_TOP_K_MAX 64
 #define KC_ATTENTION_WIDTH 256 /* of a head: what is turned round stands on the stack */
 
 struct adamw_values {
@@ -75,6 +77,9 @@ struct kernels {
     void (*swiglu)(const void *gate, const void *up, void *y, size_t n);      /* y may be either */
     void (*swiglu_input)(const void *dy, const void *gate, const void *up, void *d_gate, void *d_up,
                          size_t n);                                           /* d_gate may be dy */
+    /* to = on (or 0) + Σ by[r]·rows[r]; to may be on */
+    void (*mix)(const void *const *rows, const float *by, size_t count, const void *on, void *to, size_t n);
+    float (*inner)(const void *a, const void *b, size_t n);
     /* columns [first, last) of the sum over rows */
     void (*column_sum)(const void *x, float *sum, size_t rows, size_t n, size_t first, size_t last, int add);
     /* f->c may be sums */

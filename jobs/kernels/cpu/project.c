@@ -14,10 +14,7 @@ static int project(struct cpu *c, const struct kc_op_call *call, int a, int b, v
     g.a = call->in[a].data, g.a_type = call->in[a].type;
     g.b = call->in[b].data, g.b_type = call->in[b].type;
     g.c = call->out[0].data, g.c_type = call->out[0].type;
-    if (sum == g.c && g.c_type == KC_F32)
-        g.beta = 1;
-    else
-        g.residual = sum;
+    gemm_on_top(&g, sum);
     int tiles = gemm_begin(&g, lane, e);
     return tiles < 0 ? tiles : enqueue(lane, project_tile, &g, sizeof g, (uint32_t)tiles);
 }

@@ -4,5 +4,6 @@
 #include "stored_elementwise.h"
 #include "stored_layernorm.h"
 #include "stored_llama.h"
+#include "stored_moe.h"
 #include "stored_product.h"
 #include "stored_rmsnorm.h"

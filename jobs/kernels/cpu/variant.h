@@ -34,6 +34,8 @@
     .rmsnorm_weight = rmsnorm_weight##suffix,          \
     .rope = rope##suffix,                              \
     .swiglu = swiglu##suffix,                          \
+    .mix = mix##suffix,                                \
+    .inner = inner##suffix,                            \
     .swiglu_input = swiglu_input##suffix,              \
     .column_sum = column_sum##suffix,                  \
     .finish = finish##suffix,                          \
