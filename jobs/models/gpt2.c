@@ -26,7 +26,7 @@ struct gpt2 {
     const struct kc_job_spec *spec;
     uint64_t b, t, h, a, d, f, v, r; /* batch over all ranks, sequence, hidden, heads, head, ffn, vocab, rows = b·t */
     struct shape bt, bth;
-    int32_t positions;
+    int32_t positions, starts;
 };
 
 /* `layer` is "transformer.h.%d.ln_1", and so on. */
@@ -94,7 +94,7 @@ static int32_t block_forward(struct gpt2 *m, struct block *l, int32_t x)
     l->att = graph_activation(
         g, "h.%d.attn", SHAPE({KC_BATCH, m->b}, {KC_SEQUENCE, m->t}, {KC_HEADS, m->a}, {KC_HEAD, m->d}));
     l->lse = graph_activation(g, "h.%d.attn.lse", SHAPE({KC_BATCH, m->b}, {KC_HEADS, m->a}, {KC_SEQUENCE, m->t}));
-    graph_op(g, KC_OP_ATTENTION_F, (struct op_size){.r = m->r, .n = h, .s = m->t}, OPERANDS(l->q, m->positions, -1),
+    graph_op(g, KC_OP_ATTENTION_F, (struct op_size){.r = m->r, .n = h, .s = m->t}, OPERANDS(l->q, m->positions, m->starts),
              OPERANDS(l->att, l->lse), NULL, 0);
     l->x2 = projection_forward(m, l->att, l->proj, h, x, "h.%d.attn.residual");
 
@@ -149,7 +149,7 @@ static int32_t block_backward(struct gpt2 *m, const struct block *l, int32_t dy)
     int32_t datt = linear_backward(m, dx2, l->att, l->proj, h, h);
     int32_t dq = graph_derivative(m->g, l->q);
     graph_op(m->g, KC_OP_ATTENTION_I, (struct op_size){.r = m->r, .n = h, .s = m->t},
-             OPERANDS(datt, l->q, l->att, l->lse, m->positions, -1), OPERANDS(dq), NULL, 0);
+             OPERANDS(datt, l->q, l->att, l->lse, m->positions, m->starts), OPERANDS(dq), NULL, 0);
     int32_t dn1 = linear_backward(m, dq, l->n1, l->qkv, h, 3 * h);
     return norm_backward(m, dn1, l->x, l->ln1, l->mean1, l->rstd1, dx2);
 }
@@ -175,18 +175,14 @@ int gpt2_emit(struct graph *g, const struct kc_job_spec *spec, struct graph_ends
         return -ENOMEM;
 
     g->layer = -1;
-    const int32_t tokens = ends->tokens = graph_input(g, "tokens", m.bt);
-    ends->targets = graph_input(g, "targets", m.bt);
-    ends->positions = m.positions = graph_input(g, "positions", m.bt);
-    ends->starts = -1;
+    graph_load(g, spec, m.bt, ends);
+    m.positions = ends->positions, m.starts = ends->starts;
     int32_t wte = graph_parameter(g, "transformer.wte.weight", SHAPE({KC_VOCAB, v}, {KC_HIDDEN, h}), KC_INIT_NORMAL,
                                   INIT_STD);
     int32_t wpe = graph_parameter(g, "transformer.wpe.weight", SHAPE({KC_POSITION, t}, {KC_HIDDEN, h}),
                                   KC_INIT_NORMAL, INIT_STD);
-    graph_op(g, KC_OP_LOAD, (struct op_size){.r = m.r}, NO_OPERANDS, OPERANDS(tokens, ends->targets, m.positions, ends->starts), NULL,
-             0);
     int32_t x = graph_activation(g, "embed", m.bth);
-    graph_op(g, KC_OP_EMBED_F, (struct op_size){.r = m.r, .n = h}, OPERANDS(tokens, wte, wpe, m.positions), OPERANDS(x),
+    graph_op(g, KC_OP_EMBED_F, (struct op_size){.r = m.r, .n = h}, OPERANDS(ends->tokens, wte, wpe, m.positions), OPERANDS(x),
              NULL, 0);
     for (uint32_t i = 0; i < spec->layers; i++) {
         g->layer = (int32_t)i;
@@ -207,7 +203,7 @@ int gpt2_emit(struct graph *g, const struct kc_job_spec *spec, struct graph_ends
     g->layer = -1;
     const struct op_size embed = {.r = m.r, .n = h};
     graph_op(g, KC_OP_POSITION_W, embed, OPERANDS(dx, m.positions), OPERANDS(gradient_of(wpe)), NULL, 0);
-    graph_op(g, KC_OP_EMBED_W, embed, OPERANDS(tokens, dx), OPERANDS(gradient_of(wte)), NULL, 0);
+    graph_op(g, KC_OP_EMBED_W, embed, OPERANDS(ends->tokens, dx), OPERANDS(gradient_of(wte)), NULL, 0);
     free(blocks);
     return 0;
 }

@@ -184,6 +184,16 @@ void graph_op(struct graph *g, enum kc_opcode opcode, struct op_size size, const
         memcpy(values, attr, attrs * sizeof *values);
 }
 
+void graph_load(struct graph *g, const struct kc_job_spec *spec, struct shape tokens, struct graph_ends *ends)
+{
+    ends->tokens = graph_input(g, "tokens", tokens);
+    ends->targets = graph_input(g, "targets", tokens);
+    ends->positions = graph_input(g, "positions", tokens);
+    ends->starts = spec->documents == KC_DOCUMENTS_MASKED ? graph_input(g, "starts", tokens) : -1;
+    graph_op(g, KC_OP_LOAD, (struct op_size){.r = tokens.at[0].size * tokens.at[1].size}, NO_OPERANDS,
+             OPERANDS(ends->tokens, ends->targets, ends->positions, ends->starts), NULL, 0);
+}
+
 int32_t graph_head(struct graph *g, struct op_size size, int32_t x, int32_t w, struct graph_ends *ends)
 {
     struct shape logits = {.rank = 3};

@@ -70,6 +70,9 @@ struct graph_ends {
     int32_t tokens, targets, positions, starts, logits, result;
     uint32_t evaluate_first, logits_first, backward_first; /* ops, as in struct kc_model_graph */
 };
+/* LOAD and what it writes: tokens, targets and positions of every token, and where documents start, if the spec asks that
+ * they are told apart. */
+void graph_load(struct graph *g, const struct kc_job_spec *spec, struct shape tokens, struct graph_ends *ends);
 /* The head on x (batch, sequence, hidden) with weight w (vocab, hidden): what evaluation adds, what sampling adds, and
  * the beginning of backward, with the marks between them. Returns the derivative of x. */
 int32_t graph_head(struct graph *g, struct op_size size, int32_t x, int32_t w, struct graph_ends *ends);

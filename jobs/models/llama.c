@@ -67,7 +67,7 @@ static void attention_forward(struct llama *m, struct block *l)
     l->att = graph_activation(m->g, "layers.%d.attention", heads);
     l->lse = graph_activation(m->g, "layers.%d.attention.lse", SHAPE(batch, {KC_HEADS, m->a}, sequence));
     graph_op(m->g, KC_OP_GROUPED_F, (struct op_size){.r = m->r, .n = wide, .s = m->t},
-             OPERANDS(l->qx, l->kx, l->vx, m->positions, -1), OPERANDS(l->att, l->lse),
+             OPERANDS(l->qx, l->kx, l->vx, m->positions, m->starts), OPERANDS(l->att, l->lse),
              (const double[]){(double)(m->a / m->kv)}, 1);
 }
 
@@ -131,7 +131,7 @@ static int32_t attention_backward(struct llama *m, const struct block *l, int32_
     const uint64_t wide = m->a * m->d, narrow = m->kv * m->d;
     int32_t dq = graph_derivative(g, l->qx), dk = graph_derivative(g, l->kx), dv = graph_derivative(g, l->vx);
     graph_op(g, KC_OP_GROUPED_I, (struct op_size){.r = m->r, .n = wide, .s = m->t},
-             OPERANDS(dy, l->qx, l->kx, l->vx, l->att, l->lse, m->positions, -1), OPERANDS(dq, dk, dv),
+             OPERANDS(dy, l->qx, l->kx, l->vx, l->att, l->lse, m->positions, m->starts), OPERANDS(dq, dk, dv),
              (const double[]){(double)(m->a / m->kv)}, 1);
     int32_t dn = llama_project_backward(m, dv, l->n1, l->v, -1, llama_product(m, m->h, narrow));
     dn = llama_project_backward(m, turn_backward(m, dk, narrow), l->n1, l->k, dn, llama_product(m, m->h, narrow));
@@ -162,12 +162,8 @@ static int32_t begin(struct llama *m, int32_t embed, struct graph_ends *ends)
 {
     struct graph *g = m->g;
     const struct op_size rows = {.r = m->r, .n = m->h};
-    ends->tokens = graph_input(g, "tokens", m->bt);
-    ends->targets = graph_input(g, "targets", m->bt);
-    ends->positions = m->positions = graph_input(g, "positions", m->bt);
-    ends->starts = -1;
-    graph_op(g, KC_OP_LOAD, rows, NO_OPERANDS, OPERANDS(ends->tokens, ends->targets, ends->positions, ends->starts),
-             NULL, 0);
+    graph_load(g, m->spec, m->bt, ends);
+    m->positions = ends->positions, m->starts = ends->starts;
     m->turns = graph_statistic(g, "rope", SHAPE({KC_BATCH, m->b}, {KC_SEQUENCE, m->t}, {KC_HEAD, m->d}));
     graph_op(g, KC_OP_ROPE_TABLE, (struct op_size){.r = m->r, .n = m->d}, OPERANDS(m->positions), OPERANDS(m->turns),
              (const double[]){m->spec->rope_theta}, 1);

@@ -29,7 +29,7 @@ struct llama {
                                             vocab, rows = b·t */
     double residual;                     /* standard deviation of projections onto the residual */
     struct shape bt, bth;
-    int32_t positions, turns;
+    int32_t positions, starts, turns;
 };
 
 /* A weight of this layer; `name` is "self_attn.q_proj", and so on. std 0: it begins as ones. */

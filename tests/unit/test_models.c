@@ -99,7 +99,8 @@ static void op_is_in_order(const struct kc_model_graph *g, uint32_t i, int *writ
 
 START_TEST(every_op_reads_what_was_written_before)
 {
-    struct kc_job_spec spec = family_spec(_i, 3, 24, 4, 16, 50, 2);
+    struct kc_job_spec spec = family_spec(_i / 2, 3, 24, 4, 16, 50, 2);
+    spec.documents = _i % 2 ? KC_DOCUMENTS_MASKED : KC_DOCUMENTS_JOINED;
     spec.axis[KC_DATA] = 2;
     const struct kc_model_graph *g = build(&spec);
     ck_assert_int_eq(kc_contract_check(g, g->head.bytes, KC_CONTRACT_MODEL_GRAPH, KC_MODEL_GRAPH_VERSION), 0);
@@ -343,15 +344,18 @@ START_TEST(bad_sizes_and_small_arenas_are_refused) /* F48 */
 END_TEST
 
 /* ---- whole passes ---- */
+/* With starts, a row is two documents of half its length. */
 static int random_fill(void *self, int evaluate, uint64_t position, uint32_t rows, uint32_t context, int32_t *tokens,
                        int32_t *targets, int32_t *starts, struct kc_error *e)
 {
-    (void)evaluate, (void)starts, (void)e;
+    (void)evaluate, (void)e;
     const uint32_t vocab = *(const uint32_t *)self;
     for (uint64_t i = 0; i < (uint64_t)rows * context; i++) {
         uint64_t z = (position * context + i + 1) * UINT64_C(0x9e3779b97f4a7c15);
         tokens[i] = (int32_t)((z >> 33) % vocab);
         targets[i] = (int32_t)((z >> 13) % vocab);
+        if (starts)
+            starts[i] = i % context < context / 2 ? 0 : (int32_t)(context / 2);
     }
     return 0;
 }
@@ -480,12 +484,30 @@ START_TEST(accumulation_equals_one_large_batch) /* F43 */
 }
 END_TEST
 
+/* Positions of these families are angles between tokens: a document is the same wherever it stands in a row. */
+START_TEST(a_row_of_two_documents_is_two_rows)
+{
+    struct kc_job_spec one = family_spec(_i, 2, 48, 6, 80, 64, 1), two = family_spec(_i, 2, 48, 6, 40, 64, 2);
+    one.documents = KC_DOCUMENTS_MASKED;
+    one.balance = two.balance = 0; /* which is of whole rows */
+    int bad;
+    struct runner whole = passed(&one, "auto", 1, 0, 1, 1, &bad), halves = passed(&two, "auto", 1, 0, 1, 1, &bad);
+    ck_assert_int_eq(bad, 0);
+    ck_assert(whole.graph->starts >= 0 && halves.graph->starts < 0);
+    const double *a = whole.data[whole.graph->result], *b = halves.data[halves.graph->result];
+    ck_assert(a[1] == 80 && b[1] == 80 && relative(a[0], b[0]) < 1e-6);
+    gradients_near(&whole, &halves, 1e-5);
+    graph_runner_free(&whole);
+    graph_runner_free(&halves);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("models");
     TCase *t = tcase_create("graph");
     tcase_set_timeout(t, 120);
-    tcase_add_loop_test(t, every_op_reads_what_was_written_before, 0, KC_FAMILIES);
+    tcase_add_loop_test(t, every_op_reads_what_was_written_before, 0, 2 * KC_FAMILIES);
     tcase_add_loop_test(t, parameters_are_hugging_faces_and_have_one_gradient_each, 0, 4);
     tcase_add_loop_test(t, precision_decides_what_is_bf16, 0, KC_FAMILIES);
     tcase_add_test(t, initial_values_are_gpt2s);
@@ -497,6 +519,7 @@ int main(void)
     tcase_add_loop_test(t, variants_agree, 0, KC_FAMILIES);
     tcase_add_loop_test(t, bf16_gradients_are_near_those_in_fp32, 0, KC_FAMILIES);
     tcase_add_loop_test(t, accumulation_equals_one_large_batch, 0, KC_FAMILIES);
+    tcase_add_loop_test(t, a_row_of_two_documents_is_two_rows, KC_FAMILY_LLAMA, KC_FAMILIES);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
