@@ -39,11 +39,12 @@ uint64_t kc_model_parameters(const struct kc_job_spec *spec);
 uint64_t kc_model_flops_per_token(const struct kc_job_spec *spec);
 
 /* ---- kernels ---- */
-/* Fill `rows` rows of `context` tokens and targets (row-major) with the samples at positions position …
- * position+rows−1 of the training order, or (evaluate) with samples of those indices in file order. -EIO the data is
- * gone, e says which file. */
+/* Fill `rows` rows of `context` tokens, targets and starts (row-major) with the samples at positions position …
+ * position+rows−1 of the training order, or (evaluate) with samples of those indices in file order. A target that does
+ * not count is −1. starts (NULL: not wanted): where in the row the document of each token begins. -EIO the data is gone,
+ * e says which file. */
 typedef int kc_load_fn(void *self, int evaluate, uint64_t position, uint32_t rows, uint32_t context, int32_t *tokens,
-                       int32_t *targets, struct kc_error *e);
+                       int32_t *targets, int32_t *starts, struct kc_error *e);
 
 struct kc_jobs_config {
     const struct kc_job_spec *spec; /* borrowed, must outlive the table */

@@ -1,36 +1,87 @@
 /* loader.c - positions to rows. Keeps nothing between calls. */
 #include "loader.h"
 
+#include "field.h"
+#include "mask.h"
+#include "mixture.h"
 #include "permute.h"
 #include "tokens.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct kc_loader {
-    struct kc_tokens *file[2]; /* [0] training, [1] validation or NULL */
-    uint64_t samples[2];
-    uint32_t context, vocab, step_rows;
-    uint64_t seed;
-    bool shuffled;
+#define MILLION 1000000.0
+/* Between the orders of two files of a list: odd, so that every file has another key; the first has the seed itself. */
+#define FILE_KEY UINT64_C(0xa0761d6478bd642f)
+
+struct file {
+    struct kc_tokens *tokens;
+    struct kc_mask *mask; /* NULL: every token counts */
+    uint64_t samples;
 };
 
-static const char *const field[2] = {"data.train", "data.validation"};
+struct kc_loader {
+    struct file *train, validation; /* validation.tokens NULL: none */
+    uint64_t *sums;                 /* (train_count + 1) of weights, see mixture.h */
+    uint32_t train_count;
+    uint32_t context, vocab, end_of_text, step_rows;
+    uint64_t seed, samples;
+    bool shuffled, masks;
+};
 
-static int open_file(struct kc_loader *l, int which, const char *path, struct kc_error *e)
+static const char *field_of(const struct kc_loader *l, bool evaluate, uint32_t file, char room[40])
 {
-    int r = kc_tokens_open(path, &l->file[which], e);
+    return evaluate ? "data.validation" : field_of_train(l->train_count, file, room);
+}
+
+static const struct file *file_at(const struct kc_loader *l, bool evaluate, uint32_t file)
+{
+    return evaluate ? &l->validation : &l->train[file];
+}
+
+static int open_file(const struct kc_loader *l, const struct kc_loader_file *c, struct file *f, const char *field,
+                     struct kc_error *e)
+{
+    int r = kc_tokens_open(c->path, &f->tokens, e);
     if (r < 0)
-        return kc_fail_prefix(e, r, "%s", field[which]);
-    uint64_t n = kc_tokens_count(l->file[which]);
-    l->samples[which] = (n - 1) / l->context;
-    if (l->samples[which] == 0)
+        return kc_fail_prefix(e, r, "%s", field);
+    uint64_t n = kc_tokens_count(f->tokens);
+    f->samples = (n - 1) / l->context;
+    if (f->samples == 0)
         return kc_fail(e, -EINVAL,
                        "%s: %s: has %llu tokens, one sample of model.context %u needs %llu; use more text or a "
                        "smaller context",
-                       field[which], path, (unsigned long long)n, l->context, (unsigned long long)l->context + 1);
+                       field, c->path, (unsigned long long)n, l->context, (unsigned long long)l->context + 1);
+    if (c->mask && *c->mask && (r = kc_mask_open(c->mask, f->tokens, &f->mask, e)) < 0)
+        return kc_fail_prefix(e, r, "%s.mask", field);
     return 0;
+}
+
+static int open_train(struct kc_loader *l, const struct kc_loader_config *config, struct kc_error *e)
+{
+    char room[40];
+    l->train = calloc(config->train_count, sizeof *l->train);
+    l->sums = calloc((size_t)config->train_count + 1, sizeof *l->sums);
+    if (!l->train || !l->sums)
+        return kc_fail(e, -ENOMEM, "data.train: out of memory");
+    l->train_count = config->train_count;
+    for (uint32_t i = 0; i < l->train_count; i++) {
+        const struct kc_loader_file *c = &config->train[i];
+        int r = open_file(l, c, &l->train[i], field_of(l, false, i, room), e);
+        if (r < 0)
+            return r;
+        uint64_t weight = c->weight < 0 ? l->train[i].samples : (uint64_t)llround(c->weight * MILLION);
+        l->sums[i + 1] = l->sums[i] + weight;
+        l->samples += weight ? l->train[i].samples : 0;
+        l->masks |= l->train[i].mask != NULL;
+    }
+    return l->sums[l->train_count] ? 0
+                                   : kc_fail(e, -EINVAL,
+                                             "data.train: the weights of its %u files sum to nothing; give one "
+                                             "of at least 0.000001",
+                                             l->train_count);
 }
 
 int kc_loader_open(const struct kc_loader_config *config, struct kc_loader **out, struct kc_error *e)
@@ -43,12 +94,13 @@ int kc_loader_open(const struct kc_loader_config *config, struct kc_loader **out
         return kc_fail(e, -ENOMEM, "data.train: out of memory");
     l->context = config->context;
     l->vocab = config->vocab;
+    l->end_of_text = config->end_of_text;
     l->step_rows = config->step_rows;
     l->seed = config->seed;
     l->shuffled = config->shuffled;
-    int r = open_file(l, 0, config->train, e);
-    if (r == 0 && config->validation && *config->validation)
-        r = open_file(l, 1, config->validation, e);
+    int r = open_train(l, config, e);
+    if (r == 0 && config->validation)
+        r = open_file(l, config->validation, &l->validation, "data.validation", e);
     if (r < 0) {
         kc_loader_close(l);
         return r;
@@ -57,35 +109,75 @@ int kc_loader_open(const struct kc_loader_config *config, struct kc_loader **out
     return 0;
 }
 
+int kc_loader_open_spec(const struct kc_job_spec *spec, struct kc_loader **out, struct kc_error *e)
+{
+    const struct kc_spec_file *train = KC_AT(spec, struct kc_spec_file, spec->train),
+                              *validation = KC_AT(spec, struct kc_spec_file, spec->validation);
+    struct kc_loader_file *file = calloc((size_t)spec->train.count + 1, sizeof *file);
+    if (!file)
+        return kc_fail(e, -ENOMEM, "data.train: out of memory");
+    for (uint32_t i = 0; i < spec->train.count; i++)
+        file[1 + i] =
+            (struct kc_loader_file){KC_TEXT(spec, train[i].path), KC_TEXT(spec, train[i].mask), train[i].weight};
+    if (spec->validation.count)
+        file[0] =
+            (struct kc_loader_file){.path = KC_TEXT(spec, validation->path), .mask = KC_TEXT(spec, validation->mask)};
+    struct kc_loader_config c = {.train = file + 1,
+                                 .train_count = spec->train.count,
+                                 .validation = spec->validation.count ? file : NULL,
+                                 .context = spec->context,
+                                 .vocab = spec->vocab,
+                                 .end_of_text = spec->end_of_text,
+                                 .seed = spec->seed,
+                                 .shuffled = spec->order == KC_ORDER_SHUFFLED,
+                                 .step_rows = spec->sequences};
+    int r = kc_loader_open(&c, out, e);
+    free(file);
+    return r;
+}
+
+static void close_file(struct file *f)
+{
+    kc_tokens_close(f->tokens);
+    kc_mask_close(f->mask);
+}
+
 struct kc_loader *kc_loader_close(struct kc_loader *l)
 {
     if (!l)
         return NULL;
-    kc_tokens_close(l->file[0]);
-    kc_tokens_close(l->file[1]);
+    for (uint32_t i = 0; i < l->train_count; i++)
+        close_file(&l->train[i]);
+    close_file(&l->validation);
+    free(l->train);
+    free(l->sums);
     free(l);
     return NULL;
 }
 
 uint64_t kc_loader_samples(const struct kc_loader *l, bool evaluate)
 {
-    return l->samples[evaluate];
+    return evaluate ? l->validation.samples : l->samples;
 }
 
-int kc_loader_sample_at(const struct kc_loader *l, bool evaluate, uint64_t position, uint64_t *sample)
+int kc_loader_sample_at(const struct kc_loader *l, bool evaluate, uint64_t position, uint32_t *file, uint64_t *sample)
 {
-    uint64_t n = l->samples[evaluate];
     if (evaluate) {
-        if (position >= n)
+        if (position >= l->validation.samples)
             return -ERANGE;
+        *file = 0;
         *sample = position;
         return 0;
     }
-    *sample = l->shuffled ? kc_permute(l->seed, position / n, n, position % n) : position % n;
+    uint64_t k;
+    kc_mixture_at(l->sums, l->train_count, position, file, &k);
+    uint64_t n = l->train[*file].samples;
+    *sample = l->shuffled ? kc_permute(l->seed + *file * FILE_KEY, k / n, n, k % n) : k % n;
     return 0;
 }
 
-static int bad_token(const struct kc_loader *l, bool evaluate, const int32_t *row, uint64_t first, struct kc_error *e)
+static int bad_token(const struct kc_loader *l, const struct file *f, const char *field, const int32_t *row,
+                     uint64_t first, struct kc_error *e)
 {
     uint32_t i = 0;
     while (i < l->context && (uint32_t)row[i] < l->vocab)
@@ -93,80 +185,102 @@ static int bad_token(const struct kc_loader *l, bool evaluate, const int32_t *ro
     return kc_fail(e, -ERANGE,
                    "%s: %s: token %u at place %llu is not below model.vocab %u; raise model.vocab or prepare the "
                    "file with the model's tokenizer",
-                   field[evaluate], kc_tokens_path(l->file[evaluate]), (uint32_t)row[i],
-                   (unsigned long long)(first + i), l->vocab);
+                   field, kc_tokens_path(f->tokens), (uint32_t)row[i], (unsigned long long)(first + i), l->vocab);
 }
 
-static int fill_row(const struct kc_loader *l, bool evaluate, uint64_t position, int32_t *tokens, int32_t *targets,
-                    struct kc_error *e)
+/* Tokens [first, first + T] of the file, the last T of them again as targets, masked. */
+static int fill_row(const struct kc_loader *l, const struct file *f, const char *field, uint64_t first,
+                    int32_t *tokens, int32_t *targets, struct kc_error *e)
 {
-    uint64_t sample;
     const uint32_t T = l->context;
-    if (kc_loader_sample_at(l, evaluate, position, &sample) < 0)
-        return kc_fail(e, -ERANGE, "%s: sample %llu was asked for, %s has %llu of model.context %u", field[evaluate],
-                       (unsigned long long)position, kc_tokens_path(l->file[evaluate]),
-                       (unsigned long long)l->samples[evaluate], T);
     uint32_t largest, last;
-    uint64_t first = sample * T;
-    int r = kc_tokens_copy(l->file[evaluate], first, T, tokens, &largest, e);
+    int r = kc_tokens_copy(f->tokens, first, T, tokens, &largest, e);
     if (r == 0) {
         memcpy(targets, tokens + 1, (T - 1) * sizeof *targets);
-        r = kc_tokens_copy(l->file[evaluate], first + T, 1, targets + T - 1, &last, e);
+        r = kc_tokens_copy(f->tokens, first + T, 1, targets + T - 1, &last, e);
     }
+    if (r == 0)
+        r = kc_tokens_intact(f->tokens, e);
     if (r < 0)
-        return kc_fail_prefix(e, r, "%s", field[evaluate]);
+        return kc_fail_prefix(e, r, "%s", field);
     if (largest >= l->vocab)
-        return bad_token(l, evaluate, tokens, first, e);
-    return last >= l->vocab ? bad_token(l, evaluate, targets, first + 1, e) : 0;
-}
-
-int kc_loader_fill(struct kc_loader *l, bool evaluate, uint64_t position, uint32_t rows, uint32_t real_rows,
-                   int32_t *tokens, int32_t *targets, struct kc_error *e)
-{
-    const size_t T = l->context;
-    if (real_rows > rows)
-        return kc_fail(e, -EINVAL, "%s: %u of %u rows were asked for", field[evaluate], real_rows, rows);
-    if (!l->file[evaluate])
-        return kc_fail(e, -ENOENT, "data.validation: there is none, but an evaluation was asked for; name a file");
-    int r = kc_tokens_ready(l->file[evaluate], e);
-    for (uint32_t b = 0; r == 0 && b < real_rows; b++)
-        r = fill_row(l, evaluate, position + b, tokens + b * T, targets + b * T, e);
-    if (r < 0)
-        return r;
-    for (size_t i = real_rows * T; i < rows * T; i++) {
-        tokens[i] = 0;
-        targets[i] = -1;
-    }
-    r = real_rows ? kc_tokens_intact(l->file[evaluate], e) : 0;
-    if (r < 0)
-        return kc_fail_prefix(e, r, "%s", field[evaluate]);
-    if (l->step_rows)
-        kc_loader_prefetch(l, evaluate, position + l->step_rows, real_rows);
+        return bad_token(l, f, field, tokens, first, e);
+    if (last >= l->vocab)
+        return bad_token(l, f, field, targets, first + 1, e);
+    if (f->mask && (r = kc_mask_apply(f->mask, first + 1, T, targets, e)) < 0)
+        return kc_fail_prefix(e, r, "%s.mask", field);
     return 0;
 }
 
-int kc_loader_load(void *self, int evaluate, uint64_t position, uint32_t rows, uint32_t context, int32_t *tokens,
-                   int32_t *targets, struct kc_error *e)
+static void fill_starts(const struct kc_loader *l, const int32_t *tokens, int32_t *starts)
 {
-    struct kc_loader *l = self;
+    int32_t start = 0;
+    for (uint32_t t = 0; t < l->context; t++) {
+        if ((uint32_t)tokens[t] == l->end_of_text)
+            start = (int32_t)t;
+        starts[t] = start;
+    }
+}
+
+static void prefetch(const struct kc_loader *l, bool evaluate, uint64_t position, uint32_t rows)
+{
+    uint32_t file;
+    uint64_t sample;
+    for (uint32_t b = 0; b < rows && kc_loader_sample_at(l, evaluate, position + b, &file, &sample) == 0; b++) {
+        const struct file *f = file_at(l, evaluate, file);
+        kc_tokens_prefetch(f->tokens, sample * l->context, (size_t)l->context + 1);
+        if (f->mask)
+            kc_mask_prefetch(f->mask, sample * l->context, (size_t)l->context + 1);
+    }
+}
+
+int kc_loader_load(void *self, int evaluate, uint64_t position, uint32_t rows, uint32_t context, int32_t *tokens,
+                   int32_t *targets, int32_t *starts, struct kc_error *e)
+{
+    const struct kc_loader *l = self;
+    const size_t T = l->context;
+    uint32_t file;
+    uint64_t sample;
+    char room[40];
     if (context != l->context)
         return kc_fail(e, -EINVAL, "model.context: rows of %u tokens were asked for, the loader was opened for %u",
                        context, l->context);
-    return kc_loader_fill(l, evaluate != 0, position, rows, rows, tokens, targets, e);
+    if (evaluate && !l->validation.tokens)
+        return kc_fail(e, -ENOENT, "data.validation: there is none, but an evaluation was asked for; name a file");
+    int r = kc_tokens_ready(file_at(l, evaluate != 0, 0)->tokens, e);
+    for (uint32_t b = 0; r == 0 && b < rows; b++) {
+        if (kc_loader_sample_at(l, evaluate != 0, position + b, &file, &sample) < 0)
+            return kc_fail(e, -ERANGE, "data.validation: sample %llu was asked for, %s has %llu of model.context %u",
+                           (unsigned long long)(position + b), kc_tokens_path(l->validation.tokens),
+                           (unsigned long long)l->validation.samples, context);
+        r = fill_row(l, file_at(l, evaluate != 0, file), field_of(l, evaluate != 0, file, room), sample * T,
+                     tokens + b * T, targets + b * T, e);
+        if (r == 0 && starts)
+            fill_starts(l, tokens + b * T, starts + b * T);
+    }
+    if (r == 0 && l->step_rows)
+        prefetch(l, evaluate != 0, position + l->step_rows, rows);
+    return r;
 }
 
-void kc_loader_prefetch(const struct kc_loader *l, bool evaluate, uint64_t position, uint32_t rows)
+int kc_loader_count(void *self, uint64_t position, uint64_t rows, uint64_t *counted, struct kc_error *e)
 {
-    if (!l->file[evaluate])
-        return;
-    if (evaluate || !l->shuffled) { /* neighbours in the file: one request, up to its end */
-        uint64_t first = evaluate ? position : position % l->samples[0];
-        kc_tokens_prefetch(l->file[evaluate], first * l->context, (size_t)rows * l->context + 1);
-        return;
+    const struct kc_loader *l = self;
+    const uint64_t T = l->context;
+    uint64_t sum = 0;
+    char room[40];
+    int r = l->masks ? kc_tokens_ready(l->train[0].tokens, e) : 0;
+    for (uint64_t b = 0; r == 0 && l->masks && b < rows; b++) {
+        uint32_t file;
+        uint64_t sample, n = T;
+        kc_loader_sample_at(l, false, position + b, &file, &sample);
+        if (l->train[file].mask)
+            r = kc_mask_count(l->train[file].mask, sample * T + 1, T, &n, e);
+        if (r < 0)
+            return kc_fail_prefix(e, r, "%s.mask", field_of(l, false, file, room));
+        sum += n;
     }
-    for (uint32_t b = 0; b < rows; b++) {
-        uint64_t sample;
-        if (kc_loader_sample_at(l, false, position + b, &sample) == 0)
-            kc_tokens_prefetch(l->file[0], sample * l->context, (size_t)l->context + 1);
-    }
+    if (r == 0)
+        *counted = l->masks ? sum : rows * T;
+    return r;
 }

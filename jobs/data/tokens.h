@@ -49,18 +49,4 @@ void kc_tokens_prefetch(const struct kc_tokens *t, uint64_t first, size_t count)
 /* The largest token and the place where it stands first: reads the whole file. -EIO. */
 int kc_tokens_max(const struct kc_tokens *t, uint32_t *largest, uint64_t *where, struct kc_error *e);
 
-/* What `kc data info` tells. */
-struct kc_data_info {
-    int32_t magic, version;
-    uint64_t tokens, bytes; /* of the file */
-    uint32_t bytes_each, largest;
-    uint64_t largest_at;
-    uint32_t distinct;      /* different tokens that occur */
-    double entropy; /* of single tokens, nats: what a model that knows only frequencies would lose per token */
-    uint32_t first_count;   /* min(16, tokens) */
-    uint32_t first[16];
-};
-/* Read the whole file. -errno of kc_tokens_open and kc_tokens_max, -ENOMEM. */
-int kc_data_info(const char *path, struct kc_data_info *out, struct kc_error *e);
-
 #endif

@@ -24,35 +24,39 @@ struct block {
 struct gpt2 {
     struct graph *g;
     const struct kc_job_spec *spec;
-    uint64_t b, t, h, f, v, r; /* batch over all ranks, sequence, hidden, ffn, vocab, rows = b·t */
+    uint64_t b, t, h, a, d, f, v, r; /* batch over all ranks, sequence, hidden, heads, head, ffn, vocab, rows = b·t */
     struct shape bt, bth;
+    int32_t positions, starts;
 };
 
-static struct pair parameter_pair(struct gpt2 *m, const char *weight, struct shape w, double std, const char *bias,
-                                  enum kc_dim dim, uint64_t n)
+/* `layer` is "transformer.h.%d.ln_1", and so on. */
+static struct pair parameter_pair(struct gpt2 *m, const char *layer, struct shape w, double std, struct shape b)
 {
+    char name[64];
     struct pair p;
-    p.w = graph_parameter(m->g, weight, w, std > 0 ? KC_INIT_NORMAL : KC_INIT_ONE, std);
-    p.b = graph_parameter(m->g, bias, shape1(dim, n), KC_INIT_ZERO, 0);
+    snprintf(name, sizeof name, "%s.weight", layer);
+    p.w = graph_parameter(m->g, name, w, std > 0 ? KC_INIT_NORMAL : KC_INIT_ONE, std);
+    snprintf(name, sizeof name, "%s.bias", layer);
+    p.b = graph_parameter(m->g, name, b, KC_INIT_ZERO, 0);
     return p;
 }
 
 static void block_parameters(struct gpt2 *m, struct block *l)
 {
-    const uint64_t h = m->h, f = m->f;
     const double residual = INIT_STD / sqrt(2.0 * m->spec->layers);
-    l->ln1 = parameter_pair(m, "transformer.h.%d.ln_1.weight", shape1(KC_HIDDEN, h), 0, "transformer.h.%d.ln_1.bias",
-                            KC_HIDDEN, h);
-    l->qkv = parameter_pair(m, "transformer.h.%d.attn.c_attn.weight", shape2(KC_HIDDEN, h, KC_QKV, 3 * h), INIT_STD,
-                            "transformer.h.%d.attn.c_attn.bias", KC_QKV, 3 * h);
-    l->proj = parameter_pair(m, "transformer.h.%d.attn.c_proj.weight", shape2(KC_HEADS, h, KC_HIDDEN, h), residual,
-                             "transformer.h.%d.attn.c_proj.bias", KC_HIDDEN, h);
-    l->ln2 = parameter_pair(m, "transformer.h.%d.ln_2.weight", shape1(KC_HIDDEN, h), 0, "transformer.h.%d.ln_2.bias",
-                            KC_HIDDEN, h);
-    l->fc = parameter_pair(m, "transformer.h.%d.mlp.c_fc.weight", shape2(KC_HIDDEN, h, KC_FFN, f), INIT_STD,
-                           "transformer.h.%d.mlp.c_fc.bias", KC_FFN, f);
-    l->down = parameter_pair(m, "transformer.h.%d.mlp.c_proj.weight", shape2(KC_FFN, f, KC_HIDDEN, h), residual,
-                             "transformer.h.%d.mlp.c_proj.bias", KC_HIDDEN, h);
+    const struct shape hidden = SHAPE({KC_HIDDEN, m->h});
+    l->ln1 = parameter_pair(m, "transformer.h.%d.ln_1", hidden, 0, hidden);
+    l->qkv = parameter_pair(
+        m, "transformer.h.%d.attn.c_attn",
+        SHAPE({KC_HIDDEN, m->h}, {KC_QKV, 3}, {JOINED | KC_HEADS, m->a}, {JOINED | KC_HEAD, m->d}), INIT_STD,
+        SHAPE({KC_QKV, 3}, {JOINED | KC_HEADS, m->a}, {JOINED | KC_HEAD, m->d}));
+    l->proj = parameter_pair(m, "transformer.h.%d.attn.c_proj",
+                             SHAPE({KC_HEADS, m->a}, {JOINED | KC_HEAD, m->d}, {KC_HIDDEN, m->h}), residual, hidden);
+    l->ln2 = parameter_pair(m, "transformer.h.%d.ln_2", hidden, 0, hidden);
+    l->fc = parameter_pair(m, "transformer.h.%d.mlp.c_fc", SHAPE({KC_HIDDEN, m->h}, {KC_FFN, m->f}), INIT_STD,
+                           SHAPE({KC_FFN, m->f}));
+    l->down = parameter_pair(m, "transformer.h.%d.mlp.c_proj", SHAPE({KC_FFN, m->f}, {KC_HIDDEN, m->h}), residual,
+                             hidden);
 }
 
 static void norm_forward(struct gpt2 *m, int32_t x, struct pair p, int32_t y, int32_t mean, int32_t rstd)
@@ -82,13 +86,15 @@ static int32_t block_forward(struct gpt2 *m, struct block *l, int32_t x)
     l->mean1 = graph_activation(g, "h.%d.ln_1.mean", m->bt);
     l->rstd1 = graph_activation(g, "h.%d.ln_1.rstd", m->bt);
     norm_forward(m, x, l->ln1, l->n1, l->mean1, l->rstd1);
-    l->q = graph_activation(g, "h.%d.attn.qkv", shape3(KC_BATCH, m->b, KC_SEQUENCE, m->t, KC_QKV, 3 * h));
+    l->q = graph_activation(
+        g, "h.%d.attn.qkv",
+        SHAPE({KC_BATCH, m->b}, {KC_SEQUENCE, m->t}, {KC_QKV, 3}, {KC_HEADS, m->a}, {KC_HEAD, m->d}));
     graph_op(g, KC_OP_LINEAR_F, (struct op_size){.r = m->r, .k = h, .n = 3 * h}, OPERANDS(l->n1, l->qkv.w, l->qkv.b),
              OPERANDS(l->q), NULL, 0);
-    l->att = graph_activation(g, "h.%d.attn", shape3(KC_BATCH, m->b, KC_SEQUENCE, m->t, KC_HEADS, h));
-    l->lse =
-        graph_activation(g, "h.%d.attn.lse", shape3(KC_BATCH, m->b, KC_HEADS, m->spec->heads, KC_SEQUENCE, m->t));
-    graph_op(g, KC_OP_ATTENTION_F, (struct op_size){.r = m->r, .n = h, .s = m->t}, OPERANDS(l->q),
+    l->att = graph_activation(
+        g, "h.%d.attn", SHAPE({KC_BATCH, m->b}, {KC_SEQUENCE, m->t}, {KC_HEADS, m->a}, {KC_HEAD, m->d}));
+    l->lse = graph_activation(g, "h.%d.attn.lse", SHAPE({KC_BATCH, m->b}, {KC_HEADS, m->a}, {KC_SEQUENCE, m->t}));
+    graph_op(g, KC_OP_ATTENTION_F, (struct op_size){.r = m->r, .n = h, .s = m->t}, OPERANDS(l->q, m->positions, m->starts),
              OPERANDS(l->att, l->lse), NULL, 0);
     l->x2 = projection_forward(m, l->att, l->proj, h, x, "h.%d.attn.residual");
 
@@ -96,8 +102,8 @@ static int32_t block_forward(struct gpt2 *m, struct block *l, int32_t x)
     l->mean2 = graph_activation(g, "h.%d.ln_2.mean", m->bt);
     l->rstd2 = graph_activation(g, "h.%d.ln_2.rstd", m->bt);
     norm_forward(m, l->x2, l->ln2, l->n2, l->mean2, l->rstd2);
-    l->f = graph_activation(g, "h.%d.mlp.c_fc", shape3(KC_BATCH, m->b, KC_SEQUENCE, m->t, KC_FFN, f));
-    l->act = graph_activation(g, "h.%d.mlp.gelu", shape3(KC_BATCH, m->b, KC_SEQUENCE, m->t, KC_FFN, f));
+    l->f = graph_activation(g, "h.%d.mlp.c_fc", SHAPE({KC_BATCH, m->b}, {KC_SEQUENCE, m->t}, {KC_FFN, f}));
+    l->act = graph_activation(g, "h.%d.mlp.gelu", SHAPE({KC_BATCH, m->b}, {KC_SEQUENCE, m->t}, {KC_FFN, f}));
     graph_op(g, KC_OP_LINEAR_GELU_F, (struct op_size){.r = m->r, .k = h, .n = f}, OPERANDS(l->n2, l->fc.w, l->fc.b),
              OPERANDS(l->f, l->act), NULL, 0);
     return projection_forward(m, l->act, l->down, f, l->x2, "h.%d.mlp.residual");
@@ -143,7 +149,7 @@ static int32_t block_backward(struct gpt2 *m, const struct block *l, int32_t dy)
     int32_t datt = linear_backward(m, dx2, l->att, l->proj, h, h);
     int32_t dq = graph_derivative(m->g, l->q);
     graph_op(m->g, KC_OP_ATTENTION_I, (struct op_size){.r = m->r, .n = h, .s = m->t},
-             OPERANDS(datt, l->q, l->att, l->lse), OPERANDS(dq), NULL, 0);
+             OPERANDS(datt, l->q, l->att, l->lse, m->positions, m->starts), OPERANDS(dq), NULL, 0);
     int32_t dn1 = linear_backward(m, dq, l->n1, l->qkv, h, 3 * h);
     return norm_backward(m, dn1, l->x, l->ln1, l->mean1, l->rstd1, dx2);
 }
@@ -157,46 +163,38 @@ int gpt2_emit(struct graph *g, const struct kc_job_spec *spec, struct graph_ends
                      .b = b,
                      .t = t,
                      .h = h,
+                     .a = spec->heads,
+                     .d = h / spec->heads,
                      .f = 4 * h,
                      .v = v,
                      .r = b * t,
-                     .bt = shape2(KC_BATCH, b, KC_SEQUENCE, t),
-                     .bth = shape3(KC_BATCH, b, KC_SEQUENCE, t, KC_HIDDEN, h)};
+                     .bt = SHAPE({KC_BATCH, b}, {KC_SEQUENCE, t}),
+                     .bth = SHAPE({KC_BATCH, b}, {KC_SEQUENCE, t}, {KC_HIDDEN, h})};
     struct block *blocks = calloc(spec->layers, sizeof *blocks);
     if (!blocks)
         return -ENOMEM;
 
     g->layer = -1;
-    int32_t tokens = graph_input(g, "tokens", m.bt), targets = graph_input(g, "targets", m.bt);
-    int32_t wte =
-        graph_parameter(g, "transformer.wte.weight", shape2(KC_VOCAB, v, KC_HIDDEN, h), KC_INIT_NORMAL, INIT_STD);
-    int32_t wpe = graph_parameter(g, "transformer.wpe.weight", shape2(KC_POSITION, t, KC_HIDDEN, h), KC_INIT_NORMAL,
+    graph_load(g, spec, m.bt, ends);
+    m.positions = ends->positions, m.starts = ends->starts;
+    int32_t wte = graph_parameter(g, "transformer.wte.weight", SHAPE({KC_VOCAB, v}, {KC_HIDDEN, h}), KC_INIT_NORMAL,
                                   INIT_STD);
-    graph_op(g, KC_OP_LOAD, (struct op_size){.r = m.r}, NO_OPERANDS, OPERANDS(tokens, targets), NULL, 0);
+    int32_t wpe = graph_parameter(g, "transformer.wpe.weight", SHAPE({KC_POSITION, t}, {KC_HIDDEN, h}),
+                                  KC_INIT_NORMAL, INIT_STD);
     int32_t x = graph_activation(g, "embed", m.bth);
-    graph_op(g, KC_OP_EMBED_F, (struct op_size){.r = m.r, .n = h}, OPERANDS(tokens, wte, wpe), OPERANDS(x), NULL, 0);
+    graph_op(g, KC_OP_EMBED_F, (struct op_size){.r = m.r, .n = h}, OPERANDS(ends->tokens, wte, wpe, m.positions), OPERANDS(x),
+             NULL, 0);
     for (uint32_t i = 0; i < spec->layers; i++) {
         g->layer = (int32_t)i;
         x = block_forward(&m, &blocks[i], x);
     }
     g->layer = -1;
-    struct pair lnf = parameter_pair(&m, "transformer.ln_f.weight", shape1(KC_HIDDEN, h), 0, "transformer.ln_f.bias",
-                                     KC_HIDDEN, h);
+    struct pair lnf = parameter_pair(&m, "transformer.ln_f", SHAPE({KC_HIDDEN, h}), 0, SHAPE({KC_HIDDEN, h}));
     int32_t nf = graph_activation(g, "ln_f", m.bth);
     int32_t mean = graph_activation(g, "ln_f.mean", m.bt), rstd = graph_activation(g, "ln_f.rstd", m.bt);
     norm_forward(&m, x, lnf, nf, mean, rstd);
-    const struct op_size head = {.r = m.r, .k = h, .n = v};
-    *ends = (struct graph_ends){.tokens = tokens, .targets = targets, .evaluate_first = g->op_count};
-    ends->result = graph_result(g, "result", 2);
-    graph_op(g, KC_OP_HEAD_LOSS_F, head, OPERANDS(nf, wte, targets), OPERANDS(ends->result), NULL, 0);
-    ends->logits_first = g->op_count;
-    ends->logits = graph_activation(g, "logits", shape3(KC_BATCH, b, KC_SEQUENCE, t, KC_VOCAB, v));
-    graph_op(g, KC_OP_HEAD_F, head, OPERANDS(nf, wte), OPERANDS(ends->logits), NULL, 0);
-    ends->backward_first = g->op_count;
+    int32_t dnf = graph_head(g, (struct op_size){.r = m.r, .k = h, .n = v}, nf, wte, ends);
 
-    int32_t dnf = graph_derivative(g, nf);
-    graph_op(g, KC_OP_HEAD_LOSS_G, head, OPERANDS(nf, wte, targets), OPERANDS(gradient_of(wte), dnf, ends->result),
-             NULL, 0);
     int32_t dx = norm_backward(&m, dnf, x, lnf, mean, rstd, -1);
     for (uint32_t i = spec->layers; i-- > 0;) {
         g->layer = (int32_t)i;
@@ -204,8 +202,8 @@ int gpt2_emit(struct graph *g, const struct kc_job_spec *spec, struct graph_ends
     }
     g->layer = -1;
     const struct op_size embed = {.r = m.r, .n = h};
-    graph_op(g, KC_OP_POSITION_W, embed, OPERANDS(dx), OPERANDS(gradient_of(wpe)), NULL, 0);
-    graph_op(g, KC_OP_EMBED_W, embed, OPERANDS(tokens, dx), OPERANDS(gradient_of(wte)), NULL, 0);
+    graph_op(g, KC_OP_POSITION_W, embed, OPERANDS(dx, m.positions), OPERANDS(gradient_of(wpe)), NULL, 0);
+    graph_op(g, KC_OP_EMBED_W, embed, OPERANDS(ends->tokens, dx), OPERANDS(gradient_of(wte)), NULL, 0);
     free(blocks);
     return 0;
 }

@@ -4,21 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-struct shape shape1(enum kc_dim a, uint64_t n)
-{
-    return (struct shape){.dim = {(uint8_t)a}, .size = {n}, .rank = 1};
-}
-
-struct shape shape2(enum kc_dim a, uint64_t n, enum kc_dim b, uint64_t m)
-{
-    return (struct shape){.dim = {(uint8_t)a, (uint8_t)b}, .size = {n, m}, .rank = 2};
-}
-
-struct shape shape3(enum kc_dim a, uint64_t n, enum kc_dim b, uint64_t m, enum kc_dim c, uint64_t k)
-{
-    return (struct shape){.dim = {(uint8_t)a, (uint8_t)b, (uint8_t)c}, .size = {n, m, k}, .rank = 3};
-}
-
 /* The next tensor with everything that follows from its shape; a dummy in the counting pass. */
 static struct kc_graph_tensor *tensor(struct graph *g, enum kc_role role, enum kc_type type, struct shape s)
 {
@@ -30,8 +15,11 @@ static struct kc_graph_tensor *tensor(struct graph *g, enum kc_role role, enum k
     t->type = (uint8_t)type;
     t->rank = s.rank;
     t->layer = g->layer;
-    memcpy(t->dim, s.dim, sizeof t->dim);
-    memcpy(t->size, s.size, sizeof t->size);
+    for (int d = 0; d < s.rank; d++) {
+        t->dim[d] = (uint8_t)s.at[d].dim;
+        t->size[d] = s.at[d].size;
+        t->join |= (uint8_t)((s.at[d].dim & JOINED ? 1 : 0) << d);
+    }
     return t;
 }
 
@@ -66,14 +54,26 @@ int32_t graph_input(struct graph *g, const char *name, struct shape s)
 
 int32_t graph_activation(struct graph *g, const char *name, struct shape s)
 {
-    enum kc_type type = s.rank && s.dim[s.rank - 1] == KC_SEQUENCE ? KC_F32 : g->storage;
+    enum kc_type type = s.at[s.rank - 1].dim == KC_SEQUENCE ? KC_F32 : g->storage;
     tensor(g, KC_ACTIVATION, type, s)->name = layer_text(g, name);
+    return last(g);
+}
+
+int32_t graph_statistic(struct graph *g, const char *name, struct shape s)
+{
+    tensor(g, KC_ACTIVATION, KC_F32, s)->name = layer_text(g, name);
+    return last(g);
+}
+
+int32_t graph_index(struct graph *g, const char *name, struct shape s)
+{
+    tensor(g, KC_ACTIVATION, KC_I32, s)->name = layer_text(g, name);
     return last(g);
 }
 
 int32_t graph_result(struct graph *g, const char *name, uint64_t elements)
 {
-    tensor(g, KC_RESULT, KC_F64, shape1(KC_NONE, elements))->name = layer_text(g, name);
+    tensor(g, KC_RESULT, KC_F64, SHAPE({KC_NONE, elements}))->name = layer_text(g, name);
     return last(g);
 }
 
@@ -84,7 +84,7 @@ int32_t graph_parameter(struct graph *g, const char *name, struct shape s, enum 
     p->name = text;
     p->init = (uint8_t)init;
     p->init_scale = (float)scale;
-    p->decay = s.rank >= 2;
+    p->decay = s.rank - __builtin_popcount(p->join) >= 2;
     int32_t index = last(g);
     struct kc_graph_tensor *gradient = tensor(g, KC_GRADIENT, KC_F32, s);
     gradient->name = suffixed(g, "", text, ".grad");
@@ -99,9 +99,9 @@ int32_t graph_derivative(struct graph *g, int32_t activation)
     kc_text of = 0;
     if (g->tensors) {
         const struct kc_graph_tensor *a = &g->tensors[activation];
-        memcpy(s.dim, a->dim, sizeof s.dim);
-        memcpy(s.size, a->size, sizeof s.size);
         s.rank = a->rank;
+        for (int d = 0; d < a->rank; d++)
+            s.at[d] = (struct extent){a->dim[d], a->size[d]};
         type = (enum kc_type)a->type;
         of = a->name;
     }
@@ -184,18 +184,46 @@ void graph_op(struct graph *g, enum kc_opcode opcode, struct op_size size, const
         memcpy(values, attr, attrs * sizeof *values);
 }
 
+void graph_load(struct graph *g, const struct kc_job_spec *spec, struct shape tokens, struct graph_ends *ends)
+{
+    ends->tokens = graph_input(g, "tokens", tokens);
+    ends->targets = graph_input(g, "targets", tokens);
+    ends->positions = graph_input(g, "positions", tokens);
+    ends->starts = spec->documents == KC_DOCUMENTS_MASKED ? graph_input(g, "starts", tokens) : -1;
+    graph_op(g, KC_OP_LOAD, (struct op_size){.r = tokens.at[0].size * tokens.at[1].size}, NO_OPERANDS,
+             OPERANDS(ends->tokens, ends->targets, ends->positions, ends->starts), NULL, 0);
+}
+
+int32_t graph_head(struct graph *g, struct op_size size, int32_t x, int32_t w, struct graph_ends *ends)
+{
+    struct shape logits = {.rank = 3};
+    if (g->tensors)
+        for (int d = 0; d < 2; d++)
+            logits.at[d] = (struct extent){g->tensors[x].dim[d], g->tensors[x].size[d]};
+    logits.at[2] = (struct extent){KC_VOCAB, size.n};
+    ends->evaluate_first = g->op_count;
+    ends->result = graph_result(g, "result", 2);
+    graph_op(g, KC_OP_HEAD_LOSS_F, size, OPERANDS(x, w, ends->targets), OPERANDS(ends->result), NULL, 0);
+    ends->logits_first = g->op_count;
+    ends->logits = graph_activation(g, "logits", logits);
+    graph_op(g, KC_OP_HEAD_F, size, OPERANDS(x, w), OPERANDS(ends->logits), NULL, 0);
+    ends->backward_first = g->op_count;
+    int32_t dx = graph_derivative(g, x);
+    graph_op(g, KC_OP_HEAD_LOSS_G, size, OPERANDS(x, w, ends->targets), OPERANDS(gradient_of(w), dx, ends->result), NULL,
+             0);
+    return dx;
+}
+
 static struct kc_placement placement(char letter)
 {
-    switch (letter) {
-    case 'b':
-        return (struct kc_placement){.kind = KC_PLACE_SHARDED, .dim = KC_BATCH};
-    case 's':
-        return (struct kc_placement){.kind = KC_PLACE_SHARDED, .dim = KC_SEQUENCE};
-    case 'P':
+    static const char letters[] = "bshkfve";
+    static const uint8_t dims[] = {KC_BATCH, KC_SEQUENCE, KC_HEADS, KC_KV_HEADS, KC_FFN, KC_VOCAB, KC_DIM_EXPERT};
+    const char *at = strchr(letters, letter);
+    if (letter == 'P')
         return (struct kc_placement){.kind = KC_PLACE_PARTIAL, .reduce = KC_SUM};
-    default:
+    if (!at)
         return (struct kc_placement){.kind = KC_PLACE_REPLICATED};
-    }
+    return (struct kc_placement){.kind = KC_PLACE_SHARDED, .dim = dims[at - letters]};
 }
 
 static void opcode_rules(struct kc_arena *arena, struct kc_span *span, const char *text, uint32_t operands_count)

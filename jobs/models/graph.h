@@ -17,22 +17,32 @@ struct graph {
     struct kc_graph_tensor counted;  /* where the counting pass writes */
 };
 
-/* The shape of a tensor: dimension names and sizes. SHAPE(KC_BATCH, 8, KC_SEQUENCE, 128). */
+/* The shape of a tensor: names and sizes of its dimensions, and which are JOINED to the one before in files.
+ * SHAPE({KC_BATCH, 8}, {KC_SEQUENCE, 128}); SHAPE({KC_HEADS, 12}, {JOINED | KC_HEAD, 64}, {KC_HIDDEN, 768}). */
+struct extent {
+    uint32_t dim; /* enum kc_dim, with or without JOINED */
+    uint64_t size;
+};
+#define JOINED 0x100u
 struct shape {
-    uint8_t dim[KC_DIMS_MAX];
-    uint64_t size[KC_DIMS_MAX];
+    struct extent at[KC_DIMS_MAX];
     uint8_t rank;
 };
-struct shape shape1(enum kc_dim a, uint64_t n);
-struct shape shape2(enum kc_dim a, uint64_t n, enum kc_dim b, uint64_t m);
-struct shape shape3(enum kc_dim a, uint64_t n, enum kc_dim b, uint64_t m, enum kc_dim c, uint64_t k);
+#define SHAPE(...)                                                 \
+    ((struct shape){.at = {__VA_ARGS__},                           \
+                    .rank = sizeof((const struct extent[]){__VA_ARGS__}) / sizeof(struct extent)})
 
 /* Each returns the tensor's index. Names are printf formats with at most one %d, the layer. */
 int32_t graph_input(struct graph *g, const char *name, struct shape s);
 /* One whose last dimension is the sequence holds a number a token (mean, rstd, log-sum-exp): f32 in any precision. */
 int32_t graph_activation(struct graph *g, const char *name, struct shape s);
+/* An activation that is f32 in any precision. */
+int32_t graph_statistic(struct graph *g, const char *name, struct shape s);
+/* One of whole numbers. */
+int32_t graph_index(struct graph *g, const char *name, struct shape s);
 int32_t graph_result(struct graph *g, const char *name, uint64_t elements);
-/* A parameter and, right behind it (index + 1), its gradient, f32 in any precision. scale: INIT_NORMAL. */
+/* A parameter and, right behind it (index + 1), its gradient, f32 in any precision. scale: INIT_NORMAL. Weight decay
+ * applies to those that have two or more dimensions in files. */
 int32_t graph_parameter(struct graph *g, const char *name, struct shape s, enum kc_init init, double scale);
 static inline int32_t gradient_of(int32_t parameter)
 {
@@ -57,12 +67,22 @@ void graph_opcodes(struct kc_arena *arena, struct kc_span *span);
 
 /* What a family's emit function leaves behind for the root struct. */
 struct graph_ends {
-    int32_t tokens, targets, logits, result;
+    int32_t tokens, targets, positions, starts, logits, result;
     uint32_t evaluate_first, logits_first, backward_first; /* ops, as in struct kc_model_graph */
 };
-/* The GPT-2 family. -ENOMEM. */
+/* LOAD and what it writes: tokens, targets and positions of every token, and where documents start, if the spec asks that
+ * they are told apart. */
+void graph_load(struct graph *g, const struct kc_job_spec *spec, struct shape tokens, struct graph_ends *ends);
+/* The head on x (batch, sequence, hidden) with weight w (vocab, hidden): what evaluation adds, what sampling adds, and
+ * the beginning of backward, with the marks between them. Returns the derivative of x. */
+int32_t graph_head(struct graph *g, struct op_size size, int32_t x, int32_t w, struct graph_ends *ends);
+
+/* The families. -ENOMEM. */
 int gpt2_emit(struct graph *g, const struct kc_job_spec *spec, struct graph_ends *ends);
 uint64_t gpt2_parameters(const struct kc_job_spec *spec);
 uint64_t gpt2_flops_per_token(const struct kc_job_spec *spec);
+int llama_emit(struct graph *g, const struct kc_job_spec *spec, struct graph_ends *ends);
+uint64_t llama_parameters(const struct kc_job_spec *spec);
+uint64_t llama_flops_per_token(const struct kc_job_spec *spec);
 
 #endif

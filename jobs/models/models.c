@@ -9,6 +9,8 @@ static const struct family {
     uint64_t (*flops_per_token)(const struct kc_job_spec *spec);
 } families[KC_FAMILIES] = {
     [KC_FAMILY_GPT2] = {gpt2_emit, gpt2_parameters, gpt2_flops_per_token},
+    [KC_FAMILY_LLAMA] = {llama_emit, llama_parameters, llama_flops_per_token},
+    [KC_FAMILY_MOE] = {llama_emit, llama_parameters, llama_flops_per_token},
 };
 
 static int sizes_check(const struct kc_job_spec *s, struct kc_error *e)
@@ -19,7 +21,7 @@ static int sizes_check(const struct kc_job_spec *s, struct kc_error *e)
         const char *name;
         uint32_t value;
     } need[] = {{"model.layers", s->layers}, {"model.hidden", s->hidden}, {"model.heads", s->heads},
-                {"model.context", s->context}, {"model.vocab", s->vocab}, {"batch.micro", s->micro},
+                {"model.kv_heads", s->kv_heads}, {"model.ffn", s->ffn}, {"model.context", s->context}, {"model.vocab", s->vocab}, {"batch.micro", s->micro},
                 {"parallel.data", s->axis[KC_DATA]}};
     for (size_t i = 0; i < sizeof need / sizeof *need; i++)
         if (need[i].value == 0 || need[i].value > INT32_MAX)
@@ -27,6 +29,13 @@ static int sizes_check(const struct kc_job_spec *s, struct kc_error *e)
     if (s->hidden % s->heads)
         return kc_fail(e, -EINVAL, "model.heads (%u) does not divide model.hidden (%u); try heads %u", s->heads,
                        s->hidden, s->hidden % 64 ? 1 : s->hidden / 64);
+    if (s->heads % s->kv_heads)
+        return kc_fail(e, -EINVAL, "model.kv_heads (%u) does not divide model.heads (%u)", s->kv_heads, s->heads);
+    if (s->rope_theta > 0 && s->hidden / s->heads % 2)
+        return kc_fail(e, -EINVAL, "model.heads (%u) leaves heads of %u numbers; to be turned they must be even",
+                       s->heads, s->hidden / s->heads);
+    if (s->experts && (s->top_k == 0 || s->top_k > s->experts))
+        return kc_fail(e, -EINVAL, "model.top_k (%u) must be from 1 to model.experts (%u)", s->top_k, s->experts);
     return 0;
 }
 
@@ -63,6 +72,8 @@ int kc_model_graph_build(const struct kc_job_spec *spec, struct kc_arena *arena,
     root->parameters = family->parameters(spec);
     root->tokens = ends.tokens;
     root->targets = ends.targets;
+    root->positions = ends.positions;
+    root->starts = ends.starts;
     root->logits = ends.logits;
     root->result = ends.result;
     root->evaluate_first = ends.evaluate_first;

@@ -9,7 +9,7 @@
 
 #include <assert.h>
 
-#define KC_EXEC_PLAN_VERSION 2
+#define KC_EXEC_PLAN_VERSION 3
 
 #define KC_PROGRAM_TABLE(X)                                                                                            \
     X(PROGRAM_DIGEST, "digest", 0)     /* compare the contracts' digests of all ranks */                               \
@@ -103,7 +103,9 @@ struct kc_exec_plan {
     struct kc_span refs;         /* struct kc_exec_ref */
     struct kc_span attrs;        /* double */
     struct kc_span waits;        /* uint32_t, instruction index within the program */
-    struct kc_exec_ref tokens, targets, logits; /* of PROGRAM_FORWARD: filled by the caller, filled with -1, read */
+    /* of PROGRAM_FORWARD: filled by the caller; with -1; with 0, 1 … in each row; with 0; read. positions and starts may
+     * be left out (KC_SPACE_NONE) */
+    struct kc_exec_ref tokens, targets, positions, starts, logits;
 };
 
 /* SPACE_RESULT, offsets in bytes: this rank's AGREE vector (comm_plan.h), the summed one, this rank's digests, everybody's

@@ -6,13 +6,15 @@
 #include "base/contract.h"
 #include "contracts/types.h"
 
-#define KC_JOB_SPEC_VERSION 2
+#define KC_JOB_SPEC_VERSION 3
 
-#define KC_FAMILY_TABLE(X) X(FAMILY_GPT2, "gpt2", 0)
+#define KC_FAMILY_TABLE(X) X(FAMILY_GPT2, "gpt2", 0) X(FAMILY_LLAMA, "llama", 0) X(FAMILY_MOE, "moe", 0)
 #define KC_DEVICE_TABLE(X) X(DEVICE_CPU, "cpu", 0)
 /* bf16: parameters as ops read them, activations and their derivatives; masters, moments and gradients stay fp32 */
 #define KC_PRECISION_TABLE(X) X(PRECISION_FP32, "fp32", 0) X(PRECISION_BF16, "bf16", 0)
 #define KC_ORDER_TABLE(X) X(ORDER_SHUFFLED, "shuffled", 0) X(ORDER_SEQUENTIAL, "sequential", 0)
+/* masked: a token sees its own document alone; one begins with the token data.end_of_text, and with the sample */
+#define KC_DOCUMENTS_TABLE(X) X(DOCUMENTS_JOINED, "joined", 0) X(DOCUMENTS_MASKED, "masked", 0)
 #define KC_OPTIMIZER_TABLE(X) X(OPTIMIZER_ADAMW, "adamw", 0)
 #define KC_LR_TABLE(X)                                                                                                 \
     X(LR_CONSTANT, "constant", 0) X(LR_LINEAR, "linear", 0) X(LR_COSINE, "cosine", 0) X(LR_WSD, "wsd", 0)
@@ -27,18 +29,26 @@ enum kc_family { KC_FAMILY_TABLE(KC_ENUM_ROW) KC_FAMILIES };
 enum kc_device_name { KC_DEVICE_TABLE(KC_ENUM_ROW) KC_DEVICE_NAMES };
 enum kc_precision { KC_PRECISION_TABLE(KC_ENUM_ROW) KC_PRECISIONS };
 enum kc_order { KC_ORDER_TABLE(KC_ENUM_ROW) KC_ORDERS };
+enum kc_documents { KC_DOCUMENTS_TABLE(KC_ENUM_ROW) KC_DOCUMENTS };
 enum kc_optimizer { KC_OPTIMIZER_TABLE(KC_ENUM_ROW) KC_OPTIMIZERS };
 enum kc_lr { KC_LR_TABLE(KC_ENUM_ROW) KC_LRS };
 enum kc_on_nonfinite { KC_ON_NONFINITE_TABLE(KC_ENUM_ROW) KC_ON_NONFINITES };
 enum kc_on_crash { KC_ON_CRASH_TABLE(KC_ENUM_ROW) KC_ON_CRASHES };
 extern const char *const kc_family_name[KC_FAMILIES], *const kc_device_kind_name[KC_DEVICE_NAMES],
     *const kc_precision_name[KC_PRECISIONS], *const kc_order_name[KC_ORDERS],
-    *const kc_optimizer_name[KC_OPTIMIZERS], *const kc_lr_name[KC_LRS],
+    *const kc_documents_name[KC_DOCUMENTS], *const kc_optimizer_name[KC_OPTIMIZERS], *const kc_lr_name[KC_LRS],
     *const kc_on_nonfinite_name[KC_ON_NONFINITES], *const kc_on_crash_name[KC_ON_CRASHES],
     *const kc_choice_name[KC_CHOICES];
 
 struct kc_spec_env {
     kc_text name, value;
+};
+
+#define KC_NO_TOKEN UINT32_MAX
+#define KC_WEIGHT_BY_SIZE (-1.0)
+struct kc_spec_file {
+    kc_text path, mask; /* absolute; mask "" where every token counts */
+    double weight;      /* share of the samples, not normalised; KC_WEIGHT_BY_SIZE for all files of a list or for none */
 };
 
 struct kc_job_spec {
@@ -49,10 +59,14 @@ struct kc_job_spec {
 
     uint32_t family, layers, hidden, heads, context, vocab;
     kc_text init_from; /* absolute path, or "" for seeded values */
+    /* What a family has no field for: kv_heads is heads, ffn of gpt2 is 4·hidden and its head tied, the rest is 0. */
+    uint32_t kv_heads, ffn, tied, experts, top_k;
+    double rope_theta, rms_eps, balance;
 
-    kc_text train, validation; /* absolute paths; validation "" for none */
-    uint32_t sequences;        /* of one step, over all ranks */
-    uint32_t micro;            /* of one rank's micro-batch */
+    struct kc_span train, validation; /* struct kc_spec_file; validation none or one */
+    uint32_t documents, end_of_text;  /* a token of the vocabulary where documents are masked, else KC_NO_TOKEN */
+    uint32_t sequences; /* of one step, over all ranks */
+    uint32_t micro;     /* of one rank's micro-batch */
 
     uint32_t optimizer, lr_kind;
     double lr, beta1, beta2, eps, weight_decay, clip;

@@ -45,6 +45,7 @@ const char *const kc_family_name[KC_FAMILIES] = {KC_FAMILY_TABLE(NAME_ROW)};
 const char *const kc_device_kind_name[KC_DEVICE_NAMES] = {KC_DEVICE_TABLE(NAME_ROW)};
 const char *const kc_precision_name[KC_PRECISIONS] = {KC_PRECISION_TABLE(NAME_ROW)};
 const char *const kc_order_name[KC_ORDERS] = {KC_ORDER_TABLE(NAME_ROW)};
+const char *const kc_documents_name[KC_DOCUMENTS] = {KC_DOCUMENTS_TABLE(NAME_ROW)};
 const char *const kc_optimizer_name[KC_OPTIMIZERS] = {KC_OPTIMIZER_TABLE(NAME_ROW)};
 const char *const kc_lr_name[KC_LRS] = {KC_LR_TABLE(NAME_ROW)};
 const char *const kc_on_nonfinite_name[KC_ON_NONFINITES] = {KC_ON_NONFINITE_TABLE(NAME_ROW)};
@@ -66,6 +67,8 @@ const char *const kc_state_verb_name[KC_STATE_VERBS] = {KC_STATE_VERB_TABLE(NAME
 /* ---- job_spec ---- */
 static const struct kc_field spec_env[] = {TEXT(kc_spec_env, name), TEXT(kc_spec_env, value)};
 static const struct kc_layout spec_env_layout = LAYOUT(kc_spec_env, spec_env);
+static const struct kc_field spec_file[] = {TEXT(kc_spec_file, path), TEXT(kc_spec_file, mask), SCALAR(kc_spec_file, weight)};
+static const struct kc_layout spec_file_layout = LAYOUT(kc_spec_file, spec_file);
 static const struct kc_field job_spec[] = {
     HIDDEN(kc_job_spec, head),
     TEXT(kc_job_spec, name),
@@ -85,8 +88,18 @@ static const struct kc_field job_spec[] = {
     SCALAR(kc_job_spec, context),
     SCALAR(kc_job_spec, vocab),
     TEXT(kc_job_spec, init_from),
-    TEXT(kc_job_spec, train),
-    TEXT(kc_job_spec, validation),
+    SCALAR(kc_job_spec, kv_heads),
+    SCALAR(kc_job_spec, ffn),
+    SCALAR(kc_job_spec, tied),
+    SCALAR(kc_job_spec, experts),
+    SCALAR(kc_job_spec, top_k),
+    SCALAR(kc_job_spec, rope_theta),
+    SCALAR(kc_job_spec, rms_eps),
+    SCALAR(kc_job_spec, balance),
+    SPAN_OF(kc_job_spec, train, spec_file_layout),
+    SPAN_OF(kc_job_spec, validation, spec_file_layout),
+    ENUM(kc_job_spec, documents, kc_documents_name),
+    SCALAR(kc_job_spec, end_of_text),
     SCALAR(kc_job_spec, sequences),
     SCALAR(kc_job_spec, micro),
     ENUM(kc_job_spec, optimizer, kc_optimizer_name),
@@ -174,11 +187,12 @@ static const struct kc_field graph_tensor[] = {
     SCALAR(kc_graph_tensor, rank),
     ENUM(kc_graph_tensor, init, kc_init_name),
     ENUMS(kc_graph_tensor, dim, kc_dim_name),
+    SCALAR(kc_graph_tensor, join),
+    HIDDEN(kc_graph_tensor, pad),
     SCALAR(kc_graph_tensor, layer),
     SCALAR(kc_graph_tensor, of),
     SCALAR(kc_graph_tensor, init_scale),
     SCALAR(kc_graph_tensor, decay),
-    GAP(kc_graph_tensor, decay, size),
     ARRAY(kc_graph_tensor, size),
 };
 static const struct kc_layout graph_tensor_layout = LAYOUT(kc_graph_tensor, graph_tensor);
@@ -206,6 +220,8 @@ static const struct kc_field model_graph[] = {
     SPAN_OF(kc_model_graph, ops, graph_op_layout),
     SCALAR(kc_model_graph, tokens),
     SCALAR(kc_model_graph, targets),
+    SCALAR(kc_model_graph, positions),
+    SCALAR(kc_model_graph, starts),
     SCALAR(kc_model_graph, logits),
     SCALAR(kc_model_graph, result),
     SCALAR(kc_model_graph, evaluate_first),
@@ -223,15 +239,18 @@ static const struct kc_field plan_tensor[] = {
     SCALAR(kc_plan_tensor, rank),
     ENUM(kc_plan_tensor, init, kc_init_name),
     ENUMS(kc_plan_tensor, dim, kc_dim_name),
+    SCALAR(kc_plan_tensor, join),
+    HIDDEN(kc_plan_tensor, pad),
     INLINES(kc_plan_tensor, place, placement_layout),
     SCALAR(kc_plan_tensor, layer),
     SCALAR(kc_plan_tensor, of),
     SCALAR(kc_plan_tensor, init_scale),
     SCALAR(kc_plan_tensor, decay),
+    HIDDEN(kc_plan_tensor, pad2),
     ARRAY(kc_plan_tensor, global),
     ARRAY(kc_plan_tensor, local),
     SCALAR(kc_plan_tensor, bucket),
-    HIDDEN(kc_plan_tensor, pad),
+    HIDDEN(kc_plan_tensor, pad3),
     SCALAR(kc_plan_tensor, offset),
 };
 static const struct kc_layout plan_tensor_layout = LAYOUT(kc_plan_tensor, plan_tensor);
@@ -283,6 +302,8 @@ static const struct kc_field shard_plan[] = {
     SCALAR(kc_shard_plan, sequences),
     SCALAR(kc_shard_plan, tokens),
     SCALAR(kc_shard_plan, targets),
+    SCALAR(kc_shard_plan, positions),
+    SCALAR(kc_shard_plan, starts),
     SCALAR(kc_shard_plan, logits),
     SCALAR(kc_shard_plan, result),
     SCALAR(kc_shard_plan, opcode_update),
@@ -368,6 +389,8 @@ static const struct kc_field exec_plan[] = {
     SPAN(kc_exec_plan, waits, KC_FIELD_U32),
     INLINE(kc_exec_plan, tokens, exec_ref_layout),
     INLINE(kc_exec_plan, targets, exec_ref_layout),
+    INLINE(kc_exec_plan, positions, exec_ref_layout),
+    INLINE(kc_exec_plan, starts, exec_ref_layout),
     INLINE(kc_exec_plan, logits, exec_ref_layout),
 };
 const struct kc_layout kc_exec_plan_layout = LAYOUT(kc_exec_plan, exec_plan);

@@ -8,12 +8,13 @@
 #include "contracts/placement.h"
 #include "contracts/types.h"
 
-#define KC_MODEL_GRAPH_VERSION 2
-#define KC_RULE_TENSORS 8 /* most inputs plus outputs of an opcode */
+#define KC_MODEL_GRAPH_VERSION 3
+#define KC_RULE_TENSORS 12 /* most inputs plus outputs of an opcode */
 
 /* One row an opcode offers: with these placements of its inputs (on one axis) its outputs come out so. Order: inputs,
  * then outputs. An operand that the op leaves out (-1) has no placement: its column is not looked at. The first row of
- * every opcode is "all replicated". */
+ * every opcode is "all replicated". An input that is partial here is one whose sum over the axis is its value: the op is
+ * called with it at coordinate 0 and without it elsewhere, so only an input that the op can do without may be so. */
 struct kc_graph_rule {
     struct kc_placement at[KC_RULE_TENSORS];
 };
@@ -33,9 +34,13 @@ struct kc_graph_opcode {
 };
 
 struct kc_graph_tensor {
-    kc_text name; /* parameters: Hugging Face names, e.g. transformer.h.0.ln_1.weight */
+    kc_text name; /* parameters: Hugging Face names, e.g. transformer.h.0.ln_1.weight. With a star there is a tensor of
+                     that name for each index of dimension 0 in files, the index in the star's place */
     uint8_t role, type, rank, init; /* enums kc_role, kc_type; number of dimensions; enum kc_init (parameters) */
     uint8_t dim[KC_DIMS_MAX];       /* enum kc_dim */
+    uint8_t join;                   /* PARAMETER: bit d: in files dimension d is one with d − 1. (768, 3, 12, 64) with
+                                       bits 2 and 3 is [768, 2304] there */
+    uint8_t pad[2];
     int32_t layer;                  /* -1: before the first or after the last */
     int32_t of;                     /* GRADIENT: its parameter's tensor index; DERIVATIVE: its activation's; else -1 */
     float init_scale;               /* INIT_NORMAL: standard deviation */
@@ -64,6 +69,8 @@ struct kc_model_graph {
     struct kc_span tensors; /* struct kc_graph_tensor */
     struct kc_span ops;     /* struct kc_graph_op, in a valid order, in four parts: see below */
     int32_t tokens, targets;/* INPUT tensors, i32 (batch, sequence) */
+    int32_t positions;      /* likewise: where in its sample each token stands, from 0; -1 none */
+    int32_t starts;         /* likewise: position of the first token of its document; -1: documents are not told apart */
     int32_t logits;         /* ACTIVATION (batch, sequence, vocab); only sampling writes it */
     int32_t result;         /* RESULT tensor, f64: loss sum, tokens */
     /* [0, evaluate_first) LOAD and forward up to what all programs need; [evaluate_first, logits_first) what evaluation

@@ -8,18 +8,21 @@
 #include "contracts/types.h"
 
 #define KC_SCRATCH_MIN 4096   /* bytes every call has, also those without a graph op */
-#define KC_LANE_ARG_MAX 512   /* bytes of an enqueue's argument */
+#define KC_LANE_ARG_MAX 1024  /* bytes of an enqueue's argument */
 
 /* A tensor as an op sees it: local sizes, row-major, contiguous. data NULL: operand left out. */
 struct kc_view {
     void *data;
     uint8_t type, rank;
     uint64_t size[KC_DIMS_MAX];
+    uint64_t first[KC_DIMS_MAX]; /* where it begins in the logical tensor, of which it is a box */
 };
 
 /* Values that change from step to step, the same on all ranks. */
 struct kc_step_values {
     uint64_t step;       /* from 0 */
+    uint64_t tokens;     /* of the whole step, all ranks and micro-batches, those that the loss mask leaves out not counted;
+                            train: at least 1, evaluate: 0, not known */
     double lr;
     double scale;        /* gradients are sums over tokens: × scale = 1/tokens · clip factor. Set by AGREE. */
     double beta1_power, beta2_power; /* β^(step+1), for bias correction */

@@ -11,7 +11,7 @@
 
 #include <assert.h>
 
-#define KC_SHARD_PLAN_VERSION 2
+#define KC_SHARD_PLAN_VERSION 3
 #define KC_ALIGN_ELEMENTS 64 /* tensors start at multiples of it in a bucket, shards are multiples of it */
 #define KC_FLAT KC_NONE      /* as the dimension of a placement: cut flat over a whole bucket, ignoring tensor borders */
 
@@ -25,13 +25,14 @@ struct kc_plan_tensor {
     kc_text name;
     uint8_t role, type, rank, init;
     uint8_t dim[KC_DIMS_MAX];
+    uint8_t join, pad[2];    /* as in model_graph */
     struct kc_placement place[KC_AXES];
     int32_t layer, of;
     float init_scale;
-    uint32_t decay;
+    uint32_t decay, pad2;
     uint64_t global[KC_DIMS_MAX], local[KC_DIMS_MAX]; /* sizes; unused dimensions are 0 */
     int32_t bucket;   /* PARAMETER, GRADIENT: its bucket; else -1 */
-    uint32_t pad;
+    uint32_t pad3;
     uint64_t offset;  /* elements from the start of the bucket */
 };
 
@@ -89,7 +90,7 @@ struct kc_shard_plan {
     uint32_t evaluate_first, logits_first, backward_first; /* the parts of ops, as in model_graph */
     uint32_t micro_batches;     /* of one rank in one step */
     uint32_t micro, sequences;  /* rows of a rank's micro-batch; rows of the step over all ranks */
-    int32_t tokens, targets, logits, result;
+    int32_t tokens, targets, positions, starts, logits, result; /* as in model_graph */
     uint16_t opcode_update;     /* jobs' id of the optimizer op (AdamW on a run of elements) */
     uint16_t opcode_norm;       /* jobs' id of the squared-norm op (f32 run → += f64) */
     uint32_t pad2;

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #define KC_RANKS_MAX 64
-#define KC_DIMS_MAX 4
+#define KC_DIMS_MAX 5
 
 /* id, name, bytes of an element */
 #define KC_TYPE_TABLE(X) X(F32, "f32", 4) X(F64, "f64", 8) X(BF16, "bf16", 2) X(I32, "i32", 4) X(U64, "u64", 8)
@@ -28,7 +28,8 @@
 /* named dimensions of tensors */
 #define KC_DIM_TABLE(X)                                                                                                \
     X(NONE, "none", 0) X(BATCH, "batch", 0) X(SEQUENCE, "sequence", 0) X(HIDDEN, "hidden", 0) X(HEADS, "heads", 0)     \
-    X(FFN, "ffn", 0) X(VOCAB, "vocab", 0) X(DIM_EXPERT, "expert", 0) X(QKV, "qkv", 0) X(POSITION, "position", 0)
+    X(FFN, "ffn", 0) X(VOCAB, "vocab", 0) X(DIM_EXPERT, "expert", 0) X(QKV, "qkv", 0) X(POSITION, "position", 0)   \
+    X(HEAD, "head", 0) /* the numbers of one head */ X(KV_HEADS, "kv-heads", 0)
 /* what a tensor is for */
 #define KC_ROLE_TABLE(X)                                                                                               \
     X(INPUT, "input", 0)           /* token ids and targets, filled by LOAD */                                         \

@@ -197,14 +197,7 @@ static int connect_ranks(struct kc_engine *x, const int *window_fds, struct kc_e
 
 static int open_data(struct kc_engine *x, struct kc_error *e)
 {
-    struct kc_loader_config c = {.train = KC_TEXT(x->spec, x->spec->train),
-                                 .validation = KC_TEXT(x->spec, x->spec->validation),
-                                 .context = x->spec->context,
-                                 .vocab = x->spec->vocab,
-                                 .seed = x->spec->seed,
-                                 .shuffled = x->spec->order == KC_ORDER_SHUFFLED,
-                                 .step_rows = x->spec->sequences};
-    return kc_loader_open(&c, &x->loader, e);
+    return kc_loader_open_spec(x->spec, &x->loader, e);
 }
 
 /* The kernels that wrote the newest snapshot, if this machine has them; state says so when it had to be others. */
@@ -352,6 +345,8 @@ int kc_engine_govern(struct kc_engine *x, const volatile sig_atomic_t *told_to_s
         .parameters = x->graph->parameters,
         .samples = kc_loader_samples(x->loader, false),
         .validation_samples = kc_loader_samples(x->loader, true),
+        .count_tokens = kc_loader_count,
+        .data = x->loader,
         .graph = x->graph->head.digest,
         .state = x->state,
         .executor = x->executor,

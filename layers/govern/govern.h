@@ -24,6 +24,10 @@ struct kc_govern_config {
     uint64_t parameters;        /* elements of the model */
     uint64_t samples;           /* whole training samples: an epoch */
     uint64_t validation_samples;
+    /* How many targets of the training positions [position, position + rows) are unmasked: a function of the data alone, so
+     * all ranks get the same number. -errno, e says which file. */
+    int (*count_tokens)(void *data, uint64_t position, uint64_t rows, uint64_t *counted, struct kc_error *e);
+    void *data;
     struct kc_digest graph;
     struct kc_state *state;
     struct kc_executor *executor;

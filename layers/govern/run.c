@@ -85,6 +85,31 @@ static struct kc_step_values values_of(const struct loop *l)
                                    .sample_first = p.position};
 }
 
+/* The tokens of the step are known before it begins: its data is a function of the position, so every rank counts all of it
+ * itself, and nothing has to be sent. What the ranks then loaded must be as many. */
+static int count_tokens(struct loop *l)
+{
+    const struct kc_job_spec *s = l->c->spec;
+    struct kc_step_values *v = &l->run.values;
+    int code = l->c->count_tokens(l->c->data, v->sample_first, s->sequences, &v->tokens, l->e);
+    if (code == 0 && v->tokens == 0)
+        return kc_fail(l->e, -ENODATA, "step %llu: data.train: the loss mask leaves out every token of the %u samples from "
+                       "position %llu on: mask less, or let more batch.sequences make a step",
+                       (unsigned long long)v->step + 1, s->sequences, (unsigned long long)v->sample_first);
+    return code;
+}
+
+static int compare_tokens(const struct loop *l)
+{
+    uint64_t loaded = (uint64_t)l->run.agreed[KC_AGREE_TOKENS];
+    if (loaded == l->run.values.tokens)
+        return 0;
+    return kc_fail(l->e, -EIO, "step %llu: data.train: the ranks loaded %llu tokens that count, by the loss masks it is %llu: "
+                   "the files differ between the ranks, or somebody writes them",
+                   (unsigned long long)l->run.values.step + 1, (unsigned long long)loaded,
+                   (unsigned long long)l->run.values.tokens);
+}
+
 static int train(struct loop *l)
 {
     uint64_t start = kc_now();
@@ -92,7 +117,11 @@ static int train(struct loop *l)
     double own = compare ? kc_state_replica_digest(l->c->state) : 0;
     l->run.values = values_of(l);
     l->run.replica_digest = own;
-    int code = program(l, KC_PROGRAM_TRAIN);
+    int code = count_tokens(l);
+    if (code == 0)
+        code = program(l, KC_PROGRAM_TRAIN);
+    if (code == 0)
+        code = compare_tokens(l);
     if (code < 0)
         return code;
     if (l->run.skipped)
@@ -130,6 +159,10 @@ static int evaluate(struct loop *l)
     }
     if (code == 0)
         code = program(l, KC_PROGRAM_AGREE);
+    if (code == 0 && l->run.agreed[KC_AGREE_TOKENS] == 0)
+        code = kc_fail(l->e, -ENODATA, "evaluation after step %llu: data.validation: the loss mask leaves out every token of "
+                       "its first %llu samples: mask less, or take more evaluate.batches",
+                       (unsigned long long)step, (unsigned long long)rows);
     if (code == 0) {
         double tokens = l->run.agreed[KC_AGREE_TOKENS];
         publish_evaluation(l->c, step, l->run.agreed[KC_AGREE_LOSS] / tokens, (uint64_t)tokens,
@@ -352,6 +385,7 @@ enum kc_reason kc_govern_reason(int code)
     case -EPROTO:
         return KC_REASON_SIGNATURE;
     case -EIO:
+    case -ENODATA: /* a step without a token that counts */
     case -ERANGE: /* a token that the vocabulary does not have */
         return KC_REASON_DATA;
     case -ETIMEDOUT:

@@ -3,8 +3,8 @@
 #include "govern/spec.h"
 
 #include "base/file.h"
-#include "base/json.h"
 #include "base/suggest.h"
+#include "spec_impl.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum kind { NAME, U32, U64, REAL, BOOL, PATH, PATH_OR_NULL, ENVIRONMENT, ENUMERATION };
+enum kind { NAME, U32, U64, REAL, BOOL, TOKEN_OR_NULL, PATH_OR_NULL, FILES, FILE_OR_NULL, ENVIRONMENT, ENUMERATION };
 
 struct row {
     const char *path;
@@ -36,8 +36,10 @@ struct row {
 #define KIND_U64 U64, NULL, 0
 #define KIND_REAL REAL, NULL, 0
 #define KIND_BOOL BOOL, NULL, 0
-#define KIND_PATH PATH, NULL, 0
+#define KIND_TOKEN_OR_NULL TOKEN_OR_NULL, NULL, 0
 #define KIND_PATH_OR_NULL PATH_OR_NULL, NULL, 0
+#define KIND_FILES FILES, NULL, 0
+#define KIND_FILE_OR_NULL FILE_OR_NULL, NULL, 0
 #define KIND_ENVIRONMENT ENVIRONMENT, NULL, 0
 #define KIND_ENUM(names, count) ENUMERATION, names, count
 
@@ -46,12 +48,20 @@ static const struct row rows[] = {
 };
 #define ROWS (sizeof rows / sizeof rows[0])
 
-struct reader {
-    const json_t *root;
-    const char *directory;
-    struct kc_arena *arena;
-    struct kc_job_spec *spec;
-    struct kc_error *e;
+/* Fields that not every family has, and for whom one is required. */
+#define OF(family) (1u << KC_FAMILY_##family)
+static const struct {
+    const char *path;
+    uint32_t families, required;
+} of_family[] = {
+    {"model.kv_heads", OF(LLAMA) | OF(MOE), 0},
+    {"model.ffn", OF(LLAMA) | OF(MOE), OF(LLAMA) | OF(MOE)},
+    {"model.tied", OF(LLAMA) | OF(MOE), 0},
+    {"model.rope_theta", OF(LLAMA) | OF(MOE), 0},
+    {"model.rms_eps", OF(LLAMA) | OF(MOE), 0},
+    {"model.experts", OF(MOE), OF(MOE)},
+    {"model.top_k", OF(MOE), OF(MOE)},
+    {"model.balance", OF(MOE), 0},
 };
 
 static const json_t *find(const json_t *root, const char *path)
@@ -68,8 +78,7 @@ static const json_t *find(const json_t *root, const char *path)
     return NULL;
 }
 
-/* What stands there, for a message: at most 60 characters of JSON. */
-static const char *shown(const json_t *value, char room[64])
+const char *spec_shown(const json_t *value, char room[64])
 {
     char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9));
     snprintf(room, 64, strlen(text ? text : "") > 60 ? "%.57s..." : "%s", text ? text : "?");
@@ -81,7 +90,7 @@ static int bad_range(struct reader *r, const struct row *row, const json_t *valu
 {
     char room[64];
     const char *what = row->kind == REAL ? "number" : "whole number";
-    return kc_fail(r->e, -EINVAL, "%s is %s: it must be a %s from %.15g to %.15g", row->path, shown(value, room), what,
+    return kc_fail(r->e, -EINVAL, "%s is %s: it must be a %s from %.15g to %.15g", row->path, spec_shown(value, room), what,
                    row->low, row->high);
 }
 
@@ -132,7 +141,7 @@ static int read_enum(struct reader *r, const struct row *row, const json_t *valu
         names[count++] = row->names[i];
     }
     const char *near = text ? kc_suggest(text, names, count) : NULL;
-    return kc_fail(r->e, -EINVAL, "%s is %s: it must be one of %s%s%s%s", row->path, shown(value, room), all,
+    return kc_fail(r->e, -EINVAL, "%s is %s: it must be one of %s%s%s%s", row->path, spec_shown(value, room), all,
                    near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
 }
 
@@ -147,26 +156,25 @@ static int read_name(struct reader *r, const struct row *row, const json_t *valu
     if (!good)
         return kc_fail(r->e, -EINVAL,
                        "%s is %s: it must be 1 to 40 characters of a-z, 0-9 and '-' (the job's id appends a number)",
-                       row->path, shown(value, room));
+                       row->path, spec_shown(value, room));
     kc_text t = kc_contract_text(r->arena, text);
     memcpy(at, &t, sizeof t);
     return 0;
 }
 
-static int read_path(struct reader *r, const struct row *row, const json_t *value, void *at)
+int spec_read_path(struct reader *r, const char *what, const json_t *value, bool or_null, kc_text *out)
 {
     const char *text = json_string_value(value);
     char full[PATH_MAX], room[64];
-    if (row->kind == PATH_OR_NULL && json_is_null(value))
+    if (or_null && json_is_null(value))
         return 0;
     if (!text || !*text)
-        return kc_fail(r->e, -EINVAL, "%s is %s: it must be the path of a file%s", row->path, shown(value, room),
-                       row->kind == PATH_OR_NULL ? ", or null" : "");
+        return kc_fail(r->e, -EINVAL, "%s is %s: it must be the path of a file%s", what, spec_shown(value, room),
+                       or_null ? ", or null" : "");
     int n = snprintf(full, sizeof full, "%s%s%s", *text == '/' ? "" : r->directory, *text == '/' ? "" : "/", text);
     if (n < 0 || (size_t)n >= sizeof full)
-        return kc_fail(r->e, -EINVAL, "%s is longer than %d bytes as an absolute path", row->path, PATH_MAX - 1);
-    kc_text t = kc_contract_text(r->arena, full);
-    memcpy(at, &t, sizeof t);
+        return kc_fail(r->e, -EINVAL, "%s is longer than %d bytes as an absolute path", what, PATH_MAX - 1);
+    *out = kc_contract_text(r->arena, full);
     return 0;
 }
 
@@ -186,7 +194,7 @@ static int read_env(struct reader *r, const struct row *row, const json_t *value
     const char *key;
     json_t *item;
     if (!json_is_object(value))
-        return kc_fail(r->e, -EINVAL, "%s is %s: it must be an object of texts", row->path, shown(value, room));
+        return kc_fail(r->e, -EINVAL, "%s is %s: it must be an object of texts", row->path, spec_shown(value, room));
     struct kc_spec_env *list =
         kc_contract_array(r->arena, &r->spec->env, json_object_size(value), sizeof(struct kc_spec_env));
     size_t i = 0;
@@ -195,7 +203,7 @@ static int read_env(struct reader *r, const struct row *row, const json_t *value
             return kc_fail(r->e, -EINVAL, "env.%s: a variable is named with A-Z, a-z, 0-9 and '_', and KC_… is ours",
                            key);
         if (!json_is_string(item))
-            return kc_fail(r->e, -EINVAL, "env.%s is %s: it must be a text", key, shown(item, room));
+            return kc_fail(r->e, -EINVAL, "env.%s is %s: it must be a text", key, spec_shown(item, room));
         if (!list)
             return -ENOSPC;
         list[i].name = kc_contract_text(r->arena, key);
@@ -211,22 +219,41 @@ static void set_default(struct reader *r, const struct row *row)
         memcpy(at, &row->otherwise, sizeof(double));
     else if (row->kind == U64)
         memcpy(at, &(uint64_t){(uint64_t)row->otherwise}, sizeof(uint64_t));
-    else if (row->kind == U32 || row->kind == BOOL || row->kind == ENUMERATION)
+    else if (row->kind == U32 || row->kind == BOOL || row->kind == ENUMERATION || row->kind == TOKEN_OR_NULL)
         memcpy(at, &(uint32_t){(uint32_t)row->otherwise}, sizeof(uint32_t));
+}
+
+static bool family_has(uint32_t family, const char *path, bool *required)
+{
+    for (size_t i = 0; i < sizeof of_family / sizeof *of_family; i++)
+        if (strcmp(of_family[i].path, path) == 0) {
+            *required = of_family[i].required >> family & 1;
+            return of_family[i].families >> family & 1;
+        }
+    return true;
 }
 
 static int read_row(struct reader *r, const struct row *row)
 {
     const json_t *value = find(r->root, row->path);
     void *at = (char *)r->spec + row->member;
+    bool required = row->required;
     char room[64];
-    if (!value && row->required)
+    if (!family_has(r->spec->family, row->path, &required))
+        return !value ? 0 : kc_fail(r->e, -EINVAL, "%s is a field that model.family \"%s\" does not have: leave it out",
+                                    row->path, kc_family_name[r->spec->family]);
+    if (!value && required)
         return kc_fail(r->e, -EINVAL, "%s is missing; kc-job(5) shows a whole spec", row->path);
     if (!value) {
         set_default(r, row);
         return 0;
     }
     switch (row->kind) {
+    case TOKEN_OR_NULL:
+        if (json_is_null(value)) {
+            set_default(r, row);
+            return 0;
+        } /* fall through */
     case U32:
     case U64:
     case REAL:
@@ -235,14 +262,16 @@ static int read_row(struct reader *r, const struct row *row)
         return read_enum(r, row, value, at);
     case NAME:
         return read_name(r, row, value, at);
-    case PATH:
     case PATH_OR_NULL:
-        return read_path(r, row, value, at);
+        return spec_read_path(r, row->path, value, true, at);
+    case FILES:
+    case FILE_OR_NULL:
+        return spec_read_files(r, row->path, value, row->kind == FILES, at);
     case ENVIRONMENT:
         return read_env(r, row, value);
     case BOOL:
         if (!json_is_boolean(value))
-            return kc_fail(r->e, -EINVAL, "%s is %s: it must be true or false", row->path, shown(value, room));
+            return kc_fail(r->e, -EINVAL, "%s is %s: it must be true or false", row->path, spec_shown(value, room));
         memcpy(at, &(uint32_t){json_is_true(value)}, sizeof(uint32_t));
         return 0;
     }
@@ -295,7 +324,7 @@ static int refuse_unknown(struct reader *r, const json_t *object, const char *pr
         snprintf(path, sizeof path, "%s%s%.100s", prefix, *prefix ? "." : "", key);
         int what = known(path);
         if (what == 2 && !json_is_object(item))
-            return kc_fail(r->e, -EINVAL, "%s is %s: it must be an object", path, shown(item, room));
+            return kc_fail(r->e, -EINVAL, "%s is %s: it must be an object", path, spec_shown(item, room));
         if (what == 2) {
             int code = refuse_unknown(r, item, path);
             if (code < 0)
@@ -308,6 +337,32 @@ static int refuse_unknown(struct reader *r, const json_t *object, const char *pr
                        near ? "; the nearest is " : "", near ? near : "");
     }
     return 0;
+}
+
+static int check_documents(const struct kc_job_spec *s, struct kc_error *e)
+{
+    bool masked = s->documents == KC_DOCUMENTS_MASKED, token = s->end_of_text != KC_NO_TOKEN;
+    if (masked && !token)
+        return kc_fail(e, -EINVAL, "data.documents is masked, but data.end_of_text is missing: name the token that documents "
+                       "begin with (50256 for GPT-2's vocabulary)");
+    if (token && !masked)
+        return kc_fail(e, -EINVAL, "data.end_of_text is %u, but data.documents is %s: it has a meaning with masked alone",
+                       s->end_of_text, kc_documents_name[s->documents]);
+    if (token && s->end_of_text >= s->vocab)
+        return kc_fail(e, -EINVAL, "data.end_of_text is %u, but model.vocab is %u: it must be a token of the vocabulary",
+                       s->end_of_text, s->vocab);
+    return 0;
+}
+
+/* What follows from other fields. */
+static void fill_in(struct kc_job_spec *s)
+{
+    if (s->kv_heads == 0)
+        s->kv_heads = s->heads;
+    if (s->family == KC_FAMILY_GPT2) {
+        s->ffn = 4 * s->hidden;
+        s->tied = 1;
+    }
 }
 
 /* Combinations: every number of the equation, and a value that would do (F48). */
@@ -333,11 +388,27 @@ static int check_together(const struct kc_job_spec *s, struct kc_error *e)
         return kc_fail(e, -EINVAL, "model.heads is %u, which does not divide model.hidden = %u: model.heads %u would do",
                        s->heads, s->hidden, heads);
     }
-    if (s->evaluate_every && !s->validation)
+    if (s->heads % s->kv_heads) {
+        uint32_t heads = s->kv_heads;
+        while (s->heads % heads)
+            heads--;
+        return kc_fail(e, -EINVAL,
+                       "model.kv_heads is %u, which does not divide model.heads = %u: model.kv_heads %u would do",
+                       s->kv_heads, s->heads, heads);
+    }
+    if (s->top_k > s->experts)
+        return kc_fail(e, -EINVAL, "model.top_k is %u, but model.experts is %u: a token has as many experts at most",
+                       s->top_k, s->experts);
+    if (s->rope_theta > 0 && s->hidden / s->heads % 2)
+        return kc_fail(e, -EINVAL,
+                       "model.heads is %u of model.hidden = %u, so a head is %u wide; to turn pairs of numbers by their "
+                       "position the width must be even",
+                       s->heads, s->hidden, s->hidden / s->heads);
+    if (s->evaluate_every && !s->validation.count)
         return kc_fail(e, -EINVAL,
                        "evaluate.every is %llu, but data.validation is missing: name a token file or set evaluate.every to 0",
                        (unsigned long long)s->evaluate_every);
-    return 0;
+    return check_documents(s, e);
 }
 
 int kc_spec_parse(const char *text, const char *directory, struct kc_arena *arena, const struct kc_job_spec **out,
@@ -363,8 +434,10 @@ int kc_spec_parse(const char *text, const char *directory, struct kc_arena *aren
     code = refuse_unknown(&r, root, "");
     for (size_t i = 0; code == 0 && i < ROWS; i++)
         code = read_row(&r, &rows[i]);
-    if (code == 0)
+    if (code == 0) {
+        fill_in(r.spec);
         code = check_together(r.spec, e);
+    }
     if (code == 0 && (code = kc_contract_seal(arena)) < 0)
         kc_fail(e, code, "the spec is too large: %zu bytes in memory, %zu are there", arena->need, arena->size);
     if (code == 0)
@@ -408,6 +481,8 @@ static json_t *row_json(const struct kc_job_spec *s, const struct row *row)
     case U64:
         memcpy(&large, at, sizeof large);
         return json_integer((json_int_t)large);
+    case TOKEN_OR_NULL:
+        return small == KC_NO_TOKEN ? json_null() : json_integer(small);
     case U32:
         return json_integer(small);
     case BOOL:
@@ -415,9 +490,11 @@ static json_t *row_json(const struct kc_job_spec *s, const struct row *row)
     case ENUMERATION:
         return json_string(row->names[small]);
     case NAME:
-    case PATH:
     case PATH_OR_NULL:
         return small ? json_string(KC_TEXT(s, small)) : json_null();
+    case FILES:
+    case FILE_OR_NULL:
+        return spec_files_json(s, *(const struct kc_span *)(const void *)at);
     case ENVIRONMENT:
         break;
     }
@@ -435,6 +512,9 @@ struct json_t *kc_spec_json(const struct kc_job_spec *spec)
         json_t *at = root;
         const char *path = rows[i].path;
         char part[64];
+        bool required;
+        if (!family_has(spec->family, path, &required))
+            continue;
         for (size_t n = strcspn(path, "."); path[n]; n = strcspn(path, ".")) {
             snprintf(part, sizeof part, "%.*s", (int)n, path);
             json_t *next = json_object_get(at, part);

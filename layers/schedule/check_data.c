@@ -403,11 +403,11 @@ static int program_check(struct book *b, struct kc_error *e)
     int r = 0;
     open_book(b);
     /* kc sample fills the inputs before the program starts */
-    const struct kc_exec_ref *given[2] = {&b->p->tokens, &b->p->targets};
-    const int32_t tensor[2] = {b->shard->tokens, b->shard->targets};
-    for (int k = 0; k < 2 && b->program == KC_PROGRAM_FORWARD && r == 0; k++) {
+    const struct kc_exec_ref *given[] = {&b->p->tokens, &b->p->targets, &b->p->positions, &b->p->starts};
+    const int32_t tensor[] = {b->shard->tokens, b->shard->targets, b->shard->positions, b->shard->starts};
+    for (int k = 0; k < 4 && b->program == KC_PROGRAM_FORWARD && r == 0; k++) {
         r = operand_check(b, given[k], tensor[k], e);
-        if (r == 0)
+        if (r == 0 && tensor[k] >= 0)
             r = work_write(b, given[k], tensor[k], 0, e);
     }
     const struct kc_exec_instruction *ins = kc_program_at(b->p, b->program);

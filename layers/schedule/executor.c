@@ -229,12 +229,17 @@ void kc_executor_clear(struct kc_executor *x)
     memset(own_vector(x), 0, KC_AGREES * sizeof(double));
 }
 
-static void fill_targets(struct kc_executor *x)
+/* What LOAD writes elsewhere: targets are masked, nobody asks for a loss; a row is one document from its beginning. */
+static void fill_inputs(struct kc_executor *x)
 {
-    int32_t *targets = (int32_t *)(void *)(x->work + x->c.plan->targets.offset);
-    uint64_t n = kc_ref_elements(&x->c.plan->targets);
-    for (uint64_t i = 0; i < n; i++)
-        targets[i] = -1; /* masked: nobody asks for a loss */
+    const struct kc_exec_plan *p = x->c.plan;
+    const struct kc_exec_ref *refs[] = {&p->targets, &p->positions, &p->starts};
+    for (int k = 0; k < 3; k++) {
+        int32_t *to = (int32_t *)(void *)(x->work + refs[k]->offset);
+        const uint64_t n = refs[k]->space == KC_SPACE_NONE ? 0 : kc_ref_elements(refs[k]);
+        for (uint64_t i = 0; i < n; i++)
+            to[i] = k == 0 ? -1 : k == 1 ? (int32_t)(i % refs[k]->size[1]) : 0;
+    }
 }
 
 static void fill_digests(struct kc_executor *x)
@@ -268,7 +273,7 @@ static void prepare(struct kc_executor *x, enum kc_program_id program, struct kc
     own[KC_AGREE_STOP] = run->stop_vote;
     own[KC_AGREE_CONTROL] = x->c.plan->rank == 0 ? run->control : 0;
     if (program == KC_PROGRAM_FORWARD)
-        fill_targets(x);
+        fill_inputs(x);
     else if (program == KC_PROGRAM_DIGEST)
         fill_digests(x);
 }

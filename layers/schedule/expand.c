@@ -271,6 +271,8 @@ static int write_down(const struct kc_builder *b, struct kc_arena *arena, const 
             p->scratch_bytes = (ins[i].scratch + MEMORY_ALIGN - 1) / MEMORY_ALIGN * MEMORY_ALIGN;
     p->tokens = kc_ref_tensor(b, b->shard->tokens);
     p->targets = kc_ref_tensor(b, b->shard->targets);
+    p->positions = kc_ref_tensor(b, b->shard->positions);
+    p->starts = kc_ref_tensor(b, b->shard->starts);
     p->logits = kc_ref_tensor(b, b->shard->logits);
     if (copy(arena, &p->instructions, &b->instructions, sizeof *ins) < 0 ||
         copy(arena, &p->refs, &b->refs, sizeof(struct kc_exec_ref)) < 0 ||

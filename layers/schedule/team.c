@@ -13,8 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ARGUMENT_MAX 512
-
 struct worker {
     struct kc_team *team;
     uint32_t number; /* 1 …; the leader is 0 */
@@ -28,7 +26,7 @@ struct kc_team {
     uint32_t spins, workers; /* without the leader */
     /* The grid of this round. Written by the leader before it raises `round`, read by workers after they saw it. */
     void (*tile)(void *argument, uint32_t index, uint32_t worker);
-    unsigned char argument[ARGUMENT_MAX] __attribute__((aligned(64)));
+    unsigned char argument[KC_LANE_ARG_MAX] __attribute__((aligned(64)));
     uint32_t tiles, rounds;
     _Atomic uint32_t next __attribute__((aligned(64))); /* the next tile that nobody has */
     struct kc_progress_word round __attribute__((aligned(64)));
@@ -60,7 +58,7 @@ static int team_enqueue(struct kc_lane *lane, void (*tile)(void *, uint32_t, uin
                         size_t bytes, uint32_t tiles)
 {
     struct kc_team *t = lane->self;
-    if (bytes > ARGUMENT_MAX)
+    if (bytes > KC_LANE_ARG_MAX)
         return -EINVAL;
     memcpy(t->argument, argument, bytes);
     t->tile = tile;

@@ -15,7 +15,7 @@ static int take_tensor(const struct kc_shard_plan *p, const struct kc_plan_tenso
                        struct kc_error *e)
 {
     const struct kc_plan_bucket *b = KC_AT(p, struct kc_plan_bucket, p->buckets);
-    *out = (struct kc_map_tensor){.name = KC_TEXT(p, t->name), .bucket = (uint32_t)t->bucket, .rank = t->rank,
+    *out = (struct kc_map_tensor){.name = KC_TEXT(p, t->name), .bucket = (uint32_t)t->bucket,
         .offset = t->offset, .count = 1, .init = t->init, .init_scale = t->init_scale};
     for (uint32_t a = 0; a < KC_AXES; a++)
         if (p->axis[a] > 1 && t->place[a].kind != KC_PLACE_REPLICATED)
@@ -25,8 +25,10 @@ static int take_tensor(const struct kc_shard_plan *p, const struct kc_plan_tenso
         (uint32_t)t->bucket >= p->buckets.count || b[t->bucket].type != t->type)
         return kc_fail(e, -EINVAL, "plan: parameter %s has type %u, rank %u, bucket %d of %u", out->name, t->type,
                        t->rank, t->bucket, p->buckets.count);
-    for (uint32_t d = 0; d < t->rank; d++) {
-        out->size[d] = t->global[d];
+    for (uint32_t d = 0; d < t->rank; d++) { /* on disk as in files: joined dimensions are one */
+        const bool joined = d && t->join >> d & 1;
+        out->rank += !joined;
+        out->size[out->rank - 1] = t->global[d] * (joined ? out->size[out->rank - 1] : 1);
         if (__builtin_mul_overflow(out->count, t->global[d], &out->count))
             return kc_fail(e, -EINVAL, "plan: parameter %s has too many elements", out->name);
     }

@@ -53,6 +53,7 @@ static int tensors_build(const struct kc_model_graph *graph, struct kc_shard_pla
         to[i].name = kc_contract_text(arena, KC_TEXT(graph, from[i].name));
         to[i].role = from[i].role, to[i].type = from[i].type, to[i].rank = from[i].rank, to[i].init = from[i].init;
         memcpy(to[i].dim, from[i].dim, sizeof to[i].dim);
+        to[i].join = from[i].join;
         to[i].layer = from[i].layer, to[i].of = from[i].of;
         to[i].init_scale = from[i].init_scale, to[i].decay = from[i].decay;
         memcpy(to[i].global, from[i].size, sizeof to[i].global);
@@ -154,6 +155,7 @@ int kc_shard_build(const struct kc_model_graph *graph, const struct kc_job_spec 
     plan->micro = spec->micro, plan->sequences = spec->sequences;
     plan->micro_batches = spec->sequences / (spec->micro * spec->axis[KC_DATA]);
     plan->tokens = graph->tokens, plan->targets = graph->targets;
+    plan->positions = graph->positions, plan->starts = graph->starts;
     plan->logits = graph->logits, plan->result = graph->result;
     plan->opcode_update = opcodes.update, plan->opcode_norm = opcodes.norm;
     plan->update[KC_UPDATE_BETA1] = spec->beta1, plan->update[KC_UPDATE_BETA2] = spec->beta2;

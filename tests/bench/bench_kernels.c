@@ -11,8 +11,9 @@
 #include <stdlib.h>
 
 static int random_rows(void *self, int evaluate, uint64_t position, uint32_t rows, uint32_t context, int32_t *tokens,
-                       int32_t *targets, struct kc_error *e)
+                       int32_t *targets, int32_t *starts, struct kc_error *e)
 {
+    (void)starts;
     (void)evaluate, (void)e;
     const uint32_t vocab = *(uint32_t *)self;
     for (uint64_t i = 0; i < (uint64_t)rows * context; i++) {

@@ -15,19 +15,28 @@ MODEL = os.path.join(GOLDEN, "model")
 TRAIN = os.path.join(GOLDEN, "train.bin")
 
 
-def whole_spec():
-    """Every field of the schema stands in it, so that one of them can be made wrong."""
-    return {"name": "input", "ranks": 2, "device": "cpu", "threads": 1, "oversubscribe": True, "seed": 1, "steps": 3,
+# The fields that GPT-2 does not have.
+LLAMA = {"kv_heads": 2, "ffn": 64, "tied": False, "rope_theta": 10000, "rms_eps": 1e-5}
+MOE = dict(LLAMA, experts=4, top_k=2, balance=0.01)
+
+
+def whole_spec(path=""):
+    """Every field of the schema stands in it, so that one of them can be made wrong: those of a family where path is one."""
+    spec = {"name": "input", "ranks": 2, "device": "cpu", "threads": 1, "oversubscribe": True, "seed": 1, "steps": 3,
             "precision": "fp32",
             "model": {"family": "gpt2", "layers": 2, "hidden": 32, "heads": 4, "context": 32, "vocab": 256,
                       "init": {"from": MODEL}},
-            "data": {"train": TRAIN, "validation": TRAIN, "order": "sequential"},
+            "data": {"train": TRAIN, "validation": TRAIN, "order": "sequential", "documents": "masked", "end_of_text": 0},
             "batch": {"sequences": 8, "micro": 4},
             "optimizer": {"kind": "adamw", "lr": 0.01, "beta1": 0.9, "beta2": 0.95, "eps": 1e-8, "weight_decay": 0.1, "clip": 1},
             "lr_schedule": {"kind": "cosine", "warmup": 1, "floor": 0.1}, "parallel": {"data": 2, "zero": 0, "algorithms": {p: "auto" for p in ("all-reduce", "all-gather", "reduce-scatter", "broadcast")}},
             "snapshot": {"every": 0, "keep": 2}, "evaluate": {"every": 0, "batches": 1},
             "policy": {"on_nonfinite": "stop", "on_crash": "restart", "max_restarts": 3},
             "stop": {"grace_seconds": 10}, "log": {"max_mib": 1, "keep": 1}, "env": {"A": "b"}}
+    for family, fields_of in (("llama", LLAMA), ("moe", MOE)):
+        if path.removeprefix("model.") in fields_of and spec["model"]["family"] == "gpt2":
+            spec["model"] = dict(spec["model"], family=family, init={"from": None}, **fields_of)
+    return spec
 
 
 def put(spec, path, value):
@@ -46,7 +55,7 @@ def changed(**paths):
 
 
 def without(path):
-    spec = whole_spec()
+    spec = whole_spec(path)
     *folders, last = path.split(".")
     at = spec
     for f in folders:
@@ -72,11 +81,13 @@ def wrong_values(field):
         near = field["enum"][-1]
         return [("nonsense", allowed), (near + near[-1], allowed + [f'did you mean "{near}"']), (1, allowed), (None, allowed),
                 ([], allowed)]
+    null = isinstance(kind, list) and "null" in kind
+    kind = kind[0] if null else kind
     if kind in ("integer", "number"):
         low, high = "%.15g" % field["minimum"], "%.15g" % field["maximum"]
         above = int(field["maximum"]) + max(1, int(field["maximum"]) // 1000) if kind == "integer" else field["maximum"] * 1.5
         below = field["minimum"] - 1
-        return [(v, [f"from {low} to {high}"]) for v in ["text", "1", None, True, [], {}, below, above]
+        return [(v, [f"from {low} to {high}"]) for v in ["text", "1", True, [], {}, below, above] + ([] if null else [None])
                 + ([1.5] if kind == "integer" else [])]
     if kind == "boolean":
         return [(v, ["true or false"]) for v in (0, 1, "true", None, [])]
@@ -87,7 +98,9 @@ def wrong_values(field):
     if kind == "object":  # env
         return [(v, ["object"]) for v in (3, "A=b", None, [])]
     words = ["path of a file"]
-    return [(v, words) for v in ("", 3, True, [], {})] + ([(None, words)] if "null" not in kind else [])
+    if "anyOf" in field:  # what is in a list or an object is tested in tests/unit/test_govern.c
+        return [(v, words) for v in ("", 3, True)] + ([] if {"type": "null"} in field["anyOf"] else [(None, words)])
+    return [(v, words) for v in ("", 3, True, [], {})] + ([] if null else [(None, words)])
 
 
 class Refusals(Kc):
@@ -140,7 +153,7 @@ def test_the_whole_spec_is_fine():
     with Refusals() as node:
         spec = whole_spec()
         for path, field, _ in fields():
-            at = spec
+            at = whole_spec(path)
             for part in path.split("."):
                 assert part in at, f"{path} is in the schema but not in this test's spec"
                 at = at[part]
@@ -153,7 +166,7 @@ def test_every_field_of_the_wrong_type_or_range():
     with Refusals() as node:
         for path, field, _ in fields():
             for value, words in wrong_values(field):
-                spec = whole_spec()
+                spec = whole_spec(path)
                 put(spec, path, value)
                 shown = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
                 said = node.refused(spec, f" {path} is ", *words, both=value is None)
@@ -177,7 +190,7 @@ def test_every_field_misspelled():
         for path, field, _ in fields():
             *folders, last = path.split(".")
             wrong = last + last[-1]
-            spec = whole_spec()
+            spec = whole_spec(path)
             at = spec
             for f in folders:
                 at = at[f]
@@ -193,7 +206,7 @@ def test_kcd_refuses_by_itself():
     with Refusals() as node:
         for path, field, required in fields():
             for value, words in wrong_values(field)[:3]:
-                spec = whole_spec()
+                spec = whole_spec(path)
                 put(spec, path, value)
                 reply = node.ask("start", spec=spec, dir="/")
                 assert not reply["ok"] and reply["code"] == INVALID and path in reply["error"], (path, value, reply)
@@ -243,6 +256,18 @@ def test_combinations_name_every_field_and_number():
                      "batch.sequences 16 would do")
         node.refused(changed(batch__micro=8), "batch.sequences is 8", "batch.micro × parallel.data = 8 × 2 = 16")
         node.refused(changed(model__heads=5), "model.heads is 5", "model.hidden = 32", "model.heads 4 would do")
+        for name, value in MOE.items():  # a family has its own fields only
+            node.refused(changed(**{"model__" + name: value}), f"model.{name} is a field", 'model.family "gpt2" does not have',
+                         both=False)
+        llama = whole_spec("model.ffn")
+        del llama["model"]["ffn"]
+        node.refused(llama, "model.ffn is missing")
+        node.refused(changed(model=dict(llama["model"], ffn=64, kv_heads=3)), "model.kv_heads is 3", "model.heads = 4",
+                     "model.kv_heads 2 would do")
+        node.refused(changed(model=dict(llama["model"], ffn=64, experts=4)), "model.experts is a field", '"llama" does not have')
+        moe = whole_spec("model.top_k")["model"]
+        node.refused(changed(model=dict(moe, top_k=5)), "model.top_k is 5, but model.experts is 4")
+        node.refused(changed(model=dict(llama["model"], ffn=64, hidden=36)), "a head is 9 wide", "must be even")
         node.refused(changed(model__heads=64), "model.heads is 64", "model.hidden = 32", "model.heads 32 would do")
         spec = changed(evaluate__every=2, data__validation=None)
         node.refused(spec, "evaluate.every is 2", "data.validation is missing")

@@ -7,7 +7,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from kc_flow import alive, kill, main, until
 from kc_train import GOLDEN, Kc, far, safetensors, snapshot
 
-REFERENCE = json.load(open(os.path.join(GOLDEN, "reference.json")))
+GPT2 = json.load(open(os.path.join(GOLDEN, "reference.json")))
 KEY_BIAS = slice(32, 64)  # the key third of c_attn.bias: its true gradient is zero (golden README)
 
 
@@ -21,16 +21,16 @@ def compare(names, got, wanted, limit, special):
         assert far(a, b) <= limit, (name, far(a, b))
 
 
-def golden(node, ranks, zero, micro):
-    job = node.train(f"g{ranks}{zero}{micro}", ranks, zero, batch={"micro": micro}, snapshot={"every": 20})
-    for line, step in zip((m for m in node.lines(job, "metrics.jsonl") if "loss" in m), REFERENCE["steps"]):
+def golden(node, ranks, zero, micro, folder=GOLDEN, reference=GPT2, **changes):
+    job = node.train(f"g{ranks}{zero}{micro}", ranks, zero, batch={"micro": micro}, snapshot={"every": 20}, **changes)
+    for line, step in zip((m for m in node.lines(job, "metrics.jsonl") if "loss" in m), reference["steps"]):
         assert line["step"] == step["step"]
         assert abs(line["loss"] / step["loss"] - 1) <= 1e-5, (line, step)
         assert abs(line["grad_norm"] / step["grad_norm"] - 1) <= 1e-4, (line, step)
         assert abs(line["lr"] / step["lr"] - 1) <= 1e-8, (line, step)
     assert len(node.metrics(job)) == 20
     manifest, (masters, first, second) = snapshot(node.snapshots(job)[-1]["path"])
-    final = safetensors(os.path.join(GOLDEN, "final.safetensors"))
+    final = safetensors(os.path.join(folder, "final.safetensors"))
     compare(masters, masters, final, 1e-3, "final")
     assert len(masters) == len(final) and manifest["step"] == 20
 
@@ -41,6 +41,36 @@ def test_golden_run_in_every_layout():
             for zero in (0, 1):
                 for accumulation in (1, 2):
                     golden(node, ranks, zero, 8 // ranks // accumulation)
+
+
+def family(name):
+    """The golden run of that name as changes of GPT-2's, and its numbers."""
+    folder = os.path.join(os.path.dirname(GOLDEN), name)
+    reference = json.load(open(os.path.join(folder, "reference.json")))
+    a = reference["arguments"]
+    model = {key: a[key] for key in ("family", "layers", "hidden", "heads", "kv_heads", "ffn", "context", "vocab", "tied")}
+    model |= {"rope_theta": a["theta"], "init": {"from": os.path.join(folder, "model", "model.safetensors")}}
+    if a["family"] == "moe":
+        model |= {key: a[key] for key in ("experts", "top_k", "balance")}
+    return dict(folder=folder, reference=reference, model=model, data={"train": os.path.join(folder, "train.bin")},
+                optimizer={"lr": a["lr"], "clip": a["clip"]},
+                lr_schedule={"kind": a["kind"], "warmup": a["warmup"], "floor": a["floor"]})
+
+
+def test_golden_runs_of_llama():
+    for name, layouts in (("llama", ((1, 0, 8), (2, 0, 2), (2, 1, 4))), ("llama-tied", ((1, 0, 4), (2, 1, 4)))):
+        with Kc() as node:
+            for ranks, zero, micro in layouts:
+                golden(node, ranks, zero, micro, **family(name))
+
+
+def test_llama_in_bf16_on_two_ranks():
+    with Kc() as node:
+        changes = family("llama")
+        steps = changes.pop("reference")["steps"]
+        del changes["folder"]
+        losses = node.metrics(node.train("half", 2, 1, precision="bf16", **changes))
+        assert all(abs(got / want["loss"] - 1) <= 0.02 for got, want in zip(losses, steps)) and len(losses) == 20, losses
 
 
 def test_golden_first_gradients_in_every_layout():

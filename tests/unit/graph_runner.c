@@ -60,12 +60,25 @@ struct kc_job_spec test_spec(uint32_t layers, uint32_t hidden, uint32_t heads, u
                              uint32_t micro)
 {
     struct kc_job_spec s = {.ranks = 1, .threads = 1, .seed = 1, .family = KC_FAMILY_GPT2, .layers = layers,
-                            .hidden = hidden, .heads = heads, .context = context, .vocab = vocab, .sequences = micro,
+                            .hidden = hidden, .heads = heads, .kv_heads = heads, .ffn = 4 * hidden, .context = context, .vocab = vocab, .sequences = micro,
                             .micro = micro, .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1,
                             .clip = 1};
     for (int a = 0; a < KC_AXES; a++)
         s.axis[a] = 1;
     return s;
+}
+
+void test_family(struct kc_job_spec *s, enum kc_family family)
+{
+    s->family = family;
+    if (family == KC_FAMILY_GPT2)
+        return;
+    s->kv_heads = s->heads % 2 ? 1 : s->heads / 2;
+    s->ffn = 2 * s->hidden + 6;
+    if (family == KC_FAMILY_MOE)
+        s->experts = 5, s->top_k = 2, s->balance = 0.1;
+    s->rope_theta = 10000;
+    s->rms_eps = 1e-5;
 }
 
 const struct kc_graph_tensor *graph_runner_tensor(const struct runner *r, int32_t index)
@@ -216,20 +229,32 @@ static double uniform(uint64_t *state)
     return ((double)((z ^ z >> 31) >> 11) + 0.5) / 9007199254740992.0;
 }
 
+void graph_runner_set(struct runner *r, int32_t parameter, const float *values)
+{
+    const uint64_t n = graph_runner_elements(r, parameter);
+    if (r->master[parameter]) {
+        memcpy(r->master[parameter], values, n * sizeof *values);
+        for (uint64_t k = 0; k < n; k++)
+            ((uint16_t *)r->data[parameter])[k] = kc_bf16_from_float(values[k]);
+    } else {
+        memcpy(r->data[parameter], values, n * sizeof *values);
+    }
+}
+
 void graph_runner_init_parameters(struct runner *r, uint64_t seed)
 {
     for (uint32_t i = 0; i < r->graph->tensors.count; i++) {
         const struct kc_graph_tensor *t = graph_runner_tensor(r, (int32_t)i);
         if (t->role != KC_PARAMETER)
             continue;
-        float *p = t->type == KC_BF16 ? r->master[i] : r->data[i];
+        float *p = malloc(elements(t) * sizeof *p);
         for (uint64_t k = 0; k < elements(t); k++) {
             double normal = sqrt(-2 * log(uniform(&seed))) * cos(2 * 3.14159265358979 * uniform(&seed));
             p[k] = t->init == KC_INIT_NORMAL ? (float)(normal * t->init_scale)
                                              : (float)((t->init == KC_INIT_ONE) + 0.05 * normal);
-            if (t->type == KC_BF16)
-                ((uint16_t *)r->data[i])[k] = kc_bf16_from_float(p[k]);
         }
+        graph_runner_set(r, (int32_t)i, p);
+        free(p);
     }
 }
 
@@ -283,7 +308,8 @@ int graph_runner_run(struct runner *r, enum runner_program program, int accumula
         r->op_seconds[call.opcode] += (double)(kc_now() - t) * 1e-9;
         r->op_flops[call.opcode] += (double)ops[i].flops;
         for (uint32_t k = 0; k < ops[i].out.count; k++)
-            written[out[k]] = 1;
+            if (out[k] >= 0)
+                written[out[k]] = 1;
     }
     free(written);
     return bad;

@@ -19,6 +19,9 @@ void test_lane_init(struct test_lane *l, uint32_t workers);
 struct kc_job_spec test_spec(uint32_t layers, uint32_t hidden, uint32_t heads, uint32_t context, uint32_t vocab,
                              uint32_t micro);
 
+/* Make it one of that family: fewer key/value heads than heads, if they are more than one; a head of its own. */
+void test_family(struct kc_job_spec *spec, enum kc_family family);
+
 struct runner {
     const struct kc_job_spec *spec; /* borrowed */
     struct kc_arena arena;
@@ -40,6 +43,8 @@ int graph_runner_new(struct runner *r, const struct kc_job_spec *spec, const cha
                      int in_place, kc_load_fn *load, void *load_self, struct kc_error *e);
 void graph_runner_free(struct runner *r);
 void graph_runner_init_parameters(struct runner *r, uint64_t seed);
+/* A parameter gets these values, its master too where it has one. */
+void graph_runner_set(struct runner *r, int32_t parameter, const float *values);
 const struct kc_graph_tensor *graph_runner_tensor(const struct runner *r, int32_t index);
 uint64_t graph_runner_elements(const struct runner *r, int32_t index);
 /* Index of the tensor with that role and name; -1. */

@@ -1151,7 +1151,7 @@ START_TEST(a_team_runs_every_tile_once)
             ck_assert_uint_eq(ran[i], want);
         }
         ck_assert_uint_eq(strays, 0);
-        char large[600];
+        char large[KC_LANE_ARG_MAX + 1];
         ck_assert_int_eq(lane->enqueue(lane, count_tile, large, sizeof large, 1), -EINVAL);
         kc_team_free(team);
     }

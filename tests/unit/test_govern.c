@@ -57,6 +57,36 @@ static int with(const char *path, const char *value)
     return code;
 }
 
+#define LLAMA "{\"family\":\"llama\",\"layers\":2,\"context\":32,\"vocab\":256%s}"
+#define SIX ",\"hidden\":36,\"heads\":6"
+
+START_TEST(a_family_has_fields_and_defaults_of_its_own)
+{
+    static const struct {
+        const char *more, *error; /* NULL: it is a spec */
+    } cases[] = {{SIX ",\"ffn\":80", NULL},
+                 {SIX ",\"ffn\":80,\"kv_heads\":2,\"tied\":true,\"rope_theta\":5e5,\"rms_eps\":1e-6", NULL},
+                 {SIX, "model.ffn is missing"},
+                 {SIX ",\"ffn\":80,\"kv_heads\":4", "model.kv_heads is 4, which does not divide model.heads = 6: model.kv_heads 3 "
+                                                "would do"},
+                 {",\"hidden\":36,\"heads\":4,\"ffn\":80", "a head is 9 wide"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char model[256];
+        snprintf(model, sizeof model, LLAMA, cases[i].more);
+        const int code = with("model", model);
+        if (cases[i].error) {
+            ck_assert_int_eq(code, -EINVAL);
+            ck_assert_msg(strstr(error.text, cases[i].error) != NULL, "%s", error.text);
+            continue;
+        }
+        ck_assert_msg(code == 0, "%s", error.text);
+        ck_assert(spec->family == KC_FAMILY_LLAMA && spec->ffn == 80);
+        ck_assert(spec->kv_heads == (i ? 2 : 6) && spec->tied == i && spec->rope_theta == (i ? 5e5 : 10000) &&
+                  spec->rms_eps == (i ? 1e-6 : 1e-5));
+    }
+}
+END_TEST
+
 START_TEST(the_least_spec_gets_the_documented_defaults)
 {
     ck_assert_msg(parse(least) == 0, "%s", error.text);
@@ -64,6 +94,7 @@ START_TEST(the_least_spec_gets_the_documented_defaults)
     ck_assert_uint_eq(spec->threads, 1);
     ck_assert_uint_eq(spec->seed, 1);
     ck_assert_uint_eq(spec->order, KC_ORDER_SHUFFLED);
+    ck_assert(spec->kv_heads == 4 && spec->ffn == 128 && spec->tied == 1 && spec->rope_theta == 0 && spec->rms_eps == 0);
     ck_assert_uint_eq(spec->lr_kind, KC_LR_CONSTANT);
     ck_assert_double_eq(spec->beta1, 0.9);
     ck_assert_double_eq(spec->beta2, 0.95);
@@ -78,8 +109,14 @@ START_TEST(the_least_spec_gets_the_documented_defaults)
     ck_assert_uint_eq(spec->max_restarts, 3);
     ck_assert_double_eq(spec->grace_seconds, 10);
     ck_assert_uint_eq(spec->log_max_mib, 64);
-    ck_assert_str_eq(KC_TEXT(spec, spec->train), "/data/train.bin");
-    ck_assert_str_eq(KC_TEXT(spec, spec->validation), "");
+    const struct kc_spec_file *file = KC_AT(spec, struct kc_spec_file, spec->train);
+    ck_assert_uint_eq(spec->train.count, 1);
+    ck_assert_str_eq(KC_TEXT(spec, file->path), "/data/train.bin");
+    ck_assert_str_eq(KC_TEXT(spec, file->mask), "");
+    ck_assert_double_eq(file->weight, KC_WEIGHT_BY_SIZE);
+    ck_assert_uint_eq(spec->validation.count, 0);
+    ck_assert_uint_eq(spec->documents, KC_DOCUMENTS_JOINED);
+    ck_assert_uint_eq(spec->end_of_text, KC_NO_TOKEN);
     ck_assert_uint_eq(spec->axis[KC_DATA], 2);
     ck_assert_uint_eq(spec->axis[KC_TENSOR], 1);
     for (int p = 0; p < KC_PRIMITIVES; p++)
@@ -98,9 +135,38 @@ START_TEST(an_algorithm_is_named_for_its_primitive_alone)
 }
 END_TEST
 
+START_TEST(the_files_of_a_job_have_weights_and_masks)
+{
+    ck_assert_msg(with("data", "{\"train\":[{\"path\":\"a.bin\",\"weight\":0.7},{\"path\":\"/b.bin\",\"weight\":0,\"mask\":\"b.mask\"}],"
+                               "\"validation\":{\"path\":\"v.bin\",\"mask\":null},\"documents\":\"masked\",\"end_of_text\":0}") == 0,
+                  "%s", error.text);
+    const struct kc_spec_file *train = KC_AT(spec, struct kc_spec_file, spec->train);
+    ck_assert_uint_eq(spec->train.count, 2);
+    ck_assert_str_eq(KC_TEXT(spec, train[0].path), "/data/a.bin");
+    ck_assert_str_eq(KC_TEXT(spec, train[0].mask), "");
+    ck_assert_double_eq(train[0].weight, 0.7);
+    ck_assert_str_eq(KC_TEXT(spec, train[1].path), "/b.bin");
+    ck_assert_str_eq(KC_TEXT(spec, train[1].mask), "/data/b.mask");
+    ck_assert_double_eq(train[1].weight, 0);
+    ck_assert_uint_eq(spec->validation.count, 1);
+    ck_assert_str_eq(KC_TEXT(spec, KC_AT(spec, struct kc_spec_file, spec->validation)->path), "/data/v.bin");
+    ck_assert_uint_eq(spec->documents, KC_DOCUMENTS_MASKED);
+    ck_assert_uint_eq(spec->end_of_text, 0);
+    ck_assert_msg(with("data.train", "[\"a.bin\",\"b.bin\"]") == 0, "%s", error.text);
+    train = KC_AT(spec, struct kc_spec_file, spec->train);
+    ck_assert(spec->train.count == 2 && train[0].weight == KC_WEIGHT_BY_SIZE && train[1].weight == KC_WEIGHT_BY_SIZE);
+}
+END_TEST
+
 START_TEST(a_stored_spec_parses_to_the_same_contract)
 {
-    ck_assert_int_eq(with("env", "{\"A\":\"1\",\"B\":\"two\"}"), 0);
+    static const char *const fields[][2] = {
+        {"env", "{\"A\":\"1\",\"B\":\"two\"}"},
+        {"data", "{\"train\":[\"a\",{\"path\":\"b\",\"mask\":\"m\"}],\"validation\":\"v\"}"},
+        {"data", "{\"train\":{\"path\":\"a\",\"weight\":0.1},\"validation\":{\"path\":\"v\",\"mask\":\"m\"},\"documents\":\"masked\","
+                 "\"end_of_text\":7}"},
+    };
+    ck_assert_int_eq(with(fields[_i][0], fields[_i][1]), 0);
     json_t *full = kc_spec_json(spec);
     char *text = json_dumps(full, JSON_REAL_PRECISION(17));
     struct kc_arena second;
@@ -143,11 +209,31 @@ static const struct {
     {"model.heads", "5", "model.heads is 5, which does not divide model.hidden = 32: model.heads 4 would do"},
     {"model.context", "0", "model.context is 0"},
     {"model.vocab", "1", "model.vocab is 1"},
+    {"model.kv_heads", "2", "model.kv_heads is a field that model.family \"gpt2\" does not have: leave it out"},
     {"model.init.from", "3", "model.init.from is 3: it must be the path of a file, or null"},
     {"model.init", "\"x\"", "model.init is \"x\": it must be an object"},
     {"data.train", NULL, "data.train is missing"},
     {"data.train", "\"\"", "data.train is \"\""},
     {"data.order", "\"random\"", "data.order is \"random\": it must be one of shuffled, sequential"},
+    {"data.train", "7", "data.train is 7: it must be the path of a file, {\"path\":…}, or a list of these"},
+    {"data.train", "[]", "data.train lists 0 files: it must be 1 to 4096"},
+    {"data.train", "[\"a\",3]", "data.train[1] is 3: it must be the path of a file"},
+    {"data.train", "[\"a\",{\"weight\":1}]", "data.train[1] has no path"},
+    {"data.train", "[{\"path\":\"\"}]", "data.train[0].path is \"\""},
+    {"data.train", "{\"path\":\"a\",\"maks\":\"b\"}", "data.train.maks is no field of a file: path, weight and mask are; did you mean "
+                                                  "\"mask\"?"},
+    {"data.train", "[{\"path\":\"a\",\"weight\":-1}]", "data.train[0].weight is -1: it must be a number from 0 to 1000000"},
+    {"data.train", "[{\"path\":\"a\",\"weight\":\"1\"}]", "data.train[0].weight is \"1\""},
+    {"data.train", "[{\"path\":\"a\",\"weight\":1},\"b\",\"c\"]", "data.train: 1 of 3 files have a weight: give one to all, or to none"},
+    {"data.train", "[{\"path\":\"a\",\"weight\":0},{\"path\":\"b\",\"weight\":0}]", "data.train: the weights of its 2 files sum to 0"},
+    {"data.train", "[{\"path\":\"a\",\"mask\":3}]", "data.train[0].mask is 3: it must be the path of a file, or null"},
+    {"data.validation", "[\"a\"]", "data.validation is [\"a\"]: it must be the path of a file, {\"path\":…}, or null"},
+    {"data.validation", "{\"path\":\"a\",\"weight\":1}", "data.validation.weight: one file is read in file order, a weight has no meaning"},
+    {"data.documents", "\"mask\"", "data.documents is \"mask\": it must be one of joined, masked"},
+    {"data.documents", "\"masked\"", "data.documents is masked, but data.end_of_text is missing"},
+    {"data.end_of_text", "0", "data.end_of_text is 0, but data.documents is joined"},
+    {"data.end_of_text", "-1", "data.end_of_text is -1: it must be a whole number from 0 to 16777215"},
+    {"data", "{\"train\":\"a\",\"documents\":\"masked\",\"end_of_text\":256}", "data.end_of_text is 256, but model.vocab is 256"},
     {"batch.sequences", "6", "batch.sequences is 6, which batch.micro × parallel.data = 2 × 2 = 4 does not divide: "
                              "batch.sequences 8 would do"},
     {"batch.micro", NULL, "batch.micro is missing"},
@@ -352,8 +438,10 @@ int main(void)
     Suite *s = suite_create("govern");
     TCase *t = tcase_create("spec");
     tcase_add_test(t, the_least_spec_gets_the_documented_defaults);
+    tcase_add_test(t, a_family_has_fields_and_defaults_of_its_own);
     tcase_add_test(t, an_algorithm_is_named_for_its_primitive_alone);
-    tcase_add_test(t, a_stored_spec_parses_to_the_same_contract);
+    tcase_add_test(t, the_files_of_a_job_have_weights_and_masks);
+    tcase_add_loop_test(t, a_stored_spec_parses_to_the_same_contract, 0, 3);
     tcase_add_loop_test(t, a_bad_field_is_named_with_its_path_and_numbers, 0, sizeof bad / sizeof bad[0]);
     tcase_add_test(t, zero_learning_rate_decay_and_clip_are_valid);
     tcase_add_test(t, what_is_no_json_object_is_refused);

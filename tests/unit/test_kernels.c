@@ -2,7 +2,7 @@
  * differences of the naive forward, for each kernel variant there is. */
 #include "jobs/jobs.h"
 #include "jobs/kernels/cpu/kernels.h"
-#include "tests/unit/graph_runner.h"
+#include "tests/unit/kernel_rig.h"
 #include "tests/unit/suite.h"
 
 #include <check.h>
@@ -10,124 +10,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-static const char *const variants[] = {"auto", "avx512+blocked", "avx2+blocked", "portable+blocked"};
-enum { VARIANTS = 4 };
-
-static struct kc_job_spec spec;
-static struct kc_op_table *table; /* of the variant under test */
-static struct test_lane lane;
-static double scratch[1 << 20] __attribute__((aligned(64)));
-
-/* Makes `table`; 0 if this machine does not have the variant. */
-static int use_variant(int i)
-{
-    spec = test_spec(1, 8, 2, 8, 16, 1);
-    struct kc_jobs_config config = {.spec = &spec, .variant = variants[i], .batch_ranks = 1};
-    test_lane_init(&lane, 1);
-    int r = kc_jobs_cpu_table(&config, &table, NULL);
-    ck_assert(r == 0 || r == -ENOTSUP);
-    return r == 0;
-}
-
-static void end_variant(void)
-{
-    kc_jobs_cpu_table_free(table);
-    table = NULL;
-}
-
-static uint64_t seed = 1;
-static double noise(void)
-{
-    seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (double)(seed >> 11) / 4503599627370496.0 - 1; /* [−1, 1) */
-}
-
-/* A tensor of a test: a view and the same values in f64. */
-struct tensor {
-    struct kc_view view;
-    double *exact;
-    uint64_t n;
-};
-
-static struct tensor make(int type, int rank, const uint64_t *size, double scale)
-{
-    struct tensor t = {.view = {.type = (uint8_t)type, .rank = (uint8_t)rank}, .n = 1};
-    for (int d = 0; d < rank; d++)
-        t.n *= t.view.size[d] = size[d];
-    t.view.data = aligned_alloc(64, (t.n * kc_type_bytes[type] + 63) / 64 * 64);
-    t.exact = calloc(t.n, sizeof *t.exact);
-    for (uint64_t i = 0; i < t.n && type == KC_F32; i++) {
-        float v = (float)(scale * noise());
-        ((float *)t.view.data)[i] = v;
-        t.exact[i] = (double)v;
-    }
-    return t;
-}
-#define MAKE(type, scale, ...) \
-    make(type, sizeof((uint64_t[]){__VA_ARGS__}) / 8, (const uint64_t[]){__VA_ARGS__}, scale)
-
-static float *floats(const struct tensor *t)
-{
-    return t->view.data;
-}
-
-static void drop(struct tensor *t, int n)
-{
-    for (int i = 0; i < n; i++) {
-        free(t[i].view.data);
-        free(t[i].exact);
-    }
-}
-
-static struct kc_step_values step_values;
-static int run(enum kc_opcode op, const struct tensor *in, int inputs, struct tensor *out, int outputs,
-               int accumulate, const double *attr, struct kc_error *e)
-{
-    struct kc_view iv[KC_RULE_TENSORS], ov[KC_RULE_TENSORS];
-    for (int i = 0; i < inputs; i++)
-        iv[i] = in[i].view;
-    for (int i = 0; i < outputs; i++)
-        ov[i] = out[i].view;
-    if (op == KC_OP_ADAMW && outputs == 3)
-        ov[outputs++] = (struct kc_view){.data = NULL}; /* no master: the parameter is f32 */
-    struct kc_op_call call = {.opcode = (uint16_t)op,
-                              .accumulate = (uint8_t)accumulate,
-                              .inputs = (uint8_t)inputs,
-                              .outputs = (uint8_t)outputs,
-                              .in = iv,
-                              .out = ov,
-                              .attr = attr,
-                              .attrs = !attr               ? 0
-                                       : op == KC_OP_ADAMW ? 4
-                                                           : 1,
-                              .scratch = scratch,
-                              .scratch_bytes = sizeof scratch,
-                              .step = &step_values};
-    return table->ops[op].enqueue(table->self, &call, &lane.lane, e);
-}
-
-/* |got − want| ≤ tolerance · max |want| for all elements. */
-static void same(const char *what, const float *got, const double *want, uint64_t n, double tolerance)
-{
-    double largest = 1e-30, worst = 0;
-    uint64_t at = 0;
-    for (uint64_t i = 0; i < n; i++)
-        largest = fmax(largest, fabs(want[i]));
-    for (uint64_t i = 0; i < n; i++) {
-        double d = fabs((double)got[i] - want[i]);
-        if (!(d <= worst))
-            worst = d, at = i;
-    }
-    ck_assert_msg(worst <= tolerance * largest, "%s [%llu]: %.9g instead of %.9g (largest %.3g), variant %s", what,
-                  (unsigned long long)at, (double)got[at], want[at], largest, table ? table->variant : "of its own");
-}
-
-/* ---- naive forward passes in f64: in and out are arrays of the operands' values ---- */
-struct shape {
-    uint64_t b, t, h, n, heads;
-};
-typedef void naive_fn(const struct shape *s, double *const *in, double *const *out);
 
 static void naive_linear(const struct shape *s, double *const *in, double *const *out)
 {
@@ -249,40 +131,6 @@ static void naive_attention_input(const struct shape *s, const double *qkv, cons
     free(p);
 }
 
-/* Σ dy·forward(in), as a function of element i of operand k, differentiated: (f(x + ε) − f(x − ε)) / 2ε. */
-static double slope(naive_fn *forward, const struct shape *s, double *const *in, int k, uint64_t i, const double *dy,
-                    uint64_t outputs)
-{
-    const double step = 1e-5, was = in[k][i];
-    double *y[2] = {malloc(outputs * sizeof(double)), NULL}, sum = 0;
-    for (int side = -1; side <= 1; side += 2) {
-        in[k][i] = was + side * step;
-        forward(s, in, y);
-        for (uint64_t o = 0; o < outputs; o++)
-            sum += side * dy[o] * y[0][o];
-    }
-    in[k][i] = was;
-    free(y[0]);
-    return sum / (2 * step);
-}
-
-/* Compare every `every`-th element of a derivative with the slope; `before` is what it was added to (or NULL). */
-static void derivative_is_slope(const char *what, const struct tensor *got, naive_fn *forward, const struct shape *s,
-                                double *const *in, int k, const struct tensor *dy, const double *before,
-                                uint64_t every)
-{
-    uint64_t n = 0;
-    float *some = malloc(got->n * sizeof *some);
-    double *want = malloc(got->n * sizeof *want);
-    for (uint64_t i = 0; i < got->n; i += every, n++) {
-        some[n] = floats(got)[i];
-        want[n] = slope(forward, s, in, k, i, dy->exact, dy->n) + (before ? before[i] : 0);
-    }
-    same(what, some, want, n, 2e-5);
-    free(some);
-    free(want);
-}
-
 /* ---- tests ---- */
 START_TEST(exponential_is_within_two_units)
 {
@@ -331,6 +179,13 @@ START_TEST(linear_maps_are_right)
     naive_linear(&s, exact, (double *const[]){y.exact});
     ck_assert_int_eq(run(KC_OP_LINEAR_F, in, 3, &y, 1, 0, NULL, NULL), 0);
     same("linear", floats(&y), y.exact, y.n, 2e-6);
+
+    struct tensor none = {.view = {0}}, bare = MAKE(KC_F32, 1, 1, z[0], z[2]);
+    memset(in[2].exact, 0, in[2].n * sizeof(double));
+    naive_linear(&s, exact, (double *const[]){bare.exact});
+    ck_assert_int_eq(run(KC_OP_LINEAR_F, (struct tensor[]){in[0], in[1], none}, 3, &bare, 1, 0, NULL, NULL), 0);
+    same("linear without bias", floats(&bare), bare.exact, bare.n, 2e-6);
+    drop(&bare, 1);
 
     /* all elements against the formulas, and some, of which each costs two forward passes, against the slope */
     const uint64_t every = 1 + in[0].n * y.n / 2000;
@@ -552,15 +407,15 @@ START_TEST(attention_is_right)
     if (!use_variant(_i / ATTENTION_SHAPES))
         return;
     struct shape s = {.b = b, .t = t, .h = h, .heads = heads};
-    struct tensor qkv = MAKE(KC_F32, 3, b, t, 3 * h);
-    struct tensor out[] = {MAKE(KC_F32, 1, b, t, h), MAKE(KC_F32, 1, b, heads, t)};
+    struct tensor qkv = MAKE(KC_F32, 3, b, t, 3, heads, h / heads), none = {.view = {0}};
+    struct tensor out[] = {MAKE(KC_F32, 1, b, t, heads, h / heads), MAKE(KC_F32, 1, b, heads, t)};
     struct tensor dy = MAKE(KC_F32, 1, b, t, h), dqkv = MAKE(KC_F32, 1, b, t, 3 * h);
     naive_attention(&s, (double *const[]){qkv.exact}, (double *const[]){out[0].exact, out[1].exact});
-    ck_assert_int_eq(run(KC_OP_ATTENTION_F, &qkv, 1, out, 2, 0, NULL, NULL), 0);
+    ck_assert_int_eq(run(KC_OP_ATTENTION_F, (struct tensor[]){qkv, none, none}, 3, out, 2, 0, NULL, NULL), 0);
     same("attention", floats(&out[0]), out[0].exact, out[0].n, 3e-6);
     same("attention lse", floats(&out[1]), out[1].exact, out[1].n, 2e-6);
-    ck_assert_int_eq(run(KC_OP_ATTENTION_I, (struct tensor[]){dy, qkv, out[0], out[1]}, 4, &dqkv, 1, 0, NULL, NULL),
-                     0);
+    ck_assert_int_eq(run(KC_OP_ATTENTION_I, (struct tensor[]){dy, qkv, out[0], out[1], none, none}, 6, &dqkv, 1, 0, NULL,
+                         NULL), 0);
     naive_attention_input(&s, qkv.exact, dy.exact, dqkv.exact);
     same("attention dqkv", floats(&dqkv), dqkv.exact, dqkv.n, 2e-5);
     derivative_is_slope("attention dqkv", &dqkv, naive_attention, &s, (double *const[]){qkv.exact}, 0, &dy, NULL,
@@ -576,10 +431,10 @@ START_TEST(attention_takes_large_scores)
         return;
     /* scores near ±300: e^score alone would be infinite; the sum must go through the largest */
     struct shape s = {.b = 1, .t = 150, .h = 8, .heads = 1};
-    struct tensor qkv = MAKE(KC_F32, 20, 1, 150, 24),
-                  out[] = {MAKE(KC_F32, 1, 1, 150, 8), MAKE(KC_F32, 1, 1, 1, 150)};
+    struct tensor none = {.view = {0}}, qkv = MAKE(KC_F32, 20, 1, 150, 3, 1, 8),
+                  out[] = {MAKE(KC_F32, 1, 1, 150, 1, 8), MAKE(KC_F32, 1, 1, 1, 150)};
     naive_attention(&s, (double *const[]){qkv.exact}, (double *const[]){out[0].exact, out[1].exact});
-    ck_assert_int_eq(run(KC_OP_ATTENTION_F, &qkv, 1, out, 2, 0, NULL, NULL), 0);
+    ck_assert_int_eq(run(KC_OP_ATTENTION_F, (struct tensor[]){qkv, none, none}, 3, out, 2, 0, NULL, NULL), 0);
     same("attention", floats(&out[0]), out[0].exact, out[0].n,
          1e-3); /* score of 300 ± 1e-5: e^x ± 3e-5 and its mix */
     same("lse", floats(&out[1]), out[1].exact, out[1].n, 1e-6);
@@ -633,37 +488,54 @@ START_TEST(add_is_right)
 }
 END_TEST
 
+/* Positions in any order; with and without their table; of tokens, a table that has rows 3 … 8 of eleven alone. */
 START_TEST(embedding_is_right)
 {
     if (!use_variant(_i))
         return;
-    const uint64_t b = 3, t = 5, h = 70, v = 11, positions = 6;
-    struct tensor in[] = {MAKE(KC_I32, 0, b, t), MAKE(KC_F32, 1, v, h), MAKE(KC_F32, 1, positions, h)};
-    struct tensor x = MAKE(KC_F32, 1, b, t, h), dx = MAKE(KC_F32, 1, b, t, h);
-    int32_t *tokens = in[0].view.data;
-    for (uint64_t r = 0; r < b * t; r++)
-        tokens[r] = (int32_t)(r * r % 7); /* repeats, and some never */
-    ck_assert_int_eq(run(KC_OP_EMBED_F, in, 3, &x, 1, 0, NULL, NULL), 0);
-    for (uint64_t r = 0; r < b * t; r++)
-        for (uint64_t k = 0; k < h; k++)
-            ck_assert_float_eq(floats(&x)[r * h + k],
-                               floats(&in[1])[(uint64_t)tokens[r] * h + k] + floats(&in[2])[r % t * h + k]);
-    for (int add = 0; add <= 1; add++) {
-        struct tensor dw[] = {MAKE(KC_F32, 1, v, h), MAKE(KC_F32, 1, positions, h)};
-        ck_assert_int_eq(run(KC_OP_EMBED_W, (struct tensor[]){in[0], dx}, 2, &dw[0], 1, add, NULL, NULL), 0);
-        ck_assert_int_eq(run(KC_OP_POSITION_W, &dx, 1, &dw[1], 1, add, NULL, NULL), 0);
-        for (int k = 0; k < 2 && !add; k++)
-            memset(dw[k].exact, 0, dw[k].n * sizeof(double));
-        for (uint64_t r = 0; r < b * t; r++)
-            for (uint64_t k = 0; k < h; k++) {
-                dw[0].exact[(uint64_t)tokens[r] * h + k] += dx.exact[r * h + k];
-                dw[1].exact[r % t * h + k] += dx.exact[r * h + k];
-            }
-        same("dwte", floats(&dw[0]), dw[0].exact, dw[0].n, 1e-6);
-        same("dwpe", floats(&dw[1]), dw[1].exact, dw[1].n, 1e-6);
-        drop(dw, 2);
+    const uint64_t b = 3, t = 5, h = 70, positions = 6;
+    struct tensor in[] = {MAKE(KC_I32, 0, b, t), {.view = {0}}, MAKE(KC_F32, 1, positions, h), MAKE(KC_I32, 0, b, t)};
+    struct tensor x = MAKE(KC_F32, 1, b, t, h), dx = MAKE(KC_F32, 1, b, t, h), wpe = in[2];
+    int32_t *tokens = in[0].view.data, *at = in[3].view.data;
+    for (uint64_t r = 0; r < b * t; r++) {
+        tokens[r] = (int32_t)(r * r % 11); /* repeats, and some never */
+        at[r] = (int32_t)(r * 5 % 7 % positions);
     }
-    drop(in, 3), drop(&x, 1), drop(&dx, 1);
+    for (int part = 0; part <= 1; part++) {
+        const uint64_t first = part ? 3 : 0, v = part ? 5 : 11;
+        in[1] = MAKE(KC_F32, 1, v, h);
+        in[1].view.first[0] = first;
+        for (int with = 0; with <= 1; with++) {
+            in[2] = with ? wpe : (struct tensor){.view = {0}};
+            ck_assert_int_eq(run(KC_OP_EMBED_F, in, 4, &x, 1, 0, NULL, NULL), 0);
+            for (uint64_t r = 0; r < b * t; r++)
+                for (uint64_t k = 0; k < h; k++) {
+                    const uint64_t row = (uint64_t)tokens[r] - first;
+                    ck_assert_float_eq(floats(&x)[r * h + k], (row < v ? floats(&in[1])[row * h + k] : 0) +
+                                                                  (with ? floats(&wpe)[(uint64_t)at[r] * h + k] : 0));
+                }
+        }
+        for (int add = 0; add <= 1; add++) {
+            struct tensor dw[] = {MAKE(KC_F32, 1, v, h), MAKE(KC_F32, 1, positions, h)};
+            dw[0].view.first[0] = first;
+            ck_assert_int_eq(run(KC_OP_EMBED_W, (struct tensor[]){in[0], dx}, 2, &dw[0], 1, add, NULL, NULL), 0);
+            ck_assert_int_eq(run(KC_OP_POSITION_W, (struct tensor[]){dx, in[3]}, 2, &dw[1], 1, add, NULL, NULL), 0);
+            for (int k = 0; k < 2 && !add; k++)
+                memset(dw[k].exact, 0, dw[k].n * sizeof(double));
+            for (uint64_t r = 0; r < b * t; r++)
+                for (uint64_t k = 0; k < h; k++) {
+                    const uint64_t row = (uint64_t)tokens[r] - first;
+                    if (row < v)
+                        dw[0].exact[row * h + k] += dx.exact[r * h + k];
+                    dw[1].exact[(uint64_t)at[r] * h + k] += dx.exact[r * h + k];
+                }
+            same("dwte", floats(&dw[0]), dw[0].exact, dw[0].n, 1e-6);
+            same("dwpe", floats(&dw[1]), dw[1].exact, dw[1].n, 1e-6);
+            drop(dw, 2);
+        }
+        drop(&in[1], 1);
+    }
+    drop(in, 1), drop(&in[3], 1), drop(&wpe, 1), drop(&x, 1), drop(&dx, 1);
     end_variant();
 }
 END_TEST
@@ -797,11 +669,12 @@ START_TEST(not_a_number_is_kept) /* F47 */
 {
     if (!use_variant(_i))
         return;
-    struct tensor x = MAKE(KC_F32, 1, 1, 8, 12), y = MAKE(KC_F32, 1, 1, 8, 12), lse = MAKE(KC_F32, 1, 1, 8);
+    struct tensor x = MAKE(KC_F32, 1, 1, 8, 12), y = MAKE(KC_F32, 1, 1, 8, 12), qkv = x, none = {.view = {0}}, lse = MAKE(KC_F32, 1, 1, 8);
     struct tensor w = MAKE(KC_F32, 1, 12), targets = MAKE(KC_I32, 0, 1, 8), result = MAKE(KC_F64, 0, 2);
-    struct tensor mean = MAKE(KC_F32, 1, 1, 8), att = MAKE(KC_F32, 1, 1, 8, 4), rows = MAKE(KC_F32, 1, 1, 1, 8);
+    struct tensor mean = MAKE(KC_F32, 1, 1, 8), att = MAKE(KC_F32, 1, 1, 8, 1, 4), rows = MAKE(KC_F32, 1, 1, 1, 8);
     memset(targets.view.data, 0, 8 * sizeof(int32_t));
     floats(&x)[12 * 5 + 3] = NAN;
+    qkv.view = (struct kc_view){.data = x.view.data, .type = KC_F32, .rank = 5, .size = {1, 8, 3, 1, 4}};
     struct tensor square = MAKE(KC_F32, 1, 12, 12), act = MAKE(KC_F32, 1, 1, 8, 12);
     ck_assert_int_eq(
         run(KC_OP_LINEAR_GELU_F, (struct tensor[]){x, square, w}, 3, (struct tensor[]){y, act}, 2, 0, NULL, NULL), 0);
@@ -810,7 +683,7 @@ START_TEST(not_a_number_is_kept) /* F47 */
     ck_assert_int_eq(run(KC_OP_LAYERNORM_F, (struct tensor[]){x, w, w}, 3, (struct tensor[]){y, mean, lse}, 3, 0,
                          (const double[]){1e-5}, NULL), 0);
     ck_assert(isnan(floats(&y)[12 * 5]));
-    ck_assert_int_eq(run(KC_OP_ATTENTION_F, &x, 1, (struct tensor[]){att, rows}, 2, 0, NULL, NULL),
+    ck_assert_int_eq(run(KC_OP_ATTENTION_F, (struct tensor[]){qkv, none, none}, 3, (struct tensor[]){att, rows}, 2, 0, NULL, NULL),
                      0); /* in row 5's query */
     ck_assert(isnan(floats(&att)[4 * 5]) && !isnan(floats(&att)[4 * 4]));
     ck_assert_int_eq(run(KC_OP_HEAD_LOSS_F, (struct tensor[]){x, x, targets}, 3, &result, 1, 0, NULL, NULL), 0);
@@ -829,14 +702,17 @@ struct source {
     int calls, evaluate, result;
 };
 static int source_fill(void *self, int evaluate, uint64_t position, uint32_t rows, uint32_t context, int32_t *tokens,
-                       int32_t *targets, struct kc_error *e)
+                       int32_t *targets, int32_t *starts, struct kc_error *e)
 {
+    (void)starts;
     struct source *s = self;
     s->position = position, s->rows = rows, s->context = context, s->evaluate = evaluate, s->calls++;
     if (s->result < 0)
         return kc_fail(e, s->result, "data.train: train.bin shrank");
     for (uint64_t i = 0; i < (uint64_t)rows * context; i++)
         tokens[i] = (int32_t)(position * context + i), targets[i] = tokens[i] + 1;
+    for (uint64_t i = 0; starts && i < (uint64_t)rows * context; i++)
+        starts[i] = 2;
     return 0;
 }
 
@@ -851,8 +727,8 @@ static void load_table(struct source *s, uint32_t ranks, uint32_t rank)
 
 static int load_micro(struct tensor *out, uint32_t micro, struct kc_error *e)
 {
-    struct kc_view ov[] = {out[0].view, out[1].view};
-    struct kc_op_call call = {.opcode = KC_OP_LOAD, .outputs = 2, .out = ov, .micro = micro, .scratch = scratch,
+    struct kc_view ov[] = {out[0].view, out[1].view, out[2].view, out[3].view};
+    struct kc_op_call call = {.opcode = KC_OP_LOAD, .outputs = 4, .out = ov, .micro = micro, .scratch = scratch,
                               .scratch_bytes = sizeof scratch, .step = &step_values};
     return table->ops[KC_OP_LOAD].enqueue(table->self, &call, &lane.lane, e);
 }
@@ -861,7 +737,8 @@ START_TEST(load_asks_for_this_ranks_rows) /* F41 */
 {
     struct source s = {0};
     load_table(&s, 4, 2);
-    struct tensor out[] = {MAKE(KC_I32, 0, 3, 4), MAKE(KC_I32, 0, 3, 4)};
+    struct tensor out[] = {MAKE(KC_I32, 0, 3, 4), MAKE(KC_I32, 0, 3, 4), MAKE(KC_I32, 0, 3, 4),
+                           MAKE(KC_I32, 0, 3, 4)};
     step_values = (struct kc_step_values){.sample_first = 1000};
     ck_assert_int_eq(load_micro(out, 5, NULL), 0);
     ck_assert_uint_eq(s.position, 1000 + 5 * 3 * 4 + 2 * 3);
@@ -872,15 +749,18 @@ START_TEST(load_asks_for_this_ranks_rows) /* F41 */
     step_values = (struct kc_step_values){.sample_first = 24, .rows = 7, .evaluate = 1};
     ck_assert_int_eq(load_micro(out, 0, NULL), 0);
     ck_assert(s.position == 30 && s.rows == 1 && s.evaluate == 1);
-    for (int i = 0; i < 12; i++)
+    for (int i = 0; i < 12; i++) {
         ck_assert_int_eq(((int32_t *)out[1].view.data)[i], i < 4 ? 30 * 4 + i + 1 : -1);
+        ck_assert_int_eq(((int32_t *)out[2].view.data)[i], i % 4); /* positions, of masked rows too */
+        ck_assert_int_eq(((int32_t *)out[3].view.data)[i], i < 4 ? 2 : 0);
+    }
     step_values.rows = 6; /* none is: nobody is asked */
     s.calls = 0;
     ck_assert_int_eq(load_micro(out, 0, NULL), 0);
     ck_assert_int_eq(s.calls, 0);
     for (int i = 0; i < 12; i++)
         ck_assert(((int32_t *)out[0].view.data)[i] == 0 && ((int32_t *)out[1].view.data)[i] == -1);
-    drop(out, 2);
+    drop(out, 4);
     end_variant();
 }
 END_TEST
@@ -890,8 +770,8 @@ START_TEST(lost_data_is_told_by_the_next_op)
     struct source s = {.result = -EIO};
     struct kc_error e = {{0}};
     load_table(&s, 1, 0);
-    struct tensor out[] = {MAKE(KC_I32, 0, 3, 4), MAKE(KC_I32, 0, 3, 4)}, x = MAKE(KC_F32, 1, 4),
-                  y = MAKE(KC_F64, 0, 1);
+    struct tensor out[] = {MAKE(KC_I32, 0, 3, 4), MAKE(KC_I32, 0, 3, 4), MAKE(KC_I32, 0, 3, 4), {.view = {0}}},
+                  x = MAKE(KC_F32, 1, 4), y = MAKE(KC_F64, 0, 1);
     step_values = (struct kc_step_values){0};
     ck_assert_int_eq(table->failed(table->self, &e), 0);
     ck_assert_int_eq(load_micro(out, 0, &e), 0); /* it ran on the lane */
@@ -899,7 +779,7 @@ START_TEST(lost_data_is_told_by_the_next_op)
     ck_assert_int_eq(run(KC_OP_NORM, &x, 1, &y, 1, 0, NULL, &e), -EIO);
     ck_assert_str_eq(e.text, "data.train: train.bin shrank");
     ck_assert_int_eq(table->failed(table->self, &e), -EIO);
-    drop(out, 2), drop(&x, 1), drop(&y, 1);
+    drop(out, 3), drop(&x, 1), drop(&y, 1);
     end_variant();
 }
 END_TEST
@@ -908,9 +788,10 @@ START_TEST(wrong_shapes_are_refused_by_name)
 {
     ck_assert(use_variant(0));
     struct kc_error e = {{0}};
-    struct tensor in[] = {MAKE(KC_F32, 1, 2, 3), MAKE(KC_F32, 1, 3, 4), MAKE(KC_F32, 1, 5)},
-                  y = MAKE(KC_F32, 1, 2, 4);
-    struct tensor rows[] = {MAKE(KC_I32, 0, 2, 8), MAKE(KC_I32, 0, 2, 8)}; /* the spec's micro is 3 */
+    struct tensor in[] = {MAKE(KC_F32, 1, 1, 2, 3), MAKE(KC_F32, 1, 3, 4), MAKE(KC_F32, 1, 5)},
+                  y = MAKE(KC_F32, 1, 1, 2, 4);
+    struct tensor rows[] = {MAKE(KC_I32, 0, 2, 8), MAKE(KC_I32, 0, 2, 8), MAKE(KC_I32, 0, 2, 8),
+                            {.view = {0}}}; /* the spec's micro is 3 */
     ck_assert_int_eq(run(KC_OP_LINEAR_F, in, 3, &y, 1, 0, NULL, &e), -EINVAL);
     ck_assert_str_eq(e.text, "op linear, operand 2: needs 4 elements of f32, has 5 of f32");
     ck_assert_int_eq(run(KC_OP_LINEAR_F, in, 2, &y, 1, 0, NULL, &e), -EINVAL);
@@ -920,7 +801,7 @@ START_TEST(wrong_shapes_are_refused_by_name)
     load_table(&source, 1, 0);
     ck_assert_int_eq(load_micro(rows, 0, &e), -EINVAL);
     ck_assert_str_eq(e.text, "op load: the plan gives 2 rows, batch.micro is 3");
-    drop(in, 3), drop(&y, 1), drop(rows, 2);
+    drop(in, 3), drop(&y, 1), drop(rows, 3);
     end_variant();
 }
 END_TEST

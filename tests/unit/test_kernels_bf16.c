@@ -18,7 +18,7 @@ enum { VARIANTS = 3 };
 static struct kc_job_spec spec;
 static struct kc_op_table *table; /* of the variant under test */
 static struct test_lane lane;
-static double scratch[KC_SCRATCH_MIN / 8] __attribute__((aligned(64)));
+static double scratch[1 << 15] __attribute__((aligned(64)));
 
 static int use_variant(int i)
 {
@@ -84,13 +84,19 @@ static void drop(struct twin *t, int n)
 
 static struct kc_step_values step_values = {.lr = 0.1, .scale = 0.37, .beta1_power = 0.9, .beta2_power = 0.95};
 
+static double attribute = 1e-5; /* of the ops that take one */
+static int takes_one(enum kc_opcode op)
+{
+    return op == KC_OP_LAYERNORM_F || op == KC_OP_RMSNORM_F || op == KC_OP_GROUPED_F || op == KC_OP_GROUPED_I;
+}
+
 static int run_one(enum kc_opcode op, struct kc_view *in, int inputs, struct kc_view *out, int outputs, int add)
 {
-    static const double eps[] = {1e-5}, adamw[] = {0.9, 0.95, 1e-8, 0.1};
+    static const double adamw[] = {0.9, 0.95, 1e-8, 0.1};
     const int update = op == KC_OP_ADAMW;
     struct kc_op_call call = {.opcode = (uint16_t)op, .accumulate = (uint8_t)add, .inputs = (uint8_t)inputs,
-                              .outputs = (uint8_t)outputs, .in = in, .out = out, .attr = update ? adamw : eps,
-                              .attrs = update ? 4 : op == KC_OP_LAYERNORM_F, .scratch = scratch,
+                              .outputs = (uint8_t)outputs, .in = in, .out = out, .attr = update ? adamw : &attribute,
+                              .attrs = update ? 4 : takes_one(op), .scratch = scratch,
                               .scratch_bytes = sizeof scratch, .step = &step_values};
     struct kc_error e = {{0}};
     int r = table->ops[op].enqueue(table->self, &call, &lane.lane, &e);
@@ -193,6 +199,44 @@ START_TEST(layernorm_is_rounded_once)
 }
 END_TEST
 
+START_TEST(rmsnorm_is_rounded_once)
+{
+    const uint64_t rows = norm_shapes[_i % 5][0], h = norm_shapes[_i % 5][1];
+    if (!use_variant(_i / 5))
+        return;
+    struct twin in[] = {STORED(2, 1, rows, h), STORED(1, h)};
+    struct twin out[] = {STORED(1, 1, rows, h), SINGLE(1, 1, rows)};
+    both("rmsnorm", KC_OP_RMSNORM_F, in, 2, out, 2, 0);
+    struct twin dy = STORED(1, 1, rows, h), residual = STORED(1, 1, rows, h), none = {.n = 0};
+    for (int with = 0; with <= 1; with++) {
+        struct twin dx = STORED(1, 1, rows, h), dw = SINGLE(1, h);
+        both("rmsnorm dx", KC_OP_RMSNORM_I, (struct twin[]){dy, in[0], in[1], out[1], with ? residual : none}, 5, &dx, 1,
+             0);
+        both("rmsnorm dw", KC_OP_RMSNORM_W, (struct twin[]){dy, in[0], out[1]}, 3, &dw, 1, with);
+        drop(&dx, 1), drop(&dw, 1);
+    }
+    drop(in, 2), drop(out, 2), drop(&dy, 1), drop(&residual, 1);
+    kc_jobs_cpu_table_free(table);
+}
+END_TEST
+
+START_TEST(rotation_and_gate_are_rounded_once)
+{
+    if (!use_variant(_i))
+        return;
+    const uint64_t rows = 37, heads = 3, d = 34;
+    struct twin x = STORED(2, 1, rows, heads, d), y = STORED(1, 1, rows, heads, d), turns = SINGLE(1, 1, rows, d);
+    both("rope", KC_OP_ROPE_F, (struct twin[]){x, turns}, 2, &y, 1, 0);
+    both("rope.i", KC_OP_ROPE_I, (struct twin[]){x, turns}, 2, &y, 1, 0);
+    struct twin gate = STORED(9, 1, rows, heads, d), dy = STORED(1, 1, rows, heads, d);
+    struct twin back[] = {STORED(1, 1, rows, heads, d), STORED(1, 1, rows, heads, d)};
+    both("swiglu", KC_OP_SWIGLU_F, (struct twin[]){gate, x}, 2, &y, 1, 0);
+    both("swiglu.i", KC_OP_SWIGLU_I, (struct twin[]){dy, gate, x}, 3, back, 2, 0);
+    drop(&x, 1), drop(&y, 1), drop(&turns, 1), drop(&gate, 1), drop(&dy, 1), drop(back, 2);
+    kc_jobs_cpu_table_free(table);
+}
+END_TEST
+
 /* batch, context, hidden, heads: several blocks of keys, so that shares of dq must wait unrounded; odd widths; widths
  * at which the length of a block of keys is no multiple of one of queries, in one variant or another */
 static const uint64_t attention_shapes[][4] = {
@@ -206,15 +250,58 @@ START_TEST(attention_is_rounded_once)
     const uint64_t *z = attention_shapes[_i % ATTENTION_SHAPES], b = z[0], t = z[1], h = z[2], heads = z[3];
     if (!use_variant(_i / ATTENTION_SHAPES))
         return;
-    struct twin qkv = STORED(2, b, t, 3 * h), out[] = {STORED(1, b, t, h), SINGLE(1, b, heads, t)};
-    both("attention", KC_OP_ATTENTION_F, &qkv, 1, out, 2, 0);
-    struct twin dy = STORED(1, b, t, h), y = STORED(1, b, t, h), dqkv = STORED(1, b, t, 3 * h);
+    struct twin none = {.exact = {0}}, qkv = STORED(2, b, t, 3, heads, h / heads),
+                out[] = {STORED(1, b, t, heads, h / heads), SINGLE(1, b, heads, t)};
+    both("attention", KC_OP_ATTENTION_F, (struct twin[]){qkv, none, none}, 3, out, 2, 0);
+    struct twin dy = STORED(1, b, t, heads, h / heads), y = STORED(1, b, t, heads, h / heads),
+                dqkv = STORED(1, b, t, 3, heads, h / heads);
     for (int fill = 0; fill < 3; fill++) { /* whatever stood in the output: noise, nothing, not numbers */
         if (fill > 0)
             memset(dqkv.stored.data, fill == 1 ? 0 : 0xff, dqkv.n * sizeof(uint16_t));
-        both("attention dqkv", KC_OP_ATTENTION_I, (struct twin[]){dy, qkv, y, out[1]}, 4, &dqkv, 1, 0);
+        both("attention dqkv", KC_OP_ATTENTION_I, (struct twin[]){dy, qkv, y, out[1], none, none}, 6, &dqkv, 1, 0);
     }
     drop(&qkv, 1), drop(out, 2), drop(&dy, 1), drop(&y, 1), drop(&dqkv, 1);
+    kc_jobs_cpu_table_free(table);
+}
+END_TEST
+
+START_TEST(mixed_rows_are_rounded_once)
+{
+    if (!use_variant(_i))
+        return;
+    const uint64_t t = 37, top = 3, h = 50;
+    int32_t at[37 * 3];
+    for (int i = 0; i < 37 * 3; i++)
+        at[i] = 37 * 3 - 1 - i;
+    const struct kc_view places = {.data = at, .type = KC_I32, .rank = 3, .size = {1, t, top}};
+    const struct twin place = {.exact = places, .stored = places};
+    struct twin x = STORED(1, 1, t, h), rows = STORED(2, 1, t, top, h), share = SINGLE(1, 1, t, top), y = STORED(1, 1, t, h);
+    struct twin back[] = {STORED(1, 1, t, top, h), SINGLE(1, 1, t, top)};
+    both("combine", KC_OP_COMBINE_F, (struct twin[]){rows, place, share, x}, 4, &y, 1, 0);
+    both("combine.i", KC_OP_COMBINE_I, (struct twin[]){x, rows, place, share}, 4, back, 2, 0);
+    both("dispatch.i", KC_OP_DISPATCH_I, (struct twin[]){rows, place, x}, 3, &y, 1, 0);
+    both("dispatch", KC_OP_DISPATCH_F, (struct twin[]){x, place}, 2, &rows, 1, 0);
+    drop(&x, 1), drop(&rows, 1), drop(&share, 1), drop(&y, 1), drop(back, 2);
+    kc_jobs_cpu_table_free(table);
+}
+END_TEST
+
+/* batch, context, width of a head, heads, key/value heads: shares of dq of several heads wait at the same time */
+static const uint64_t grouped_shapes[][5] = {{2, 7, 6, 4, 2}, {1, 300, 34, 3, 1}, {2, 150, 64, 4, 2}, {1, 251, 80, 2, 2}};
+
+START_TEST(grouped_attention_is_rounded_once)
+{
+    const uint64_t *z = grouped_shapes[_i % 4], b = z[0], t = z[1], d = z[2];
+    if (!use_variant(_i / 4))
+        return;
+    attribute = (double)(z[3] / z[4]);
+    struct twin none = {.n = 0}, q = STORED(2, b, t, z[3], d), k = STORED(2, b, t, z[4], d), v = STORED(2, b, t, z[4], d),
+                out[] = {STORED(1, b, t, z[3], d), SINGLE(1, b, z[3], t)};
+    both("grouped", KC_OP_GROUPED_F, (struct twin[]){q, k, v, none, none}, 5, out, 2, 0);
+    struct twin dy = STORED(1, b, t, z[3], d), y = STORED(1, b, t, z[3], d);
+    struct twin back[] = {STORED(1, b, t, z[3], d), STORED(1, b, t, z[4], d), STORED(1, b, t, z[4], d)};
+    both("grouped dq, dk, dv", KC_OP_GROUPED_I, (struct twin[]){dy, q, k, v, y, out[1], none, none}, 8, back, 3, 0);
+    drop(&q, 1), drop(&k, 1), drop(&v, 1), drop(out, 2), drop(&dy, 1), drop(&y, 1), drop(back, 3);
     kc_jobs_cpu_table_free(table);
 }
 END_TEST
@@ -245,17 +332,22 @@ START_TEST(embedding_is_rounded_once)
     if (!use_variant(_i))
         return;
     const uint64_t b = 3, t = 5, h = 70, v = 11, positions = 6;
-    int32_t tokens[15];
-    for (int r = 0; r < 15; r++)
+    int32_t tokens[15], at_data[15];
+    for (int r = 0; r < 15; r++) {
         tokens[r] = r * r % 7;
-    const struct kc_view view = {tokens, KC_I32, 2, {b, t}};
+        at_data[r] = r % 5;
+    }
+    const struct kc_view view = {.data = tokens, .type = KC_I32, .rank = 2, .size = {b, t}};
     const struct twin words = {.exact = view, .stored = view};
+    const struct kc_view places = {.data = at_data, .type = KC_I32, .rank = 2, .size = {b, t}};
+    const struct twin at = {.exact = places, .stored = places};
     struct twin table_of[] = {STORED(1, v, h), STORED(1, positions, h)}, x = STORED(1, b, t, h);
-    both("embed", KC_OP_EMBED_F, (struct twin[]){words, table_of[0], table_of[1]}, 3, &x, 1, 0);
+    both("embed", KC_OP_EMBED_F, (struct twin[]){words, table_of[0], table_of[1], at}, 4, &x, 1, 0);
+    both("embed, no positions", KC_OP_EMBED_F, (struct twin[]){words, table_of[0], {.exact = {0}}, at}, 4, &x, 1, 0);
     for (int add = 0; add <= 1; add++) {
         struct twin dx = STORED(1, b, t, h), dw[] = {SINGLE(1, v, h), SINGLE(1, positions, h)};
         both("dwte", KC_OP_EMBED_W, (struct twin[]){words, dx}, 2, &dw[0], 1, add);
-        both("dwpe", KC_OP_POSITION_W, &dx, 1, &dw[1], 1, add);
+        both("dwpe", KC_OP_POSITION_W, (struct twin[]){dx, at}, 2, &dw[1], 1, add);
         drop(&dx, 1), drop(dw, 2);
     }
     drop(table_of, 2), drop(&x, 1);
@@ -329,6 +421,10 @@ int main(void)
     tcase_add_loop_test(t, rounding_is_that_of_the_base, 0, VARIANTS);
     tcase_add_loop_test(t, layernorm_is_rounded_once, 0, VARIANTS * 5);
     tcase_add_loop_test(t, attention_is_rounded_once, 0, VARIANTS * ATTENTION_SHAPES);
+    tcase_add_loop_test(t, rmsnorm_is_rounded_once, 0, VARIANTS * 5);
+    tcase_add_loop_test(t, rotation_and_gate_are_rounded_once, 0, VARIANTS);
+    tcase_add_loop_test(t, mixed_rows_are_rounded_once, 0, VARIANTS);
+    tcase_add_loop_test(t, grouped_attention_is_rounded_once, 0, VARIANTS * 4);
     tcase_add_loop_test(t, elementwise_is_rounded_once, 0, VARIANTS);
     tcase_add_loop_test(t, embedding_is_rounded_once, 0, VARIANTS);
     tcase_add_loop_test(t, adamw_updates_the_master_and_rounds_it, 0, VARIANTS);

@@ -161,6 +161,60 @@ START_TEST(linear_maps_are_those_in_f32_rounded)
 }
 END_TEST
 
+START_TEST(projections_are_those_in_f32_rounded)
+{
+    const uint64_t *z = shapes[_i % SHAPES];
+    if (!use_variant(_i / SHAPES))
+        return;
+    struct twin none = {.n = 0}, x = make(KC_BF16, 1, z[0], z[1]), w = make(KC_BF16, 1, z[2], z[1]);
+    struct twin residual = make(KC_BF16, 1, z[0], z[2]), y = make(KC_BF16, 1, z[0], z[2]);
+    struct twin dx = make(KC_BF16, 1, z[0], z[1]);
+    both(KC_OP_PROJECT_F, (struct twin[]){x, w, none}, 3, &y, 1, 0);
+    near("project", &y, ROUNDED, SUMMED);
+    both(KC_OP_PROJECT_F, (struct twin[]){x, w, residual}, 3, &y, 1, 0);
+    near("project on a residual", &y, ROUNDED, SUMMED);
+    both(KC_OP_PROJECT_I, (struct twin[]){residual, w, dx}, 3, &dx, 1, 0); /* in place on what came another way */
+    near("project.i", &dx, ROUNDED, SUMMED);
+    for (int add = 0; add <= 1; add++) {
+        struct twin dw = make(KC_F32, 1, z[2], z[1]);
+        both(KC_OP_PROJECT_W, (struct twin[]){residual, x}, 2, &dw, 1, add);
+        near("project.w", &dw, 0, SUMMED);
+        drop(&dw, 1);
+    }
+    drop(&x, 1), drop(&w, 1), drop(&residual, 1), drop(&y, 1), drop(&dx, 1);
+    end_variant();
+}
+END_TEST
+
+/* Five experts, of whom the second gets nobody; in every way of products in bf16 through panels. */
+START_TEST(products_by_expert_are_those_in_f32_rounded)
+{
+    const uint64_t *z = shapes[_i % SHAPES];
+    if (!use_variant(_i / SHAPES))
+        return;
+    const int32_t rest = (int32_t)(z[0] - z[0] / 4 * 3), part = (int32_t)(z[0] / 4);
+    int32_t of[] = {part, 0, part, rest, part};
+    const struct kc_view counts_view = {.data = of, .type = KC_I32, .rank = 1, .size = {5}};
+    const struct twin counts = {.exact = counts_view, .stored = counts_view};
+    struct twin none = {.n = 0}, x = make(KC_BF16, 1, z[0], z[1]), w = make(KC_BF16, 1, 5 * z[2], z[1]);
+    struct twin rows = make(KC_BF16, 1, z[0], z[1]), dy = make(KC_BF16, 1, z[0], z[2]), y = make(KC_BF16, 1, z[0], z[2]), dx = make(KC_BF16, 1, z[0], z[1]);
+    both(KC_OP_EXPERTS_F, (struct twin[]){x, w, counts}, 3, &y, 1, 0);
+    near("experts", &y, ROUNDED, SUMMED);
+    both(KC_OP_EXPERTS_I, (struct twin[]){dy, w, counts, none}, 4, &dx, 1, 0);
+    near("experts.i", &dx, ROUNDED, SUMMED);
+    both(KC_OP_EXPERTS_I, (struct twin[]){dy, w, counts, x}, 4, &x, 1, 0); /* in place on what came another way */
+    near("experts.i on top", &x, ROUNDED, SUMMED);
+    for (int add = 0; add <= 1; add++) {
+        struct twin dw = make(KC_F32, 1, 5 * z[2], z[1]);
+        both(KC_OP_EXPERTS_W, (struct twin[]){dy, rows, counts}, 3, &dw, 1, add);
+        near("experts.w", &dw, 0, SUMMED);
+        drop(&dw, 1);
+    }
+    drop(&x, 1), drop(&w, 1), drop(&rows, 1), drop(&dy, 1), drop(&y, 1), drop(&dx, 1);
+    end_variant();
+}
+END_TEST
+
 /* (rows, hidden, vocab): the last is of two blocks of tokens */
 static const uint64_t heads[][3] = {{75, 8, 3}, {40, 33, 257}, {259, 5, 4100}};
 
@@ -237,6 +291,8 @@ int main(void)
     TCase *t = tcase_create("products");
     tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, linear_maps_are_those_in_f32_rounded, 0, VARIANTS * SHAPES);
+    tcase_add_loop_test(t, projections_are_those_in_f32_rounded, 0, VARIANTS * SHAPES);
+    tcase_add_loop_test(t, products_by_expert_are_those_in_f32_rounded, 0, VARIANTS * SHAPES);
     tcase_add_loop_test(t, head_and_loss_are_those_in_f32_rounded, 0, VARIANTS * 3);
     tcase_add_test(t, the_way_of_bf16_is_part_of_the_variant);
     suite_add_tcase(s, t);

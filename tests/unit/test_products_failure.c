@@ -52,8 +52,10 @@ static int weight_gradient(struct kc_op_table *table, uint8_t type, struct kc_er
     static float dy[ROWS * OUT], x[ROWS * IN], dw[IN * OUT], db[OUT];
     static double scratch[KC_SCRATCH_MIN / 8] __attribute__((aligned(64)));
     struct test_lane lane;
-    struct kc_view in[] = {{dy, type, 3, {1, ROWS, OUT}}, {x, type, 3, {1, ROWS, IN}}};
-    struct kc_view out[] = {{dw, KC_F32, 2, {IN, OUT}}, {db, KC_F32, 1, {OUT}}};
+    struct kc_view in[] = {{.data = dy, .type = type, .rank = 3, .size = {1, ROWS, OUT}},
+                           {.data = x, .type = type, .rank = 3, .size = {1, ROWS, IN}}};
+    struct kc_view out[] = {{.data = dw, .type = KC_F32, .rank = 2, .size = {IN, OUT}},
+                            {.data = db, .type = KC_F32, .rank = 1, .size = {OUT}}};
     struct kc_op_call call = {.opcode = KC_OP_LINEAR_W, .inputs = 2, .outputs = 2, .in = in, .out = out,
                               .scratch = scratch, .scratch_bytes = sizeof scratch};
     test_lane_init(&lane, 1);

@@ -108,6 +108,7 @@ const struct kc_model_graph *toy_graph(const struct kc_job_spec *spec, enum toy_
     char name[64];
     g->tokens = tensor(&b, "tokens", KC_INPUT, KC_I32, -1, -1, act, in_size);
     g->targets = tensor(&b, "targets", KC_INPUT, KC_I32, -1, -1, act, in_size);
+    g->positions = g->starts = -1;
     g->result = tensor(&b, "result", KC_RESULT, KC_F64, -1, -1, none, r_size);
     int32_t wte = tensor(&b, "wte", KC_PARAMETER, KC_F32, -1, -1, tied, e_size);
     int32_t dwte = tensor(&b, "wte.grad", KC_GRADIENT, KC_F32, -1, wte, tied, e_size);

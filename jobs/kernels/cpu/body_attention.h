@@ -40,7 +40,44 @@ static size_t keys_of(size_t d)
     return smaller(KEYS, KEY_FLOATS / d / GROUP * GROUP);
 }
 
+/* The first row that row `row` sees. */
+static size_t first_seen(const struct attention *c, size_t row)
+{
+    return c->starts && c->starts[row] > c->origin ? (size_t)(c->starts[row] - c->origin) : 0;
+}
+
 /* ---- forward ---- */
+
+/* Queries side by side: where they stand, and how far they are. */
+struct group {
+    FLOATS(largest, GROUP);
+    FLOATS(sum, GROUP);
+    FLOATS(begin, GROUP);          /* the first key that each sees */
+    size_t query, rows, from, all; /* from: the least of begin, all: the largest */
+};
+
+static void group_begin(struct group *g, const struct attention *c, size_t query, size_t rows)
+{
+    g->query = query, g->rows = rows;
+    g->from = query, g->all = 0;
+    for (size_t r = 0; r < GROUP; r++) {
+        const size_t begin = r < rows ? first_seen(c, query + r) : query;
+        g->largest[r] = -INFINITY;
+        g->sum[r] = 0;
+        g->begin[r] = (float)begin;
+        g->from = smaller(g->from, begin);
+        g->all = begin > g->all && r < rows ? begin : g->all;
+    }
+}
+
+/* Scores of W queries for `seen` keys from `key` on: none where a query sees only later keys. */
+static void mask_lanes(float *scores, size_t seen, size_t key, const float *begin)
+{
+    const vf first = v_load(begin), none = v_all(-INFINITY);
+    for (size_t j = 0; j < seen; j++) /* where begin < key + 1 nothing is added */
+        v_store(scores + j * GROUP,
+                v_load(scores + j * GROUP) + v_zero_below(none, first, v_all((float)(key + j + 1))));
+}
 
 /* W queries from `query`, the first `seen` keys from `key`: scores (seen, W; ld GROUP) become exp(scale·score −
  * largest), 0 for keys behind the query. largest and sum are brought up to date; returned is what the earlier sums
@@ -60,10 +97,12 @@ static vf softmax_lanes(float *scores, size_t seen, size_t query, size_t key, fl
         v_store(scores + j * GROUP, s);
         top = v_max(top, s);
     }
-    const vf now = v_max(before, v_max(top, other) * vscale), factor = v_exp(before - now);
+    const vf now = v_max(before, v_max(top, other) * vscale);
+    const vf base = v_max(v_all(-1e30f), now); /* finite also where a query has seen nothing so far */
+    const vf factor = v_exp(before - base);
     vf total = v_load(sum) * factor;
     for (j = 0; j < seen; j++) {
-        const vf p = v_exp(v_fma(v_load(scores + j * GROUP), vscale, -now));
+        const vf p = v_exp(v_fma(v_load(scores + j * GROUP), vscale, -base));
         v_store(scores + j * GROUP, p);
         total += p;
     }
@@ -79,24 +118,28 @@ struct block {
     float scale;
 };
 
-/* One block of keys for GROUP queries from `query`, `rows` of them real; q is (d, QUERIES). */
-static void attention_group(const struct block *b, const float *q, float *y, float *largest, float *sum, size_t query,
-                            size_t rows)
+/* One block of keys for the queries of a group; q is (d, QUERIES), y (rows, d). */
+static void attention_group(const struct block *b, struct group *g, const float *q, float *y)
 {
     FLOATS(p, KEYS * GROUP);
     float factor[GROUP];
-    const size_t d = b->d, seen = smaller(b->keys, query + rows - b->from);
+    const size_t d = b->d, query = g->query, rows = g->rows, seen = smaller(b->keys, query + rows - b->from);
+    const int begun = g->from < b->from; /* there were blocks before */
     for (size_t j = 0; j < seen; j += STRIP) { /* the first vector of queries does not see the last strips */
         const size_t skip = b->from + j < query + W ? 0 : W;
         product(b->k + j, b->most, q + skip, QUERIES, d, p + j * GROUP + skip, GROUP, GROUP - skip, 0);
     }
-    for (size_t lane = 0; lane < GROUP; lane += W)
-        v_store(factor + lane, softmax_lanes(p + lane, smaller(seen, query + lane + W - b->from), query + lane,
-                                             b->from, b->scale, largest + lane, sum + lane));
-    for (size_t r = 0; r < rows && b->from; r++)
+    for (size_t lane = 0; lane < GROUP; lane += W) {
+        const size_t keys = smaller(seen, query + lane + W - b->from);
+        if (g->all > b->from)
+            mask_lanes(p + lane, keys, b->from, g->begin + lane);
+        v_store(factor + lane, softmax_lanes(p + lane, keys, query + lane, b->from, b->scale, g->largest + lane,
+                                             g->sum + lane));
+    }
+    for (size_t r = 0; r < rows && begun; r++)
         V_EACH(d, v_put(y + r * d + i, lanes, v_get(y + r * d + i, lanes, 0) * v_all(factor[r])));
     for (size_t r = 0; r < rows; r += STRIP)
-        product(p + r, GROUP, b->v, d, smaller(seen, query + r + STRIP - b->from), y + r * d, d, d, b->from > 0);
+        product(p + r, GROUP, b->v, d, smaller(seen, query + r + STRIP - b->from), y + r * d, d, d, begun);
 }
 
 /* ---- backward ---- */
@@ -114,6 +157,7 @@ struct keys {
     FLOATS(dv, KEY_FLOATS);
     size_t from, n, most, d;
     float scale;
+    int begun;                    /* dk and dv hold what is owed by other heads */
 };
 
 /* A block of queries, filled up with zeros. */
@@ -124,6 +168,7 @@ struct queries {
     FLOATS(dy_turned, BLOCK_FLOATS);
     FLOATS(dq, BLOCK_FLOATS);
     float lse[BLOCK], delta[BLOCK]; /* delta: y·dy */
+    size_t begin[BLOCK];            /* the first key that each sees */
     size_t from, n, most;
 };
 
@@ -134,8 +179,22 @@ static size_t queries_of(const struct queries *a, const struct keys *b, size_t t
     return smaller(a->most, (a->from < end ? end : t) - a->from);
 }
 
-/* Row of scores → P = exp(scale·score − lse), row of dp → P·(dp − delta)·scale; 0 from `seen` to `n`. */
-static void softmax_row(float *scores, float *dp, size_t seen, size_t n, float scale, float lse, float delta)
+/* Does any of these queries see any of these keys? Fills a->begin. */
+static int queries_see(struct queries *a, const struct keys *b, const struct attention *c)
+{
+    int see = 0;
+    for (size_t r = 0; r < a->n; r++) {
+        a->begin[r] = first_seen(c, a->from + r);
+        see |= a->begin[r] < b->from + b->n;
+    }
+    for (size_t r = a->n; r < rounded_up(a->n, STRIP); r++)
+        a->begin[r] = 0;
+    return see;
+}
+
+/* Row of scores → P = exp(scale·score − lse), row of dp → P·(dp − delta)·scale; 0 below `begin` and from `seen` to n. */
+static void softmax_row(float *scores, float *dp, size_t begin, size_t seen, size_t n, float scale, float lse,
+                        float delta)
 {
     const vf vscale = v_all(scale), base = v_all(-lse), off = v_all(delta), none = v_all(0);
     for (size_t i = 0; i < n; i += W) {
@@ -144,6 +203,10 @@ static void softmax_row(float *scores, float *dp, size_t seen, size_t n, float s
         if (i + W > seen) {
             p = v_split(seen > i ? seen - i : 0, p, none);
             ds = v_split(seen > i ? seen - i : 0, ds, none);
+        }
+        if (i < begin) {
+            p = v_split(begin - i, none, p);
+            ds = v_split(begin - i, none, ds);
         }
         v_store(scores + i, p);
         v_store(dp + i, ds);
@@ -163,14 +226,15 @@ static void attention_block(struct keys *b, struct queries *a)
         product(a->q_turned + i, a->most, b->k_turned, b->most, d, pi, KEYS, lanes, 0);
         product(a->dy_turned + i, a->most, b->v_turned, b->most, d, dsi, KEYS, lanes, 0);
         for (size_t r = i; r < i + STRIP; r++, pi += KEYS, dsi += KEYS)
-            softmax_row(pi, dsi, smaller(b->n, a->from + r + 1 - b->from), lanes, b->scale, a->lse[r], a->delta[r]);
+            softmax_row(pi, dsi, a->begin[r] > b->from ? a->begin[r] - b->from : 0,
+                        smaller(b->n, a->from + r + 1 - b->from), lanes, b->scale, a->lse[r], a->delta[r]);
     }
     turn(ds, KEYS, ds_turned, BLOCK, rounded_up(a->n, W), seen);
     for (size_t i = 0; i < a->n; i += STRIP)
         product(ds_turned + i, BLOCK, b->k, d, smaller(b->n, a->from + i + STRIP - b->from), a->dq + i * d, d, d, 0);
     for (size_t j = 0; j < seen; j += STRIP) {
         const size_t skip = b->from + j > a->from ? b->from + j - a->from : 0; /* queries before the first key */
-        const int add_to = a->from > b->from + j;
+        const int add_to = b->begun || a->from > b->from + j;
         product(p + skip * KEYS + j, KEYS, a->dy + skip * d, d, a->n - skip, b->dv + j * d, d, d, add_to);
         product(ds + skip * KEYS + j, KEYS, a->q + skip * d, d, a->n - skip, b->dk + j * d, d, d, add_to);
     }

@@ -40,7 +40,10 @@ void lane_fail(struct cpu *c, int failure, const struct kc_error *e);
 typedef int op_fn(void *self, const struct kc_op_call *call, struct kc_lane *lane, struct kc_error *e);
 op_fn op_load, op_embed, op_embed_weight, op_position_weight, op_layernorm, op_layernorm_input, op_layernorm_weight,
     op_linear, op_linear_gelu, op_linear_add, op_linear_input, op_linear_gelu_input, op_linear_weight, op_attention,
-    op_attention_input, op_head, op_head_loss, op_head_loss_gradient, op_adamw, op_norm;
+    op_attention_input, op_head, op_head_loss, op_head_loss_gradient, op_adamw, op_norm, op_project, op_project_input,
+    op_project_weight, op_rmsnorm, op_rmsnorm_input, op_rmsnorm_weight, op_rope_table, op_rope, op_rope_input,
+    op_swiglu, op_swiglu_input, op_grouped_attention, op_grouped_attention_input, op_route, op_route_input, op_arrange,
+    op_dispatch, op_dispatch_input, op_experts, op_experts_input, op_experts_weight, op_combine, op_combine_input;
 
 void gemm_one_thread(void);                    /* this thread calls oneDNN without a team of its own */
 sgemm_fn *gemm_onednn(void);                   /* NULL when built without oneDNN */
@@ -63,6 +66,17 @@ static inline uint64_t view_rows(const struct kc_view *v)
 {
     uint64_t w = view_width(v);
     return w ? view_elements(v) / w : 0;
+}
+
+/* Activations and derivatives begin with batch and sequence: a row for each token, as wide as the other dimensions. */
+static inline uint64_t view_tokens(const struct kc_view *v)
+{
+    return v->rank < 2 ? view_elements(v) : v->size[0] * v->size[1];
+}
+static inline uint64_t view_features(const struct kc_view *v)
+{
+    const uint64_t tokens = view_tokens(v);
+    return tokens ? view_elements(v) / tokens : 0;
 }
 
 /* Parameters, activations and derivatives of a call are all f32 or all bf16; one of them says which. */
@@ -132,17 +146,29 @@ struct gemm {
     uint32_t tile_m, tile_n, grid_n;  /* filled by gemm_begin(), */
     struct matmul *whole, *rest;      /* and these: native products of whole tiles and of the last one */
 };
-/* Choose the grid from m, n, k, and have ready what its tiles need. Returns the number of tiles, or -errno (e). */
-int gemm_begin(struct gemm *g, const struct kc_lane *lane, struct kc_error *e);
-void gemm_tile_run(const struct gemm *g, uint32_t index, uint32_t worker);
-
-/* A library's product returned that: anything but 0 fails the table. */
-void gemm_check(const struct gemm *g, int status);
-
 /* The range of c that a tile is. */
 struct area {
     struct range m, n;
 };
+/* Choose the grid from m, n, k, and have ready what its tiles need. Returns the number of tiles, or -errno (e). */
+int gemm_begin(struct gemm *g, const struct kc_lane *lane, struct kc_error *e);
+void gemm_tile_run(const struct gemm *g, uint32_t index, uint32_t worker);
+/* For products whose sizes are known only when they run: memory for gemm_area_run(), which is an area of c on the calling
+ * thread, in bf16 through panels in f32. */
+int gemm_ready(struct cpu *c, uint8_t type, const struct kc_lane *lane, struct kc_error *e);
+void gemm_area_run(const struct gemm *g, const struct area *t, uint32_t worker);
+/* The product comes on top of `sum`, which is as c, may be c, and NULL is none. */
+static inline void gemm_on_top(struct gemm *g, const void *sum)
+{
+    if (sum == g->c && g->c_type == KC_F32)
+        g->beta = 1;
+    else
+        g->residual = sum;
+}
+
+/* A library's product returned that: anything but 0 fails the table. */
+void gemm_check(const struct gemm *g, int status);
+
 static inline int gemm_fused(const struct gemm *g)
 {
     return g->bias || g->residual || g->gelu || g->gelu_of;

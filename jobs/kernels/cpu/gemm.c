@@ -114,6 +114,19 @@ static void tile_f32(const struct gemm *g, const struct area *t)
         gemm_finish(g, t, c, g->n);
 }
 
+int gemm_ready(struct cpu *c, uint8_t type, const struct kc_lane *lane, struct kc_error *e)
+{
+    return type == KC_BF16 ? panels_ready(c, lane->workers, e) : 0;
+}
+
+void gemm_area_run(const struct gemm *g, const struct area *t, uint32_t worker)
+{
+    if (in_bf16(g))
+        gemm_tile_widened(g, t, worker);
+    else
+        tile_f32(g, t);
+}
+
 void gemm_tile_run(const struct gemm *g, uint32_t index, uint32_t worker)
 {
     const struct area t = {tile_range(index / g->grid_n, g->tile_m, g->m),

@@ -15,6 +15,8 @@ typedef int sgemm_fn(char ta, char tb, size_t m, size_t n, size_t k, const float
                      size_t ldb, float beta, float *c, size_t ldc);
 
 #define KC_ATTENTION_QUERIES 128
+#define KC_EXPERTS_MAX 1024
+#define KC_TOP_K_MAX 64
 #define KC_ATTENTION_WIDTH 256 /* of a head: what is turned round stands on the stack */
 
 struct adamw_values {
@@ -35,6 +37,19 @@ struct finish {
     size_t ld;            /* of these */
 };
 
+/* Causal attention of heads that share one of keys and values, which stand side by side in q, y and their derivatives.
+ * Pointers are to the columns of the first head in row 0; rows are ld apart. d is at most KC_ATTENTION_WIDTH. */
+struct attention {
+    const void *q, *k, *v, *dy;
+    void *y, *dq, *dk, *dv;
+    void *lower;           /* (heads, t, d): in bf16, room for backward with several heads; else NULL */
+    float *lse;            /* (heads, t) */
+    size_t ldq, ldk, ldy;  /* of q; of k and v; of y; derivatives likewise */
+    size_t heads, t, d;
+    const int32_t *starts; /* (t): position of the first row that a row sees, NULL: the first of all, */
+    int32_t origin;        /* whose position is this */
+};
+
 /* A table for each type that numbers are stored in, f32 and bf16: `void *` means numbers of that type, `float *` is
  * f32 in both. Arithmetic is in f32, rounded once, when it is stored. */
 struct kernels {
@@ -51,6 +66,20 @@ struct kernels {
     /* columns [first, last) of dw and db; pointers are to column 0 */
     void (*layernorm_weight)(const void *dy, const void *x, const float *mean, const float *rstd, float *dw,
                              float *db, size_t rows, size_t n, size_t first, size_t last, int add);
+    /* y = x·rstd·w by row, rstd of the mean square; otherwise as layernorm */
+    void (*rmsnorm)(const void *x, const void *w, void *y, float *rstd, size_t rows, size_t n, float eps);
+    void (*rmsnorm_input)(const void *dy, const void *x, const void *w, const float *rstd, const void *residual,
+                          void *dx, size_t rows, size_t n);
+    void (*rmsnorm_weight)(const void *dy, const void *x, const float *rstd, float *dw, size_t rows, size_t n,
+                           size_t first, size_t last, int add);
+    /* One token: halves of each head turned by d/2 angles (cosines, then sines), back with sign −1; y may be x */
+    void (*rope)(const void *x, const float *turns, void *y, size_t heads, size_t d, float sign);
+    void (*swiglu)(const void *gate, const void *up, void *y, size_t n);      /* y may be either */
+    void (*swiglu_input)(const void *dy, const void *gate, const void *up, void *d_gate, void *d_up,
+                         size_t n);                                           /* d_gate may be dy */
+    /* to = on (or 0) + Σ by[r]·rows[r]; to may be on */
+    void (*mix)(const void *const *rows, const float *by, size_t count, const void *on, void *to, size_t n);
+    float (*inner)(const void *a, const void *b, size_t n);
     /* columns [first, last) of the sum over rows */
     void (*column_sum)(const void *x, float *sum, size_t rows, size_t n, size_t first, size_t last, int add);
     /* f->c may be sums */
@@ -61,14 +90,10 @@ struct kernels {
     void (*narrow)(const float *x, void *y, size_t n);                        /* y may begin at x */
     void (*gelu)(const void *x, void *y, size_t n);                           /* y may be x */
     void (*gelu_input)(const void *dy, const void *x, void *dx, size_t n);    /* dx may be dy */
-    /* Causal attention of one head: queries [first, last), at most KC_ATTENTION_QUERIES from a multiple of that. q,
-     * k, v (leading dimension ld), y (ldy) and lse point to row 0; d is at most KC_ATTENTION_WIDTH. */
-    void (*attention)(const void *q, const void *k, const void *v, size_t ld, void *y, size_t ldy, float *lse,
-                      size_t first, size_t last, size_t d);
-    /* All t rows of one head of one sequence; dq, dk, dv have the leading dimension of q. */
-    void (*attention_input)(const void *q, const void *k, const void *v, size_t ld, const void *y,
-                            const void *dy, size_t ldy, const float *lse, void *dq, void *dk, void *dv, size_t t,
-                            size_t d);
+    /* Queries [first, last) of one head, at most KC_ATTENTION_QUERIES from a multiple of that. */
+    void (*attention)(const struct attention *a, size_t first, size_t last);
+    /* All rows of all heads: dq, dk and dv. */
+    void (*attention_input)(const struct attention *a);
     /* master: f32, of a parameter in bf16, which becomes the new master, rounded; else NULL */
     void (*adamw)(const float *g, void *p, float *m, float *v, float *master, size_t n,
                   const struct adamw_values *values);

@@ -23,8 +23,15 @@ static int product(struct cpu *c, const struct kc_op_call *call, int a, int b, s
 /* x (r, k) · w (k, n) + b */
 static struct gemm forward_shape(const struct kc_op_call *call)
 {
-    const uint64_t r = view_rows(&call->in[0]), k = view_width(&call->in[0]), n = view_width(&call->in[1]);
+    const uint64_t r = view_tokens(&call->in[0]), k = view_features(&call->in[0]);
+    const uint64_t n = k ? view_elements(&call->in[1]) / k : 0;
     return (struct gemm){.m = r, .n = n, .k = k, .lda = k, .ldb = n, .ta = 'N', .tb = 'N'};
+}
+
+/* An operand that the call may leave out. */
+static int optional_check(struct cpu *c, const struct kc_op_call *call, struct need need, struct kc_error *e)
+{
+    return call->in[need.index].data ? operands_check(c, call, &need, 1, e) : 0;
 }
 
 /* y = x·w + b */
@@ -32,8 +39,8 @@ int op_linear(void *self, const struct kc_op_call *call, struct kc_lane *lane, s
 {
     struct gemm g = forward_shape(call);
     const uint8_t t = stored_type(&call->in[0]);
-    int bad = CALL_CHECK(self, call, e, {0, t, g.m * g.k}, {1, t, g.k * g.n}, {2, t, g.n},
-                         {3, t, g.m * g.n});
+    int bad = CALL_CHECK(self, call, e, {0, t, g.m * g.k}, {1, t, g.k * g.n}, {3, t, g.m * g.n});
+    bad = bad ? bad : optional_check(self, call, (struct need){2, t, g.n}, e);
     if (bad)
         return bad;
     g.bias = call->in[2].data;
@@ -59,8 +66,9 @@ int op_linear_add(void *self, const struct kc_op_call *call, struct kc_lane *lan
 {
     struct gemm g = forward_shape(call);
     const uint8_t t = stored_type(&call->in[0]);
-    int bad = CALL_CHECK(self, call, e, {0, t, g.m * g.k}, {1, t, g.k * g.n}, {2, t, g.n},
-                         {3, t, g.m * g.n}, {4, t, g.m * g.n});
+    int bad = CALL_CHECK(self, call, e, {0, t, g.m * g.k}, {1, t, g.k * g.n}, {4, t, g.m * g.n});
+    bad = bad ? bad : optional_check(self, call, (struct need){2, t, g.n}, e);
+    bad = bad ? bad : optional_check(self, call, (struct need){3, t, g.m * g.n}, e);
     if (bad)
         return bad;
     g.bias = call->in[2].data;
@@ -71,7 +79,7 @@ int op_linear_add(void *self, const struct kc_op_call *call, struct kc_lane *lan
 /* dy (r, n) · w (k, n) transposed */
 static struct gemm input_shape(const struct kc_op_call *call)
 {
-    const uint64_t r = view_rows(&call->in[0]), n = view_width(&call->in[0]), k = view_width(&call->out[0]);
+    const uint64_t r = view_tokens(&call->in[0]), n = view_features(&call->in[0]), k = view_features(&call->out[0]);
     return (struct gemm){.m = r, .n = k, .k = n, .lda = n, .ldb = n, .ta = 'N', .tb = 'T'};
 }
 
@@ -100,7 +108,7 @@ int op_linear_gelu_input(void *self, const struct kc_op_call *call, struct kc_la
 /* dw (k, n) (+)= xT · dy, db (n) (+)= sum of dy over rows */
 int op_linear_weight(void *self, const struct kc_op_call *call, struct kc_lane *lane, struct kc_error *e)
 {
-    const uint64_t r = view_rows(&call->in[0]), n = view_width(&call->in[0]), k = view_width(&call->in[1]);
+    const uint64_t r = view_tokens(&call->in[0]), n = view_features(&call->in[0]), k = view_features(&call->in[1]);
     const uint8_t t = stored_type(&call->in[0]);
     int bad = CALL_CHECK(self, call, e, {0, t, r * n}, {1, t, r * k}, {2, KC_F32, k * n}, {3, KC_F32, n});
     if (bad)

@@ -3,4 +3,7 @@
 #include "stored_attention.h"
 #include "stored_elementwise.h"
 #include "stored_layernorm.h"
+#include "stored_llama.h"
+#include "stored_moe.h"
 #include "stored_product.h"
+#include "stored_rmsnorm.h"

@@ -25,70 +25,76 @@ static void STORED(scatter)(const float *from, REAL *to, size_t ld, size_t rows,
     }
 }
 
-/* Queries [first, last), at most QUERIES of them; pointers are to the head's columns of row 0. */
-static void STORED(attention)(const void *queries, const void *keys, const void *values, size_t ld, void *out,
-                              size_t ldy, float *lse, size_t first, size_t last, size_t d)
+/* The keys [from, from + b->keys) of the block, turned, and their values. */
+static void STORED(block_gather)(struct block *b, const struct attention *c)
 {
-    const REAL *q = queries, *k = keys, *v = values;
-    REAL *y = out;
-    struct block b;
+    const REAL *k = (const REAL *)c->k + b->from * c->ldk, *v = (const REAL *)c->v + b->from * c->ldk;
+    const size_t filled = rounded_up(b->keys, W);
+    STORED(gather)(k, c->ldk, b->v, b->keys, filled, b->d);
+    turn(b->v, b->d, b->k, b->most, filled, b->d);
+    STORED(gather)(v, c->ldk, b->v, b->keys, b->keys, b->d);
+}
+
+/* Queries [first, last) of one head, at most QUERIES of them; pointers are to the head's columns of row 0. */
+static void STORED(attention)(const struct attention *c, size_t first, size_t last)
+{
+    const size_t d = c->d, n = last - first;
+    struct block b = {.d = d, .most = keys_of(d), .scale = 1.f / sqrtf((float)d)};
+    struct group group[QUERIES / GROUP];
     FLOATS(turned, WIDTH * QUERIES);
     FLOATS(rows, QUERIES * WIDTH);
-    float largest[QUERIES], sum[QUERIES];
-    const size_t n = last - first;
-    b.d = d;
-    b.scale = 1.f / sqrtf((float)d);
-    b.most = keys_of(d);
-    STORED(gather)(q + first * ld, ld, rows, n, QUERIES, d);
+    REAL *y = c->y;
+    STORED(gather)((const REAL *)c->q + first * c->ldq, c->ldq, rows, n, QUERIES, d);
     turn(rows, d, turned, QUERIES, QUERIES, d);
-    for (size_t r = 0; r < QUERIES; r++) {
-        largest[r] = -INFINITY;
-        sum[r] = 0;
+    size_t from = last;
+    for (size_t g = 0; g < n; g += GROUP) {
+        group_begin(&group[g / GROUP], c, first + g, smaller(GROUP, n - g));
+        from = smaller(from, group[g / GROUP].from);
     }
-    for (b.from = 0; b.from < last; b.from += b.most) {
+    for (b.from = from / b.most * b.most; b.from < last; b.from += b.most) {
         b.keys = smaller(b.most, last - b.from);
-        STORED(gather)(k + b.from * ld, ld, b.v, b.keys, rounded_up(b.keys, W), d);
-        turn(b.v, d, b.k, b.most, rounded_up(b.keys, W), d);
-        STORED(gather)(v + b.from * ld, ld, b.v, b.keys, b.keys, d);
+        STORED(block_gather)(&b, c);
         for (size_t g = 0; g < n; g += GROUP)
-            if (b.from <= first + g)
-                attention_group(&b, turned + g, rows + g * d, largest + g, sum + g, first + g, smaller(GROUP, n - g));
+            if (b.from <= first + g && group[g / GROUP].from < b.from + b.keys)
+                attention_group(&b, &group[g / GROUP], turned + g, rows + g * d);
     }
     for (size_t r = 0; r < n; r++) {
-        const vf inverse = v_all(1.f / sum[r]);
-        V_EACH(d, v_put(y + (first + r) * ldy + i, lanes, v_get(rows + r * d + i, lanes, 0) * inverse));
-        lse[first + r] = largest[r] + (float)log((double)sum[r]);
+        const struct group *g = &group[r / GROUP];
+        const vf inverse = v_all(1.f / g->sum[r % GROUP]);
+        V_EACH(d, v_put(y + (first + r) * c->ldy + i, lanes, v_get(rows + r * d + i, lanes, 0) * inverse));
+        c->lse[first + r] = g->largest[r % GROUP] + (float)log((double)g->sum[r % GROUP]);
     }
 }
 
 /* Add a block's share of dq to the shares of the blocks before. They wait in f32: where bf16 is stored, the lower
- * halves stand where dk of the same rows will be, for keys come in ascending order and a row's dk after its dq. A row
- * is final with the block of keys it stands in; no block of queries has rows of two. */
-static void STORED(dq_add)(const struct queries *a, const struct keys *b, REAL *dq, REAL *dk, size_t ld)
+ * halves stand in memory of their own, or where dk of the same rows will be, for keys come in ascending order and a
+ * row's dk after its dq. A row is final with the block of keys it stands in; no block of queries has rows of two. */
+static void STORED(dq_add)(const struct queries *a, const struct keys *b, REAL *dq, size_t ldq, REAL *lower,
+                           size_t ld_lower)
 {
     const int first = b->from == 0, final = a->from < b->from + b->n;
     assert(!final || a->from + a->n <= b->from + b->n);
     for (size_t r = 0; r < a->n; r++) {
-        REAL *to = dq + (a->from + r) * ld, *lower = dk + (a->from + r) * ld;
-        STORED(fetch)(to, ld, b->d);
+        REAL *to = dq + (a->from + r) * ldq, *low = lower + (a->from + r) * ld_lower;
+        STORED(fetch)(to, ldq, b->d);
         V_EACH(b->d, {
             vf v = v_get(a->dq + r * b->d + i, lanes, 0);
             if (!first)
-                v += v_get_exact(to + i, lower + i, lanes);
+                v += v_get_exact(to + i, low + i, lanes);
             if (final)
                 v_put(to + i, lanes, v);
             else
-                v_put_exact(to + i, lower + i, lanes, v);
+                v_put_exact(to + i, low + i, lanes, v);
         });
     }
 }
 
-static void STORED(keys_gather)(struct keys *b, const REAL *k, const REAL *v, size_t ld)
+static void STORED(keys_gather)(struct keys *b, const struct attention *c)
 {
     const size_t filled = rounded_up(b->n, W);
-    STORED(gather)(v + b->from * ld, ld, b->k, b->n, filled, b->d);
+    STORED(gather)((const REAL *)c->v + b->from * c->ldk, c->ldk, b->k, b->n, filled, b->d);
     turn(b->k, b->d, b->v_turned, b->most, filled, b->d);
-    STORED(gather)(k + b->from * ld, ld, b->k, b->n, filled, b->d);
+    STORED(gather)((const REAL *)c->k + b->from * c->ldk, c->ldk, b->k, b->n, filled, b->d);
     turn(b->k, b->d, b->k_turned, b->most, filled, b->d);
 }
 
@@ -99,42 +105,65 @@ static float STORED(dot)(const REAL *a, const float *b, size_t n)
     return v_sum(sum);
 }
 
-static void STORED(queries_gather)(struct queries *a, size_t d, const REAL *q, size_t ld, const REAL *y,
-                                   const REAL *dy, size_t ldy, const float *lse)
+/* The block's rows of head number `head` of c. */
+static void STORED(queries_gather)(struct queries *a, const struct attention *c, size_t head)
 {
-    const size_t filled = rounded_up(a->n, W);
-    STORED(gather)(dy + a->from * ldy, ldy, a->dy, a->n, filled, d);
+    const size_t d = c->d, filled = rounded_up(a->n, W);
+    const REAL *q = (const REAL *)c->q + head * d + a->from * c->ldq;
+    const REAL *y = (const REAL *)c->y + head * d + a->from * c->ldy;
+    const REAL *dy = (const REAL *)c->dy + head * d + a->from * c->ldy;
+    const float *lse = c->lse + head * c->t + a->from;
+    STORED(gather)(dy, c->ldy, a->dy, a->n, filled, d);
     for (size_t r = 0; r < rounded_up(a->n, STRIP); r++) {
-        STORED(fetch)(y + (a->from + r) * ldy, ldy, d);
-        a->lse[r] = r < a->n ? lse[a->from + r] : 0;
-        a->delta[r] = r < a->n ? STORED(dot)(y + (a->from + r) * ldy, a->dy + r * d, d) : 0;
+        STORED(fetch)(y + r * c->ldy, c->ldy, d);
+        a->lse[r] = r < a->n ? lse[r] : 0;
+        a->delta[r] = r < a->n ? STORED(dot)(y + r * c->ldy, a->dy + r * d, d) : 0;
     }
     turn(a->dy, d, a->dy_turned, a->most, filled, d);
-    STORED(gather)(q + a->from * ld, ld, a->q, a->n, filled, d);
+    STORED(gather)(q, c->ldq, a->q, a->n, filled, d);
     turn(a->q, d, a->q_turned, a->most, filled, d);
 }
 
-/* All t rows of one head of one sequence. */
-static void STORED(attention_input)(const void *queries, const void *keys, const void *values, size_t ld,
-                                    const void *out, const void *above, size_t ldy, const float *lse, void *d_queries,
-                                    void *d_keys, void *d_values, size_t t, size_t d)
+/* One block of keys against all queries of one head. */
+static void STORED(keys_run)(struct keys *b, struct queries *a, const struct attention *c, size_t head)
 {
+    REAL *dq = (REAL *)c->dq + head * c->d;
+    REAL *lower = c->lower ? (REAL *)c->lower + head * c->t * c->d : c->dk;
+    b->begun = head > 0;
+    for (a->from = b->from; a->from < c->t; a->from += a->n) {
+        a->n = queries_of(a, b, c->t);
+        if (queries_see(a, b, c)) {
+            STORED(queries_gather)(a, c, head);
+            attention_block(b, a);
+        } else if (b->from == 0) {
+            memset(a->dq, 0, a->n * c->d * sizeof *a->dq); /* their dq begins here all the same */
+        } else {
+            continue;
+        }
+        STORED(dq_add)(a, b, dq, c->ldq, lower, c->lower ? c->d : c->ldk);
+    }
+}
+
+/* All t rows of the heads that share one of keys and values, one after the other: the sums for these have one order. */
+static void STORED(attention_input)(const struct attention *c)
+{
+    const size_t d = c->d;
     struct keys b;
     struct queries a;
     b.d = d;
     b.most = keys_of(d);
     b.scale = 1.f / sqrtf((float)d);
     a.most = d > BLOCK_FLOATS / BLOCK ? BLOCK / 2 : BLOCK;
-    for (b.from = 0; b.from < t; b.from += b.most) {
-        b.n = smaller(b.most, t - b.from);
-        STORED(keys_gather)(&b, keys, values, ld);
-        for (a.from = b.from; a.from < t; a.from += a.n) {
-            a.n = queries_of(&a, &b, t);
-            STORED(queries_gather)(&a, d, queries, ld, out, above, ldy, lse);
-            attention_block(&b, &a);
-            STORED(dq_add)(&a, &b, d_queries, d_keys, ld);
+    for (b.from = 0; b.from < c->t; b.from += b.most) {
+        b.n = smaller(b.most, c->t - b.from);
+        if (c->heads == 0) { /* nobody here reads them */
+            memset(b.dk, 0, b.n * d * sizeof *b.dk);
+            memset(b.dv, 0, b.n * d * sizeof *b.dv);
         }
-        STORED(scatter)(b.dk, (REAL *)d_keys + b.from * ld, ld, b.n, d);
-        STORED(scatter)(b.dv, (REAL *)d_values + b.from * ld, ld, b.n, d);
+        STORED(keys_gather)(&b, c);
+        for (size_t head = 0; head < c->heads; head++)
+            STORED(keys_run)(&b, &a, c, head);
+        STORED(scatter)(b.dk, (REAL *)c->dk + b.from * c->ldk, c->ldk, b.n, d);
+        STORED(scatter)(b.dv, (REAL *)c->dv + b.from * c->ldk, c->ldk, b.n, d);
     }
 }

@@ -29,6 +29,14 @@
     .layernorm = layernorm##suffix,                    \
     .layernorm_input = layernorm_input##suffix,        \
     .layernorm_weight = layernorm_weight##suffix,      \
+    .rmsnorm = rmsnorm##suffix,                        \
+    .rmsnorm_input = rmsnorm_input##suffix,            \
+    .rmsnorm_weight = rmsnorm_weight##suffix,          \
+    .rope = rope##suffix,                              \
+    .swiglu = swiglu##suffix,                          \
+    .mix = mix##suffix,                                \
+    .inner = inner##suffix,                            \
+    .swiglu_input = swiglu_input##suffix,              \
     .column_sum = column_sum##suffix,                  \
     .finish = finish##suffix,                          \
     .add = add##suffix,                                \
