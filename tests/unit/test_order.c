@@ -107,16 +107,25 @@ static bool every_slot_is_free(const struct kc_order_lists *l)
     return good;
 }
 
+/* Under a sanitizer every fifth number of micro-batches: it looks for other faults than those of orders. */
+#ifdef __SANITIZE_ADDRESS__
+#define MICROS_STEP 5
+#else
+#define MICROS_STEP 1
+#endif
+
 START_TEST(every_order_of_every_shape_comes_to_its_end)
 {
     const struct kc_order_row *row;
     struct kc_error e = {""};
     const uint32_t chunks = (uint32_t)_i % 4 + 1, ranks = (uint32_t)_i / 4 + 1;
     for (size_t n = 0; n < NAMES; n++)
-        for (uint32_t micros = 1; micros <= 64 && kc_order_find(names[n], chunks, &row, NULL) == 0; micros++) {
+        for (uint32_t micros = 1; micros <= 64; micros += MICROS_STEP) {
+            if (kc_order_find(names[n], chunks, &row, NULL))
+                break;
             struct kc_order_lists l = lists_of(names[n], ranks, chunks, micros, NULL);
             ck_assert_msg(kc_order_check(&l, &e) == 0, "%s", e.text);
-            if (micros % 9 == 4)
+            if (micros % 10 == 1)
                 ck_assert_msg(every_slot_is_free(&l), "%s, %u ranks, %u chunks, %u micro-batches", names[n], ranks,
                               chunks, micros);
             kc_order_free(&l);
