@@ -367,7 +367,6 @@ static struct runner passed(struct kc_job_spec *spec, const char *variant, uint3
     *bad = graph_runner_new(&r, spec, variant, workers, in_place, random_fill, &spec->vocab, NULL);
     if (*bad < 0)
         return r;
-    r.lane.lane.self = &r.lane; /* r moves */
     r.lane.backwards = backwards;
     graph_runner_init_parameters(&r, 5);
     struct kc_step_values v = {0};
