@@ -25,7 +25,8 @@
  *   op's group. They do not drive other groups, so ranks must wait for different groups in an order without
  *   cycles, or test them all.
  * - Progress happens inside test and wait only; start publishes the signature (and the first chunk of a plain
- *   buffer) if nothing of the group is in flight before it.
+ *   buffer that peers do not read where it is; with spin_short also up to 16 KiB that one gives from a window) if
+ *   nothing of the group is in flight before it.
  * - Threads: calls about one group (its operations included) must not overlap in time; different groups may be
  *   used by different threads at once.
  * - Signatures: primitive, type, reduce, algorithm, count, root and sequence are compared between all members

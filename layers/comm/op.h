@@ -34,9 +34,11 @@ struct kc_comm_op {
     bool streams;             /* the result is too large for the caches: written past them */
     bool middle;              /* direct, staged: reduced by slices, then gathered (see direct.c) */
     uint64_t rounds, produced, reduced, consumed;
-    uint32_t step;            /* ring: within the round; tree: sums that are in; windows: sources read */
+    uint32_t step;            /* ring: within the round; tree: sums that are in; windows: sources read; a message that
+                                 both ends copy: pieces that we have copied */
     size_t piece;             /* elements of a round: of the vector, or of each strip */
-    size_t at;                /* direct, window and remote: elements of what is under way that are finished */
+    size_t at;                /* direct, window and remote: elements of what is under way that are finished; a message
+                                 that both ends copy: 0, its pieces once all are taken, or GONE (remote.c) */
     struct kc_error error;    /* what the owner is told if result is not 0; last, it is large */
 };
 
@@ -171,7 +173,7 @@ void direct_alone(struct kc_comm_op *op);
 #define REMOTE_PIECE (1 << 20) /* bytes that one look reads: a system call's cost is nothing beside it */
 /* Is this worth reading from the members' own memory, if all can? `most`: all-to-all, the largest block. */
 bool remote_is_worth(const struct kc_comm_op *op, uint64_t most);
-/* Copy what lies `at` bytes into a member's input or output. 0; -EAGAIN the member is gone, an abort will come;
+/* Copy what lies `at` bytes into a member's input or output. 0; -EAGAIN the member is gone, an abort stands or will;
  * else what the kernel says, and op->error. */
 int remote_read(struct kc_comm_op *op, uint32_t member, bool output, size_t at, void *to, size_t bytes);
 /* Is a message between two members so long that both copy it? */

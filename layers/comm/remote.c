@@ -17,6 +17,7 @@
 #define PIECE_LEAST (16 << 10)
 #define SHARED (512 << 10)   /* bytes of a message from which on both ends copy; shorter ones stay in a cache */
 #define SHARES 16            /* pieces of it, unless they would be larger than a look's */
+#define GONE SIZE_MAX        /* op->at of such a message whose other end is gone, with a piece that we had taken */
 
 static size_t least(size_t a, size_t b)
 {
@@ -51,11 +52,15 @@ static int refused(struct kc_comm_op *op, uint32_t member, bool write, uint64_t 
                    (unsigned long long)address, strerror(-code), op->channel->group->id);
 }
 
-/* Between our memory and a member's own. */
+/* Between our memory and a member's own. Not after an abort: once it stands, the keeper may reap the member, and its
+ * pid may become another process's. */
 static int attach(struct kc_comm_op *op, uint32_t member, bool write, uint64_t address, void *own, size_t bytes)
 {
-    int32_t pid = op->channel->transport->peer[op->channel->member[member].rank].pid;
+    const struct kc_transport *t = op->channel->transport;
+    int32_t pid = t->peer[op->channel->member[member].rank].pid;
     for (size_t done = 0; done < bytes;) {
+        if (transport_aborted(t))
+            return -EAGAIN;
         struct iovec local = {.iov_base = (uint8_t *)own + done, .iov_len = bytes - done};
         struct iovec there = {.iov_base = (void *)(uintptr_t)(address + done), .iov_len = bytes - done};
         ssize_t n = write ? process_vm_writev(pid, &local, 1, &there, 1, 0)
@@ -94,12 +99,17 @@ bool remote_shares(const struct kc_comm_op *op)
 }
 
 /* Who gives the message would only wait for the other to read it. So whoever has time takes the next piece: a
- * giver that is busy elsewhere takes none, and holds nobody up. The taker waits only for what the giver has taken. */
+ * giver that is busy elsewhere takes none, and holds nobody up. The taker waits only for what the giver has taken.
+ *
+ * A piece that was taken and cannot be copied, because the other end is gone, is nobody's any more. The other may
+ * have said that it is ready before: such a message is never whole, and waits for the abort. */
 enum advance remote_share(struct kc_comm_op *op, uint32_t source)
 {
     const struct channel *c = op->channel;
     bool gives = source == c->self;
     size_t bytes = op->call.count * op_bytes(op), piece = shared_piece(bytes), pieces = (bytes + piece - 1) / piece;
+    if (op->at == GONE)
+        return BLOCKED;
     if (op->at == pieces) /* all are taken */
         return gives || op->step == pieces || op_is_ready(op, source, 1) ? FINISHED : BLOCKED;
     uint64_t taken = atomic_fetch_add(&c->member[source].cell->taken, gives ? UINT64_C(1) << 32 : 1);
@@ -111,6 +121,8 @@ enum advance remote_share(struct kc_comm_op *op, uint32_t source)
     size_t at = (gives ? pieces - 1 - back : front) * piece, n = least(piece, bytes - at);
     int code = gives ? remote_write(op, !source, at, (const uint8_t *)op->call.in + at, n)
                      : remote_read(op, source, false, at, (uint8_t *)op->call.out + at, n);
+    if (code == -EAGAIN)
+        op->at = GONE;
     if (code)
         return code == -EAGAIN ? BLOCKED : FAILED;
     op->step++;

@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -172,9 +173,12 @@ static void abort_under_way(struct world_rank *w)
 {
     float *x = calloc(LONG, sizeof *x);
     struct kc_comm_call call = all_reduce(x, x, LONG, 1);
+    struct kc_comm_call all_there = {.primitive = KC_BARRIER, .peer = -1}; /* nobody still looks for windows */
     struct kc_comm_op *op = NULL;
     call.algorithm = *(const uint8_t *)w->arg;
-    int code = kc_comm_start(w->all, &call, &op, &w->e);
+    int code = kc_comm_run(w->all, &all_there, &w->e);
+    WORLD_CHECK(w, code == 0 || (code == -ESHUTDOWN && w->rank != w->ranks - 1), "%s", w->e.text);
+    code = kc_comm_start(w->all, &call, &op, &w->e);
     bool leaves = w->rank == w->ranks - 1; /* its post is there; it moves nothing more */
     if (leaves)
         kc_comm_abort(w->t, KC_REASON_ERROR);
@@ -394,29 +398,39 @@ START_TEST(send_and_recv_round_a_ring)
 }
 END_TEST
 
-/* A long plain message between two is copied by whoever drives it; the other may be busy elsewhere. `arg`: who is. */
+#define SHARES 16 /* pieces of a long message, as in remote.c */
+
+/* A long plain message between two is copied by whoever drives it; the other may be busy elsewhere. `arg`: who is (2:
+ * nobody), plus 3 for a broadcast. */
 static void one_end_is_busy(struct world_rank *w)
 {
-    enum { COUNT = 1 << 20, PIECES = 16 /* of SHARES in remote.c */ };
-    static _Atomic int finished;
-    const int busy = *(const int *)w->arg;
+    enum { COUNT = 1 << 20 };
+    const int busy = *(const int *)w->arg % 3, broadcast = *(const int *)w->arg / 3;
+    _Atomic int *finished = kc_transport_data(w->t, 0, NULL);
     int32_t *x = malloc(COUNT * sizeof *x);
-    struct kc_comm_call call = pair(w->rank ? KC_RECV : KC_SEND, !w->rank, x, COUNT, 1);
+    struct kc_comm_call call = broadcast ? pair(KC_BROADCAST, 0, x, COUNT, 1)
+                                         : pair(w->rank ? KC_RECV : KC_SEND, !w->rank, x, COUNT, 1);
     struct kc_comm_op *op = NULL;
     for (int i = 0; i < COUNT; i++)
         x[i] = w->rank ? -1 : i;
-    atomic_store(&finished, 0);
-    WORLD_CHECK(w, kc_comm_run(w->all, &(struct kc_comm_call){.primitive = KC_BARRIER, .peer = -1}, &w->e) == 0, "%s",
-                w->e.text);
+    float able = w->t->reach == 3; /* does the system let both read the other's memory? */
+    struct kc_comm_call ask = all_reduce(&able, &able, 1, 0);
+    WORLD_CHECK(w, kc_comm_run(w->all, &ask, &w->e) == 0, "%s", w->e.text);
+    if (able != 2) {
+        free(x);
+        return;
+    }
     WORLD_CHECK(w, kc_comm_start(w->all, &call, &op, &w->e) == 0, "%s", w->e.text);
     uint64_t limit = kc_now() + 20 * KC_SECOND;
-    while ((int)w->rank == busy && !atomic_load(&finished) && kc_now() < limit)
+    while ((int)w->rank == busy && !atomic_load(finished) && kc_now() < limit)
         ;
-    if ((int)w->rank != busy && busy == 1) { /* the giver alone: it cannot end before the other has looked */
+    if (w->rank == 0 && busy == 1) { /* the giver alone: it cannot end before the other has looked */
+        struct slot *s = group_slot(w->all);
+        struct cell *cell = (broadcast ? s->collectives : s->send[1])->member[0].cell;
         uint64_t until = kc_now();
-        while (atomic_load(&group_slot(w->all)->send[1]->member[0].cell->taken) >> 32 <= PIECES && kc_now() < limit)
+        while (atomic_load(&cell->taken) >> 32 <= SHARES && kc_now() < limit)
             WORLD_CHECK(w, kc_comm_wait(&op, until, &w->e) == -ETIMEDOUT, "the giver ended alone: %s", w->e.text);
-        atomic_store(&finished, 1);
+        atomic_store(finished, 1);
     }
     if (w->rank == 1 && busy == 1) {
         for (int i = 0; i < COUNT; i++)
@@ -424,7 +438,7 @@ static void one_end_is_busy(struct world_rank *w)
     }
     WORLD_CHECK(w, kc_comm_wait(&op, limit, &w->e) == 0, "%s", w->e.text);
     if ((int)w->rank != busy)
-        atomic_store(&finished, 1);
+        atomic_store(finished, 1);
     WORLD_CHECK(w, kc_now() < limit, "one end alone did not copy the message");
     for (int i = 0; i < COUNT; i++)
         WORLD_CHECK(w, x[i] == i, "element %d is %d", i, x[i]);
@@ -433,7 +447,75 @@ static void one_end_is_busy(struct world_rank *w)
 
 START_TEST(either_end_copies_a_long_message_alone)
 {
-    const char *failure = world_run(2, 1, 0, false, one_end_is_busy, &_i);
+    int what = _i / 2;
+    const char *failure = world_run(2, 1, 4096, _i % 2, one_end_is_busy, &what);
+    ck_assert_msg(!failure, "%s", failure);
+}
+END_TEST
+
+/* The giver has taken all pieces but one, said that it is ready, and dies before the taker can read that one. */
+static void giver_dies(struct world_rank *w)
+{
+    int32_t *x = calloc(LONG, sizeof *x);
+    struct kc_comm_call call = pair(w->rank ? KC_RECV : KC_SEND, !w->rank, x, LONG, 1);
+    struct kc_comm_op *op = NULL;
+    WORLD_CHECK(w, kc_comm_start(w->all, &call, &op, &w->e) == 0, "%s", w->e.text);
+    if (w->rank == 0) {
+        struct cell *cell = group_slot(w->all)->send[1]->member[0].cell;
+        atomic_store(&cell->taken, (uint64_t)(SHARES - 1) << 32);
+        atomic_store(&cell->ready, 1);
+        free(x);
+        return;
+    }
+    uint64_t limit = kc_now() + 20 * KC_SECOND;
+    while (kill(w->t->peer[0].pid, 0) == 0 && kc_now() < limit) /* until world_run has reaped it */
+        usleep(1000);
+    for (int i = 0; i < 4; i++)
+        WORLD_CHECK(w, kc_comm_test(&op, &w->e) == -EAGAIN, "look %d ended a message with a hole", i);
+    kc_comm_abort(w->t, KC_REASON_ERROR);
+    WORLD_CHECK(w, kc_comm_wait(&op, limit, &w->e) == -ESHUTDOWN, "%s", w->e.text);
+    free(x);
+}
+
+START_TEST(a_message_whose_giver_died_is_never_whole)
+{
+    const char *failure = world_run(2, 1, 4096, true, giver_dies, NULL);
+    ck_assert_msg(!failure, "%s", failure);
+}
+END_TEST
+
+/* Both are ready to copy a long message when the run is aborted: from then on its giver writes nothing. */
+static void abort_before_writing(struct world_rank *w)
+{
+    int32_t *x = malloc(LONG * sizeof *x);
+    _Atomic int *stage = kc_transport_data(w->t, 0, NULL); /* 1: the giver has posted; 2: it has tried to go on */
+    struct kc_comm_call call = pair(w->rank ? KC_RECV : KC_SEND, !w->rank, x, LONG, 1);
+    struct kc_comm_op *op = NULL;
+    for (int i = 0; i < LONG; i++)
+        x[i] = w->rank ? -1 : i;
+    WORLD_CHECK(w, kc_comm_start(w->all, &call, &op, &w->e) == 0, "%s", w->e.text);
+    if (w->rank == 0)
+        atomic_store(stage, 1);
+    while (w->rank == 1 && !atomic_load(stage) && !kc_probe_aborted(w->world->probe[1]))
+        usleep(1000);
+    if (w->rank == 1)
+        kc_comm_abort(w->t, KC_REASON_ERROR);
+    while (w->rank == 0 && !kc_probe_aborted(w->world->probe[0]))
+        usleep(1000);
+    while (w->rank == 1 && atomic_load(stage) == 1)
+        usleep(1000);
+    for (int i = 0; w->rank == 1 && i < LONG; i++)
+        WORLD_CHECK(w, x[i] == -1, "element %d was written after the abort", i);
+    int code = kc_comm_wait(&op, 0, &w->e);
+    if (w->rank == 0)
+        atomic_store(stage, 2);
+    WORLD_CHECK(w, code == -ESHUTDOWN, "the wait gave %d after an abort", code);
+    free(x);
+}
+
+START_TEST(f10_after_an_abort_nobody_writes)
+{
+    const char *failure = world_run(2, 1, 4096, _i, abort_before_writing, NULL);
     ck_assert_msg(!failure, "%s", failure);
 }
 END_TEST
@@ -511,22 +593,24 @@ static void corrupt(struct world_rank *w)
     WORLD_CHECK(w, strstr(w->e.text, "window of rank 1 is corrupt"), "the line is: %s", w->e.text);
 }
 
-/* An address in a peer's own memory that is none: the kernel says so, and the run ends with a line of its own. */
+/* An address in a peer's own memory that is none: the kernel says so, and the run ends with a line of its own. `arg`:
+ * is it the output of a message, which its giver writes, or the input of a sum? */
 static void unreadable(struct world_rank *w)
 {
+    bool writes = *(const bool *)w->arg;
     if (w->rank == 0 && !(w->t->reach & 2)) { /* the system lets nobody read: no such address is ever followed */
         kc_comm_abort(w->t, KC_REASON_ERROR);
         return;
     }
-    float *x = calloc(LONG, sizeof *x);
-    struct kc_comm_call call = all_reduce(x, x, LONG, 1);
+    void *x = calloc(LONG, 4);
+    struct kc_comm_call call = writes ? pair(KC_SEND, 1, x, LONG, 1) : all_reduce(x, x, LONG, 1);
     if (w->rank == 1) {
         void *window = (uint8_t *)kc_transport_data(w->t, 1, NULL) - kc_transport_local_bytes(2, 1);
-        struct post *p = &window_cell(window, 2, 0)->post[1];
+        struct post *p = &(writes ? window_receive_cell(window, 2, 0, 0) : window_cell(window, 2, 0))->post[1];
         p->sequence = 1; /* field by field: the number is being read */
         p->count = LONG;
-        p->primitive = KC_ALL_REDUCE;
-        p->type = KC_F32;
+        p->primitive = writes ? KC_RECV : KC_ALL_REDUCE;
+        p->type = call.type;
         p->algorithm = KC_DIRECT;
         p->peer = -1;
         p->flags = POST_REACH;
@@ -540,14 +624,16 @@ static void unreadable(struct world_rank *w)
     int code = kc_comm_run(w->all, &call, &w->e);
     free(x);
     WORLD_CHECK(w, code == -EPROTO, "believed an address that is none: %d", code);
-    WORLD_CHECK(w, strstr(w->e.text, "of the memory of rank 1 at"), "the line is: %s", w->e.text);
+    WORLD_CHECK(w, strstr(w->e.text, writes ? "writing " : "reading ") == w->e.text &&
+                strstr(w->e.text, "of the memory of rank 1 at"), "the line is: %s", w->e.text);
     struct kc_comm_op *op = NULL;
     WORLD_CHECK(w, kc_comm_start(w->all, &call, &op, &w->e) == -ESHUTDOWN, "the run goes on");
 }
 
-START_TEST(memory_that_cannot_be_read_ends_the_run)
+START_TEST(memory_that_cannot_be_reached_ends_the_run)
 {
-    const char *failure = world_run(2, 1, DATA, _i, unreadable, NULL);
+    bool writes = _i / 2;
+    const char *failure = world_run(2, 1, DATA, _i % 2, unreadable, &writes);
     ck_assert_msg(!failure, "%s", failure);
 }
 END_TEST
@@ -757,11 +843,13 @@ int main(void)
     tcase_add_test(cases, operations_in_flight_complete_in_any_order);
     tcase_add_loop_test(cases, lanes_use_different_groups_at_once, 0, 2);
     tcase_add_loop_test(cases, send_and_recv_round_a_ring, 0, 2);
-    tcase_add_loop_test(cases, either_end_copies_a_long_message_alone, 0, 2);
+    tcase_add_loop_test(cases, either_end_copies_a_long_message_alone, 0, 12);
+    tcase_add_test(cases, a_message_whose_giver_died_is_never_whole);
+    tcase_add_loop_test(cases, f10_after_an_abort_nobody_writes, 0, 2);
     tcase_add_test(cases, f21_send_and_recv_compare_counts);
     tcase_add_test(cases, timing_changes_no_bit);
     tcase_add_test(cases, a_corrupt_peer_is_an_error);
-    tcase_add_loop_test(cases, memory_that_cannot_be_read_ends_the_run, 0, 2);
+    tcase_add_loop_test(cases, memory_that_cannot_be_reached_ends_the_run, 0, 4);
     tcase_add_loop_test(cases, f10_abort_ends_every_algorithm_under_way, 0, KC_ALGORITHMS);
     tcase_add_test(cases, wrong_arguments_are_named);
     tcase_add_test(cases, missing_ranks_are_named);
