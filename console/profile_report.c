@@ -30,38 +30,70 @@ static const char *giga(double rate, char out[16])
     return text_number(rate * 1e-9, rate < 1e10 ? "%.2f" : rate < 1e11 ? "%.1f" : "%.0f", out, 16);
 }
 
-/* Rows are of 78 columns: the screen of the smallest terminal shows them whole. */
+/* "140 L3 rs gradient": what tells a row from its like stands first, and long words are short, so that nothing is
+ * cut. */
+static void instruction_name(const struct profile_row *r, char *out, size_t room)
+{
+    static const struct {
+        const char *word, *brief;
+    } words[] = {{"reduce-scatter", "rs"}, {"all-gather", "ag"}, {"all-reduce", "ar"}, {"grouped-attention", "gqa"}};
+    char layer[16] = "";
+    const char *brief = "", *name = r->name;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (!strncmp(r->name, words[i].word, strlen(words[i].word))) {
+            brief = words[i].brief;
+            name = r->name + strlen(words[i].word);
+        }
+    if (r->layer >= 0)
+        snprintf(layer, sizeof layer, "L%d ", r->layer);
+    snprintf(out, room, "%d %s%s%s", r->instruction, layer, brief, name);
+}
+
+static bool by_instruction(const struct profile *p)
+{
+    return p->rows && p->row[0].instruction >= 0;
+}
+
+/* Rows are of 80 columns at most, the screen of the smallest terminal. */
+static int name_columns(const struct profile *p)
+{
+    return by_instruction(p) ? 24 : 23;
+}
+
+/* An instruction is called once a step, so the column of calls tells by how many ranks. */
 static void print_row(const struct profile *p, const struct profile_row *r, FILE *out)
 {
     char name[64], calls[16], ms[16], share[16], flops[16], peak[16], bytes[16], slowest[16];
-    int at = 0;
     if (r->instruction >= 0)
-        at = snprintf(name, sizeof name, "%d ", r->instruction);
-    at += snprintf(name + at, sizeof name - (size_t)at, "%s", r->name);
-    if (r->instruction >= 0 && r->layer >= 0)
-        snprintf(name + at, sizeof name - (size_t)at, " L%d", r->layer);
-    fprintf(out, "  %-23.23s %5s %7s %5s %7s %5s %6s", name, text_number(r->calls, "%.0f", calls, sizeof calls),
-            milliseconds(r->seconds, ms), percent(r->seconds / p->all.step, share), giga(r->flop_rate, flops),
-            percent(r->of_peak, peak), giga(r->byte_rate, bytes));
+        instruction_name(r, name, sizeof name);
+    else
+        snprintf(name, sizeof name, "%s", r->name);
+    if (r->instruction >= 0 && p->ranks > 1)
+        snprintf(calls, sizeof calls, "%u/%u", r->ranks, p->ranks);
+    else
+        text_number(r->calls, "%.0f", calls, sizeof calls);
+    fprintf(out, "  %-*s %5s %7s %5s %7s %5s %6s", name_columns(p), name, calls, milliseconds(r->seconds, ms),
+            percent(r->seconds / p->all.step, share), giga(r->flop_rate, flops), percent(r->of_peak, peak),
+            giga(r->byte_rate, bytes));
     if (p->ranks > 1)
         fprintf(out, " %7s %3u", milliseconds(r->slowest, slowest), r->slowest_rank);
-    if (r->instruction >= 0 && r->ranks < p->ranks)
-        fprintf(out, "  %u of %u ranks", r->ranks, p->ranks);
     fputc('\n', out);
 }
 
 static void print_rows(const struct profile *p, enum kc_lane_id lane, FILE *out)
 {
     char ms[16], share[16], title[32];
+    bool single = by_instruction(p);
     snprintf(title, sizeof title, "%s%s", lane == KC_LANE_COMPUTE ? "COMPUTE" : "COMMUNICATION",
-             p->rows && p->row[0].instruction >= 0 ? " (L: layer)" : "");
-    fprintf(out, "\n%-25s %5s %7s %5s %7s %5s %6s%s\n", title, "CALLS", "MS", "SHARE", "GFLOP/s", "PEAK", "GB/s",
+             single ? " (L: layer)" : "");
+    fprintf(out, "\n%-*s %5s %7s %5s %7s %5s %6s%s\n", name_columns(p) + 2, title,
+            single && p->ranks > 1 ? "RANKS" : "CALLS", "MS", "SHARE", "GFLOP/s", "PEAK", "GB/s",
             p->ranks > 1 ? " SLOWEST RANK" : "");
     for (uint32_t i = 0; i < p->rows; i++)
         if (p->row[i].lane == lane)
             print_row(p, &p->row[i], out);
-    fprintf(out, "  %-25s %3s %7s %5s\n",
-            lane == KC_LANE_COMPUTE ? "waiting for communication" : "waiting for compute", "",
+    fprintf(out, "  %-*s %7s %5s\n", name_columns(p) + 6,
+            lane == KC_LANE_COMPUTE ? "waiting for communication" : "waiting for compute",
             milliseconds(p->all.waiting[lane], ms), percent(p->all.waiting[lane] / p->all.step, share));
 }
 

@@ -28,6 +28,7 @@ struct wish {
     enum profile_by by;
     const char *trace;
     uint64_t limit_ns;
+    const char *limit; /* as it was typed */
 };
 
 /* A job that is followed. */
@@ -60,7 +61,7 @@ static int read_wish(const struct arguments *a, struct wish *w, struct kc_error 
     if (!rc && way == PROFILE_WAYS)
         rc = kc_fail(e, -EINVAL, "--by wants op, layer or instruction, not \"%.40s\"", by);
     *w = (struct wish){.steps = steps, .rank = a->option[OPTION_RANK] ? (int)rank : -1, .by = (enum profile_by)way,
-                       .trace = a->option[OPTION_TRACE]};
+                       .trace = a->option[OPTION_TRACE], .limit = a->option[OPTION_TIMEOUT]};
     if (!rc && a->option[OPTION_TIMEOUT])
         rc = duration_parse(a->option[OPTION_TIMEOUT], &w->limit_ns, e);
     return rc;
@@ -260,8 +261,8 @@ static int nothing_seen(struct chase *c, const struct job *j, int code)
     if (code == KC_EXIT_INTERRUPTED)
         return interrupt_told(c->s, c->id);
     if (code == KC_EXIT_TIMEOUT)
-        return session_fail(c->s, code, "%s is %s and has done no whole step yet; the time is over", c->id,
-                            as_it_is(j));
+        return session_fail(c->s, code, "%s is %s: no whole step ended within %s", c->id, as_it_is(j),
+                            c->wish->limit);
     return session_fail(c->s, KC_EXIT_REFUSED,
                         "%s is %s, and no whole step of it is in the trace; profile a job that trains", c->id,
                         as_it_is(j));

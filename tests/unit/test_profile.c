@@ -324,7 +324,19 @@ END_TEST
 /* The screen is 80 columns wide at least. */
 START_TEST(a_page_fits_the_screen)
 {
+    static const char *const rows[] = {"\n  0 L120 gqa.i               2/2 ", "\n  1 L12 rs gradient          2/2 ",
+                                       "\n  3 ag parameter             2/2 ", "\n  4 L12345 close parameter   1/2 "};
     make_ranks(2, 8);
+    for (uint32_t r = 0; r < 2; r++) { /* the longest names; shards differ, and so does what is closed */
+        struct profile_op *op = rank[r].plan.op;
+        snprintf(op[SUM].name, sizeof op[SUM].name, "reduce-scatter gradient");
+        snprintf(op[AGREE].name, sizeof op[AGREE].name, "all-gather parameter");
+        snprintf(op[PRODUCT_0].name, sizeof op[PRODUCT_0].name, "grouped-attention.i");
+        op[PRODUCT_0].layer = 120;
+        op[SUM].layer = 12;
+        op[CLOSE].layer = 12345;
+        op[CLOSE].bucket = 2 + (int32_t)r;
+    }
     feed_step(0, 1, 1e4); /* wide figures */
     feed_step(1, 1, 1e4);
     for (int by = 0; by < PROFILE_WAYS; by++) {
@@ -336,6 +348,9 @@ START_TEST(a_page_fits_the_screen)
         ck_assert_int_eq(fclose(out), 0);
         ck_assert_ptr_nonnull(strstr(text, " SLOWEST RANK\n"));
         ck_assert_ptr_nonnull(strstr(text, "by their clock, not measured"));
+        if (by == PROFILE_INSTRUCTION) /* whole, and told from its like */
+            for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+                ck_assert_msg(strstr(text, rows[i]) != NULL, "no row \"%s\" in\n%s", rows[i], text);
         for (const char *line = text; *line; line += strcspn(line, "\n") + 1)
             ck_assert_msg(strcspn(line, "\n") <= 80, "%.*s", (int)strcspn(line, "\n"), line);
         free(text);
