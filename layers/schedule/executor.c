@@ -93,9 +93,6 @@ void kc_executor_trace(const struct kc_executor *x, enum kc_lane_id lane, uint32
 static int check_ops(const struct kc_executor_config *c, struct kc_error *e)
 {
     const struct kc_exec_instruction *ins = KC_AT(c->plan, struct kc_exec_instruction, c->plan->instructions);
-    if (c->plan->instructions.count > KC_TRACE_INDEX_MOST)
-        return kc_fail(e, -EINVAL, "the plan has %u instructions, the trace numbers %u; lower batch.accumulate",
-                       c->plan->instructions.count, KC_TRACE_INDEX_MOST);
     for (uint32_t i = 0; i < c->plan->instructions.count; i++) {
         if (ins[i].inputs > OPERANDS_MAX || ins[i].outputs > OPERANDS_MAX)
             return kc_fail(e, -EINVAL, "instruction %u has %u inputs and %u outputs, at most %d fit", i,

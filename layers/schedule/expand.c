@@ -3,6 +3,7 @@
 
 #include "builder.h"
 #include "memory.h"
+#include "shm/records.h"
 
 #include <errno.h>
 #include <string.h>
@@ -313,10 +314,17 @@ int kc_schedule_expand(const struct kc_shard_plan *shard, const struct kc_comm_p
         forward_only(&b, KC_PROGRAM_EVALUATE);
         forward_only(&b, KC_PROGRAM_FORWARD);
         storage(&b);
+        if (!b.failed && b.instructions.count > KC_TRACE_INDEX_MOST)
+            b.failed = -ERANGE;
         r = b.failed ? b.failed : write_down(&b, arena, out);
     }
+    size_t count = b.instructions.count;
     kc_builder_free(&b);
     kc_memory_plan_free(&memory);
+    if (r == -ERANGE)
+        return kc_fail(e, -EINVAL,
+                       "the programs of rank %u have %zu instructions, the trace numbers %u; raise batch.micro %u",
+                       rank, count, KC_TRACE_INDEX_MOST, shard->micro);
     if (r == -ENOSPC)
         kc_fail(e, r, "the programs of rank %u need more than %zu bytes", rank, arena->size);
     else if (r < 0)
