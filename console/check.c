@@ -20,13 +20,12 @@
 #include <unistd.h>
 
 #define FIRST_ARENA (256u << 10)
-#define LARGEST_ARENA (1u << 30)
 
 /* Fill a fresh arena with `build`, a larger one while it says -ENOSPC. */
 typedef int build_fn(void *self, struct kc_arena *a, struct kc_error *e);
 static int build(struct kc_arena *a, build_fn *with, void *self, struct kc_error *e)
 {
-    for (size_t size = FIRST_ARENA; size <= LARGEST_ARENA; size = a->need > size * 4 ? a->need * 2 : size * 4) {
+    for (size_t size = FIRST_ARENA; size; size = kc_startup_larger(a)) {
         kc_arena_free(a);
         int rc = kc_arena_new(a, size);
         if (!rc)
@@ -34,7 +33,7 @@ static int build(struct kc_arena *a, build_fn *with, void *self, struct kc_error
         if (rc != -ENOSPC)
             return rc;
     }
-    return kc_fail(e, -ENOMEM, "the plan of this job does not fit into %u MiB", LARGEST_ARENA >> 20);
+    return kc_fail(e, -ENOMEM, "the plan of this job does not fit into %u MiB", KC_LARGEST_ARENA >> 20);
 }
 
 static int build_graph(void *self, struct kc_arena *a, struct kc_error *e)

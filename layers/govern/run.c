@@ -317,9 +317,10 @@ static int restore_or_begin(struct loop *l)
     else if (code == 0) {
         l->saved = found;
         l->has_saved = true;
-        if (found.bits_change)
+        bool leads = kc_probe_leads(c->probe); /* it is the same on all ranks, so one tells it */
+        if (found.bits_change && leads)
             kc_probe_event(c->probe, KC_EVENT_BITS, found.step, found.version, found.reason);
-        if (found.reason[0])
+        if (found.reason[0] && leads)
             say(l, "restored step %llu; %s", (unsigned long long)found.step, found.reason);
         kc_probe_event(c->probe, KC_EVENT_RESTORED, found.step, found.version, NULL);
     }

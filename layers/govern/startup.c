@@ -11,18 +11,16 @@
 #include <string.h>
 
 #define FIRST_ARENA (1u << 20)
-#define LARGEST_ARENA (1u << 31) /* spans are 32-bit */
 
 /* What a rank holds beside its tensors: libraries, heap and plans, and for each thread of the team its stack, the panels of
  * products and oneDNN's own. Measured 12 to 15 MiB and 3 to 4.5 MiB a thread (fp32, bf16), rounded up. */
 #define PROGRAM_BYTES (20u << 20)
 #define THREAD_BYTES  (5u << 20)
 
-/* The next size to try after -ENOSPC, or 0 when there is none. */
-static size_t larger(const struct kc_arena *a)
+size_t kc_startup_larger(const struct kc_arena *a)
 {
     size_t next = a->size * 4 > a->need ? a->size * 4 : a->need * 2;
-    return a->size >= LARGEST_ARENA ? 0 : next > LARGEST_ARENA ? LARGEST_ARENA : next;
+    return a->size >= KC_LARGEST_ARENA ? 0 : next > KC_LARGEST_ARENA ? KC_LARGEST_ARENA : next;
 }
 
 void kc_startup_plan_text(const struct kc_plans *plans, char *out, size_t room)
@@ -79,15 +77,15 @@ static int cut(const struct kc_job_spec *spec, const struct kc_model_graph *grap
         if (code != -ENOSPC)
             return code;
         if (p->shard_arena.need > p->shard_arena.size)
-            shard = larger(&p->shard_arena);
+            shard = kc_startup_larger(&p->shard_arena);
         if (p->comm_arena.need > p->comm_arena.size)
-            comm = larger(&p->comm_arena);
+            comm = kc_startup_larger(&p->comm_arena);
     }
 }
 
 static int expand(struct kc_plans *p, uint32_t rank, struct kc_error *e)
 {
-    for (size_t size = FIRST_ARENA;; size = larger(&p->exec_arena[rank])) {
+    for (size_t size = FIRST_ARENA;; size = kc_startup_larger(&p->exec_arena[rank])) {
         int code = remake(&p->exec_arena[rank], size, e);
         if (code < 0)
             return code;

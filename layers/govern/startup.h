@@ -29,6 +29,10 @@ struct kc_plans {
     struct kc_arena shard_arena, comm_arena, exec_arena[KC_RANKS_MAX];
 };
 
+#define KC_LARGEST_ARENA (1u << 31) /* of a contract: spans are 32-bit */
+/* The size to try after -ENOSPC in this arena, or 0 when there is none. */
+size_t kc_startup_larger(const struct kc_arena *a);
+
 /* Cut, expand for every rank, and prove. Arenas that turn out too small are made again, larger. On failure *out is
  * untouched. -EINVAL, -ENOTSUP, -EDEADLK, -EPROTO with e; -ENOMEM. */
 int kc_startup_plan(const struct kc_job_spec *spec, const struct kc_model_graph *graph,
