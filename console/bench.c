@@ -85,7 +85,7 @@ int bench_cores(struct session *s, const struct arguments *a, size_t wanted,
         code = session_fail(s, KC_EXIT_SYSTEM, "no core is there to run on");
     else if (out->count < wanted && !a->option[OPTION_OVERSUBSCRIBE])
         code =
-            session_fail(s, KC_EXIT_INVALID,
+            session_fail(s, KC_EXIT_USAGE,
                          "%zu cores are wanted, %zu are there. Lower --ranks or --threads, or let "
                          "ranks share cores: --oversubscribe",
                          wanted, out->count);

@@ -144,7 +144,7 @@ static void fit_primitive(struct bench *b, int p)
     double ratio = ways ? bench_fit_agree(way, ways, &at) : 1;
     if (ratio > 1.1) {
         char size[32];
-        session_note(b->s, "%s of %s: what the costs name took %.2f of the best",
+        session_note(b->s, "%s of %s: what the costs name took %.2f times the best",
                      kc_primitive_name[p], text_bytes(way[0].point[at].bytes, size, sizeof size),
                      ratio);
     }

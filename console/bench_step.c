@@ -3,6 +3,7 @@
 #include "bench_rig.h"
 #include "helper.h"
 #include "median.h"
+#include "report.h"
 #include "text.h"
 #include "verbs.h"
 
@@ -101,14 +102,9 @@ static double share(const struct bench_job *j, const struct figures *f)
 static int emit(struct session *s, const struct bench_rig *r, const struct bench_job *j,
                 const struct figures *f)
 {
-    json_t *o = session_envelope(s), *steps = json_array(), *split = json_object();
+    json_t *o = session_envelope(s), *steps = json_array();
     for (size_t i = 0; i < r->steps; i++)
         json_array_append_new(steps, kc_json_number(r->step[i].seconds));
-    for (int i = 0; i < SPLITS; i++) {
-        char key[48];
-        snprintf(key, sizeof key, "%s_seconds", split_name[i]);
-        json_object_set_new(split, key, kc_json_number(f->split[i]));
-    }
     bench_job_json(j, o);
     json_object_set_new(o, "kernels", session_text(r->variant));
     json_object_set_new(o, "table_of_costs", json_string(bench_rig_costs(r)));
@@ -120,7 +116,7 @@ static int emit(struct session *s, const struct bench_rig *r, const struct bench
     json_object_set_new(o, "peak_before_flops_per_second", kc_json_number(f->peak_before));
     json_object_set_new(o, "peak_after_flops_per_second", kc_json_number(f->peak_after));
     json_object_set_new(o, "peak_share", kc_json_number(share(j, f)));
-    json_object_set_new(o, "split", split);
+    json_object_set_new(o, "split", report_split(f->split));
     json_object_set_new(o, "rank_pss_bytes", kc_json_number(r->pss));
     json_object_set_new(o, "first_step_seconds", kc_json_number(f->first_step));
     return session_emit(s, o);
@@ -141,9 +137,7 @@ static int print(struct session *s, const struct bench_rig *r, const struct benc
             bench_seconds(bench_job_flops(j) / f->peak, a, sizeof a), f->peak * 1e-9, f->cores,
             100 * share(j, f));
     fprintf(out, "split       ");
-    for (int i = 0; i < SPLITS; i++)
-        fprintf(out, "%s%s %s", i ? ", " : "", split_name[i],
-                bench_seconds(f->split[i], a, sizeof a));
+    report_split_text(f->split, out);
     fprintf(out, " (rank 0)\nmemory      %s a rank (PSS)\n", text_bytes(r->pss, a, sizeof a));
     fprintf(out, "first step  done %s after `kc start` was typed\n",
             bench_seconds(f->first_step, a, sizeof a));

@@ -207,10 +207,12 @@ static int check_arguments(const struct statement *s, struct kc_error *e)
             return kc_fail(e, -EINVAL, "`kc %s` has no option --%s. `kc %s --help` lists its options", c->verb,
                            option_rows[i].name, c->verb);
     if (a->words < c->least)
-        return kc_fail(e, -EINVAL, "`kc %s` wants %s. Usage: kc %s %s", c->verb, c->arguments, c->verb, c->arguments);
+        return kc_fail(e, -EINVAL, "`kc %s` wants %s. Usage: kc %s %s. `kc %s --help` lists its options", c->verb,
+                       c->arguments, c->verb, c->arguments, c->verb);
     if (c->most >= 0 && a->words > c->most)
-        return kc_fail(e, -EINVAL, "`kc %s` does not take \"%.200s\". Usage: kc %s%s%s", c->verb, a->word[c->most],
-                       c->verb, *c->arguments ? " " : "", c->arguments);
+        return kc_fail(e, -EINVAL,
+                       "`kc %s` does not take \"%.200s\". Usage: kc %s%s%s. `kc %s --help` lists its options", c->verb,
+                       a->word[c->most], c->verb, *c->arguments ? " " : "", c->arguments, c->verb);
     return 0;
 }
 

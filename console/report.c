@@ -61,21 +61,29 @@ static json_t *snapshot_json(const struct job_snapshot *s)
                      kc_json_number(s->bytes), "verified", s->verified, "state_root", session_text(s->root));
 }
 
-static json_t *split_json(const struct job *j)
+json_t *report_split(const double split[SPLITS])
 {
     json_t *o = json_object();
-    json_object_set_new(o, "rank", isnan(j->split[SPLIT_FORWARD]) ? json_null() : json_integer(0));
     for (int i = 0; i < SPLITS; i++) {
         char key[48];
         snprintf(key, sizeof key, "%s_seconds", i == SPLIT_COMM_EXPOSED ? "communication_exposed" : split_name[i]);
-        json_object_set_new(o, key, kc_json_number(j->split[i]));
+        json_object_set_new(o, key, kc_json_number(split[i]));
     }
     return o;
 }
 
-/* Primitives that the plan has, and by which algorithms: {"all-reduce": ["direct"]}. */
-static json_t *algorithms_json(const struct job *j)
+void report_split_text(const double split[SPLITS], FILE *out)
 {
+    char a[24];
+    for (int i = 0; i < SPLITS; i++)
+        fprintf(out, "%s%s%s %s", i ? ", " : "", i == SPLIT_COMM_EXPOSED ? "exposed " : "", split_name[i],
+                text_seconds(split[i], a, sizeof a));
+}
+
+json_t *report_algorithms(const struct job *j)
+{
+    if (!j->planned)
+        return json_null();
     json_t *o = json_object();
     for (int p = 0; p < KC_PRIMITIVES; p++) {
         json_t *list = j->algorithms[p] ? json_array() : NULL;
@@ -115,8 +123,9 @@ json_t *report_job(const struct job *j)
     json_object_set_new(o, "last_snapshot_error", session_text(j->unsaved));
     json_object_set_new(o, "first_failure", failure_json(&j->failure));
     json_object_set_new(o, "snapshot", snapshot_json(&j->snapshot));
-    json_object_set_new(o, "split", split_json(j));
-    json_object_set_new(o, "algorithms", j->planned ? algorithms_json(j) : json_null());
+    json_t *split = report_split(j->split);
+    json_object_set_new(split, "rank", isnan(j->split[SPLIT_FORWARD]) ? json_null() : json_integer(0));
+    json_object_set_new(o, "split", split);
     json_object_set_new(o, "keeper", report_whole(j->keeper));
     json_object_set_new(o, "keeper_alive", j->board ? json_boolean(j->keeper_alive) : json_null());
     for (size_t i = 0; i < j->ranks_known; i++)
@@ -279,9 +288,10 @@ void report_page(const struct job *j, FILE *out)
             text_number(j->lr, "%.4g", c, sizeof c));
     if (!isnan(j->step_seconds) && !job_ended(j)) {
         fprintf(out, "step time   %s", text_seconds(j->step_seconds, a, sizeof a));
-        for (int i = 0; i < SPLITS && !isnan(j->split[SPLIT_FORWARD]); i++)
-            fprintf(out, "%s %s%s %s", i ? "," : "; of rank 0:", i == SPLIT_COMM_EXPOSED ? "exposed " : "",
-                    split_name[i], text_seconds(j->split[i], a, sizeof a));
+        if (!isnan(j->split[SPLIT_FORWARD])) {
+            fputs("; of rank 0: ", out);
+            report_split_text(j->split, out);
+        }
         fputc('\n', out);
     }
     if (j->snapshot.step >= 0)

@@ -10,6 +10,13 @@
 
 /* id, name, state, step, steps, loss, …; `ranks` only where they are known. New reference. */
 json_t *report_job(const struct job *j);
+/* Primitives that its plan has, and by which algorithms, {"all-reduce": ["direct"]}; null where check_algorithms() did
+ * not find out. New reference. */
+json_t *report_algorithms(const struct job *j);
+/* Seconds by part of a step: {"data_seconds": …}. New reference. */
+json_t *report_split(const double split[SPLITS]);
+/* "data 43 us, forward 145 ms, …" */
+void report_split_text(const double split[SPLITS], FILE *out);
 /* A whole number, -1 is null. */
 json_t *report_whole(int64_t n);
 

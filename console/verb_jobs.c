@@ -51,11 +51,15 @@ int verb_ps(struct session *s, const struct arguments *a)
     return code;
 }
 
-static int emit_job(struct session *s, struct job *j)
+/* `algorithms`: NULL leaves the key out. Taken over. */
+static int emit_job(struct session *s, struct job *j, json_t *algorithms)
 {
-    json_t *o = session_envelope(s);
+    json_t *o = session_envelope(s), *job;
     snapshots_newest(j);
-    json_object_set_new(o, "job", report_job(j));
+    job = report_job(j);
+    if (algorithms)
+        json_object_set_new(job, "algorithms", algorithms);
+    json_object_set_new(o, "job", job);
     return session_emit(s, o);
 }
 
@@ -68,7 +72,7 @@ int verb_show(struct session *s, const struct arguments *a)
         return session_fail(s, session_code(rc), "%s", e.text);
     check_algorithms(&s->home, &j);
     if (s->json) {
-        code = emit_job(s, &j);
+        code = emit_job(s, &j, report_algorithms(&j));
     } else {
         struct draft d;
         snapshots_newest(&j);
@@ -96,7 +100,7 @@ int verb_wait(struct session *s, const struct arguments *a)
     if (code != KC_EXIT_OK && code != KC_EXIT_FALSE)
         return code;
     if (s->json)
-        emit_job(s, &j);
+        emit_job(s, &j, NULL);
     if (job_ended(&j) && (code == KC_EXIT_FALSE || !text)) {
         report_outcome(&j, line, sizeof line);
         session_note(s, "%s%s", line, text ? ". What was waited for did not come" : "");

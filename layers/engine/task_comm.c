@@ -186,7 +186,7 @@ static void time_way(struct rank *r, const struct way *w, size_t bytes)
 {
     double seconds = seconds_of(r, w, bytes);
     if (r->rank == 0)
-        tell(w->copy ? "copy" : kc_primitive_name[w->primitive],
+        tell(w->copy ? "memcpy" : kc_primitive_name[w->primitive],
              w->copy ? NULL : kc_algorithm_name[w->algorithm],
              w->buffer == r->plain ? "plain" : "window", bytes, seconds);
 }

@@ -261,8 +261,8 @@ def test_refusals_are_one_line_each():
             assert done.stderr.startswith("kc: ") and done.stderr.count("\n") == 1 and says in done.stderr, done.stderr
             assert done.stdout == ""
         if cores < 60:
-            refused(9, "60 cores are wanted", "comm", "--ranks", "60")
-            refused(9, "let ranks share cores: --oversubscribe", "step", "--ranks", "60")
+            refused(2, "60 cores are wanted", "comm", "--ranks", "60")
+            refused(2, "let ranks share cores: --oversubscribe", "step", "--ranks", "60")
             refused(2, "Leave out --store", "comm", "--ranks", "60", "--oversubscribe", "--store", "--largest", "1M")
         refused(10, "of memory, ", "comm", "--ranks", "64", "--oversubscribe", "--largest", "1G")
         node.environment["KC_HOME"] = "/dev/null/home"
@@ -357,6 +357,7 @@ def test_a_table_that_changes_under_a_job_changes_no_bit_of_it():
         other = node.train("other", 3, 1, **how)
         for which, algorithm in ((job, "direct"), (other, "ring")):
             shown = node.json("show", which)["job"]["algorithms"]
+            assert all("algorithms" not in j for j in node.json("ps")["jobs"]), "only show looks for them"
             assert shown == {p: [algorithm] for p in ("all-reduce", "all-gather", "reduce-scatter")}, shown
             page = node.kc("show", which).stdout
             assert f"\ncollectives all-reduce {algorithm}, all-gather {algorithm}, reduce-scatter {algorithm}\n" in page, page
