@@ -63,7 +63,7 @@ static int name_columns(const struct profile *p)
 /* An instruction is called once a step, so the column of calls tells by how many ranks. */
 static void print_row(const struct profile *p, const struct profile_row *r, FILE *out)
 {
-    char name[64], calls[16], ms[16], share[16], flops[16], peak[16], bytes[16], slowest[16];
+    char name[80], calls[16], ms[16], share[16], flops[16], peak[16], bytes[16], slowest[16];
     if (r->instruction >= 0)
         instruction_name(r, name, sizeof name);
     else
