@@ -74,12 +74,12 @@ static void describe_compute(const struct kc_plans *plans, const struct kc_exec_
         out->flops = flops_of_run(i->opcode, elements_of(&refs[0]));
 }
 
-static void describe_collective(const struct kc_plans *plans, const struct kc_exec_instruction *i,
+static void describe_collective(const struct kc_plans *plans, uint32_t rank, const struct kc_exec_instruction *i,
                                 struct profile_op *out)
 {
     const struct kc_comm_plan *p = plans->comm;
     const struct kc_plan_collective *c = KC_AT(p, struct kc_plan_collective, p->collectives) + i->collective;
-    const struct kc_plan_group *g = KC_AT(p, struct kc_plan_group, p->groups) + c->group;
+    const struct kc_plan_group *g = KC_AT(p, struct kc_plan_group, p->groups) + kc_comm_group_of(p, c->family, rank);
     snprintf(out->name, sizeof out->name, "%s %s", kc_primitive_name[c->primitive], kc_purpose_name[c->purpose]);
     out->agree = c->purpose == KC_PURPOSE_AGREE;
     out->group = KC_TEXT(p, g->name);
@@ -104,7 +104,7 @@ static void describe(const struct kc_plans *plans, const struct kc_exec_plan *pl
         describe_compute(plans, i, refs, out);
         break;
     case KC_I_COLLECTIVE:
-        describe_collective(plans, i, out);
+        describe_collective(plans, plan->rank, i, out);
         break;
     case KC_I_CLEAR:
         out->bytes = bytes_of(&refs[i->inputs]);

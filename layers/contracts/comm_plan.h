@@ -7,7 +7,7 @@
 #include "base/contract.h"
 #include "contracts/types.h"
 
-#define KC_COMM_PLAN_VERSION 1
+#define KC_COMM_PLAN_VERSION 2
 
 #define KC_PURPOSE_TABLE(X)                                                                                            \
     X(PURPOSE_GRADIENT, "gradient", 0)     /* once a bucket, after its last W of the step */                           \
@@ -15,7 +15,10 @@
     X(PURPOSE_PARAMETER, "parameter", 0)   /* gather updated shards, after the optimizer */                            \
     X(PURPOSE_DIGEST, "digest", 0)         /* compare contracts before step 1 */                                       \
     X(PURPOSE_ROOT, "state-root", 0)       /* sum the owners' parts of state_root */                                   \
-    X(PURPOSE_STORE, "store", 0)           /* agree that a snapshot or restore step worked everywhere */
+    X(PURPOSE_STORE, "store", 0)           /* agree that a snapshot or restore step worked everywhere */               \
+    X(PURPOSE_ACTIVATION, "activation", 0) /* a conversion inside the graph, once a micro-batch */                     \
+    X(PURPOSE_TRANSFER, "transfer", 0)     /* from stage to stage, once a micro-batch */                               \
+    X(PURPOSE_RING, "ring", 0)             /* a part goes on to the next rank of the context axis */
 enum kc_purpose { KC_PURPOSE_TABLE(KC_ENUM_ROW) KC_PURPOSES };
 extern const char *const kc_purpose_name[KC_PURPOSES];
 
@@ -42,25 +45,47 @@ extern const char *const kc_agree_name[KC_AGREES], *const kc_digest_name[KC_DIGE
  * both moments. STORE sums the first two. */
 #define KC_STORE_COUNT(parameter_tensors) (2 + 12 * (uint64_t)(parameter_tensors))
 
+#define KC_NOT_MEMBER UINT32_MAX
+
+/* Groups of one kind: no rank is in two of them. A collective names a family; which group it is follows from the rank.
+ * Family 0 is the world. */
+struct kc_plan_family {
+    kc_text name;  /* "world", "data", "tensor", "data+context", … */
+    uint32_t axes; /* bits 1 << enum kc_axis along which its ranks lie */
+    uint32_t groups_first, groups_count;
+};
+
 struct kc_plan_group {
     kc_text name;         /* "world", "data.0", … */
-    uint32_t axis;        /* enum kc_axis, or KC_AXES for the world */
+    uint32_t family;
     struct kc_span ranks; /* uint32_t, ascending; index = position in the group */
 };
 
 struct kc_plan_collective {
     uint8_t primitive, type, reduce, algorithm; /* enums */
     uint8_t purpose, pad[3];
-    uint32_t group;  /* index */
-    int32_t bucket;  /* what it moves; -1: a vector named by purpose */
+    uint32_t family; /* index */
+    int32_t shift;   /* all-to-all: 0 every member gets count / members of each; else all of it goes to the member so many
+                        positions further, round the group */
+    int32_t bucket;  /* what it moves; -1: a vector named by purpose, or tensors of an op of shard_plan */
+    uint32_t pad2;
     uint64_t count;  /* elements: all-reduce the vector; reduce-scatter the whole input; all-gather one rank's part */
 };
 
 struct kc_comm_plan {
     struct kc_contract head;
-    struct kc_span groups;      /* struct kc_plan_group */
+    struct kc_span families;    /* struct kc_plan_family */
+    struct kc_span groups;      /* struct kc_plan_group, by family */
+    struct kc_span members;     /* uint32_t, families × ranks: the rank's group, or KC_NOT_MEMBER */
+    uint32_t ranks, pad;
     struct kc_span collectives; /* struct kc_plan_collective */
 };
+
+/* The group of a family that a rank is in; KC_NOT_MEMBER. */
+static inline uint32_t kc_comm_group_of(const struct kc_comm_plan *p, uint32_t family, uint32_t rank)
+{
+    return KC_AT(p, uint32_t, p->members)[(size_t)family * p->ranks + rank];
+}
 
 extern const struct kc_layout kc_comm_plan_layout;
 

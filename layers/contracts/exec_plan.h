@@ -9,7 +9,7 @@
 
 #include <assert.h>
 
-#define KC_EXEC_PLAN_VERSION 3
+#define KC_EXEC_PLAN_VERSION 4
 
 #define KC_PROGRAM_TABLE(X)                                                                                            \
     X(PROGRAM_DIGEST, "digest", 0)     /* compare the contracts' digests of all ranks */                               \
@@ -66,7 +66,8 @@ struct kc_exec_ref {
     uint8_t space, type, rank, pad;
     int32_t bucket;            /* state spaces; else -1 */
     uint64_t offset;           /* bytes */
-    uint64_t size[KC_DIMS_MAX];/* local sizes; rank 0: one element */
+    uint64_t size[KC_DIMS_MAX];/* this rank's; rank 0: one element */
+    uint64_t first[KC_DIMS_MAX];/* where that begins in the logical tensor */
 };
 
 struct kc_exec_instruction {
@@ -88,7 +89,7 @@ struct kc_exec_instruction {
 
 struct kc_exec_program {
     uint32_t first, count;   /* range in instructions */
-    struct kc_span sequences;/* uint32_t per group of comm_plan: collectives this program runs in it */
+    struct kc_span sequences;/* uint32_t per family of comm_plan: collectives this program runs in its group */
 };
 
 struct kc_exec_plan {

@@ -163,7 +163,7 @@ static const struct kc_field placement[] = {
     ENUM(kc_placement, kind, kc_place_name),
     ENUM(kc_placement, dim, kc_dim_name),
     ENUM(kc_placement, reduce, kc_reduce_name),
-    HIDDEN(kc_placement, pad),
+    SCALAR(kc_placement, repeat),
 };
 static const struct kc_layout placement_layout = LAYOUT(kc_placement, placement);
 static const struct kc_field graph_rule[] = {INLINES(kc_graph_rule, at, placement_layout)};
@@ -265,7 +265,9 @@ static const struct kc_field plan_bucket[] = {
     SCALAR(kc_plan_bucket, count),          SCALAR(kc_plan_bucket, shard),
     SCALAR(kc_plan_bucket, shards),         SCALAR(kc_plan_bucket, segments_first),
     SCALAR(kc_plan_bucket, segments_count), SCALAR(kc_plan_bucket, layer),
-    ENUM(kc_plan_bucket, type, kc_type_name), HIDDEN(kc_plan_bucket, pad),
+    ENUM(kc_plan_bucket, type, kc_type_name), SCALAR(kc_plan_bucket, axes),
+    SCALAR(kc_plan_bucket, once),           SCALAR(kc_plan_bucket, stage),
+    SCALAR(kc_plan_bucket, tied),           HIDDEN(kc_plan_bucket, pad),
 };
 static const struct kc_layout plan_bucket_layout = LAYOUT(kc_plan_bucket, plan_bucket);
 static const struct kc_field plan_op[] = {
@@ -277,19 +279,42 @@ static const struct kc_field plan_op[] = {
     SCALAR(kc_plan_op, layer),
     SPAN(kc_plan_op, in, KC_FIELD_I32),
     SPAN(kc_plan_op, out, KC_FIELD_I32),
+    SPAN(kc_plan_op, omit, KC_FIELD_U32),
     SPAN(kc_plan_op, attr, KC_FIELD_F64),
+    SCALAR(kc_plan_op, stage),
+    SCALAR(kc_plan_op, collective),
     HIDDEN(kc_plan_op, pad2),
     SCALAR(kc_plan_op, flops),
     SCALAR(kc_plan_op, bytes),
     SCALAR(kc_plan_op, scratch),
 };
 static const struct kc_layout plan_op_layout = LAYOUT(kc_plan_op, plan_op);
+static const struct kc_field plan_stage[] = {
+    SCALAR(kc_plan_stage, coordinate), SCALAR(kc_plan_stage, layer_first), SCALAR(kc_plan_stage, layers),
+    HIDDEN(kc_plan_stage, pad),        SCALAR(kc_plan_stage, f),           SCALAR(kc_plan_stage, i),
+    SCALAR(kc_plan_stage, w),
+};
+static const struct kc_layout plan_stage_layout = LAYOUT(kc_plan_stage, plan_stage);
+static const struct kc_field plan_link[] = {
+    SCALAR(kc_plan_link, tensor),
+    SCALAR(kc_plan_link, from),
+    SCALAR(kc_plan_link, to),
+    SCALAR(kc_plan_link, send),
+    SCALAR(kc_plan_link, recv),
+};
+static const struct kc_layout plan_link_layout = LAYOUT(kc_plan_link, plan_link);
 static const struct kc_field shard_plan[] = {
     HIDDEN(kc_shard_plan, head),
     SCALAR(kc_shard_plan, ranks),
     SCALAR(kc_shard_plan, zero),
     ARRAY(kc_shard_plan, axis),
+    SCALAR(kc_shard_plan, sequence_pairs),
+    ENUM(kc_shard_plan, pipeline, kc_pipeline_name),
+    SCALAR(kc_shard_plan, chunks),
+    ENUM(kc_shard_plan, recompute, kc_recompute_name),
     HIDDEN(kc_shard_plan, pad),
+    SPAN_OF(kc_shard_plan, stages, plan_stage_layout),
+    SPAN_OF(kc_shard_plan, links, plan_link_layout),
     SPAN_OF(kc_shard_plan, tensors, plan_tensor_layout),
     SPAN_OF(kc_shard_plan, buckets, plan_bucket_layout),
     SPAN_OF(kc_shard_plan, segments, plan_segment_layout),
@@ -314,9 +339,16 @@ static const struct kc_field shard_plan[] = {
 const struct kc_layout kc_shard_plan_layout = LAYOUT(kc_shard_plan, shard_plan);
 
 /* ---- comm_plan ---- */
+static const struct kc_field plan_family[] = {
+    TEXT(kc_plan_family, name),
+    SCALAR(kc_plan_family, axes),
+    SCALAR(kc_plan_family, groups_first),
+    SCALAR(kc_plan_family, groups_count),
+};
+static const struct kc_layout plan_family_layout = LAYOUT(kc_plan_family, plan_family);
 static const struct kc_field plan_group[] = {
     TEXT(kc_plan_group, name),
-    SCALAR(kc_plan_group, axis),
+    SCALAR(kc_plan_group, family),
     SPAN(kc_plan_group, ranks, KC_FIELD_U32),
 };
 static const struct kc_layout plan_group_layout = LAYOUT(kc_plan_group, plan_group);
@@ -327,14 +359,20 @@ static const struct kc_field plan_collective[] = {
     ENUM(kc_plan_collective, algorithm, kc_algorithm_name),
     ENUM(kc_plan_collective, purpose, kc_purpose_name),
     HIDDEN(kc_plan_collective, pad),
-    SCALAR(kc_plan_collective, group),
+    SCALAR(kc_plan_collective, family),
+    SCALAR(kc_plan_collective, shift),
     SCALAR(kc_plan_collective, bucket),
+    HIDDEN(kc_plan_collective, pad2),
     SCALAR(kc_plan_collective, count),
 };
 static const struct kc_layout plan_collective_layout = LAYOUT(kc_plan_collective, plan_collective);
 static const struct kc_field comm_plan[] = {
     HIDDEN(kc_comm_plan, head),
+    SPAN_OF(kc_comm_plan, families, plan_family_layout),
     SPAN_OF(kc_comm_plan, groups, plan_group_layout),
+    SPAN(kc_comm_plan, members, KC_FIELD_U32),
+    SCALAR(kc_comm_plan, ranks),
+    HIDDEN(kc_comm_plan, pad),
     SPAN_OF(kc_comm_plan, collectives, plan_collective_layout),
 };
 const struct kc_layout kc_comm_plan_layout = LAYOUT(kc_comm_plan, comm_plan);
@@ -343,7 +381,7 @@ const struct kc_layout kc_comm_plan_layout = LAYOUT(kc_comm_plan, comm_plan);
 static const struct kc_field exec_ref[] = {
     ENUM(kc_exec_ref, space, kc_space_name), ENUM(kc_exec_ref, type, kc_type_name), SCALAR(kc_exec_ref, rank),
     HIDDEN(kc_exec_ref, pad),                SCALAR(kc_exec_ref, bucket),           SCALAR(kc_exec_ref, offset),
-    ARRAY(kc_exec_ref, size),
+    ARRAY(kc_exec_ref, size),                ARRAY(kc_exec_ref, first),
 };
 static const struct kc_layout exec_ref_layout = LAYOUT(kc_exec_ref, exec_ref);
 static const struct kc_field exec_instruction[] = {

@@ -12,7 +12,8 @@ struct kc_placement {
     uint8_t kind;   /* enum kc_place_kind */
     uint8_t dim;    /* SHARDED: enum kc_dim */
     uint8_t reduce; /* PARTIAL: KC_SUM or KC_MAX */
-    uint8_t pad;
+    uint8_t repeat; /* SHARDED: so many neighbours on the axis hold the same part (key/value heads, where there are fewer than
+                       ranks); 0 and 1: each its own */
 };
 
 extern const char *const kc_place_name[KC_PLACES];

@@ -25,6 +25,13 @@
 #define KC_AXIS_TABLE(X)                                                                                               \
     X(TENSOR, "tensor", 0) X(CONTEXT, "context", 0) X(EXPERT, "expert", 0) X(DATA, "data", 0)                          \
     X(PIPELINE, "pipeline", 0)
+/* orders of a pipeline's turns (schedule/order.h) */
+#define KC_PIPELINE_TABLE(X)                                                                                           \
+    X(PIPELINE_1F1B, "1f1b", 0) X(PIPELINE_GPIPE, "gpipe", 0) X(PIPELINE_INTERLEAVED, "interleaved", 0)                \
+    X(PIPELINE_ZERO_BUBBLE, "zero-bubble", 0)
+/* what forward does not keep for backward, which makes it again */
+#define KC_RECOMPUTE_TABLE(X)                                                                                          \
+    X(RECOMPUTE_NONE, "none", 0) X(RECOMPUTE_SELECTIVE, "selective", 0) /* attention */ X(RECOMPUTE_FULL, "full", 0)
 /* named dimensions of tensors */
 #define KC_DIM_TABLE(X)                                                                                                \
     X(NONE, "none", 0) X(BATCH, "batch", 0) X(SEQUENCE, "sequence", 0) X(HIDDEN, "hidden", 0) X(HEADS, "heads", 0)     \
@@ -58,6 +65,8 @@ enum kc_reduce { KC_REDUCE_TABLE(KC_ENUM_ROW) KC_REDUCES };
 enum kc_algorithm { KC_ALGORITHM_TABLE(KC_ENUM_ROW) KC_ALGORITHMS };
 enum kc_primitive { KC_PRIMITIVE_TABLE(KC_ENUM_ROW) KC_PRIMITIVES };
 enum kc_axis { KC_AXIS_TABLE(KC_ENUM_ROW) KC_AXES };
+enum kc_pipeline { KC_PIPELINE_TABLE(KC_ENUM_ROW) KC_PIPELINES };
+enum kc_recompute { KC_RECOMPUTE_TABLE(KC_ENUM_ROW) KC_RECOMPUTES };
 enum kc_dim { KC_DIM_TABLE(KC_ENUM_ROW) KC_DIMS };
 enum kc_role { KC_ROLE_TABLE(KC_ENUM_ROW) KC_ROLES };
 enum kc_class { KC_CLASS_TABLE(KC_ENUM_ROW) KC_CLASSES };
@@ -68,7 +77,7 @@ enum kc_contract_kind { KC_CONTRACT_TABLE(KC_ENUM_ROW) KC_CONTRACTS };
 /* Names, indexed by the enums above (contracts/types.c). */
 extern const char *const kc_type_name[KC_TYPES], *const kc_reduce_name[KC_REDUCES],
     *const kc_algorithm_name[KC_ALGORITHMS], *const kc_primitive_name[KC_PRIMITIVES], *const kc_axis_name[KC_AXES],
-    *const kc_dim_name[KC_DIMS], *const kc_role_name[KC_ROLES], *const kc_class_name[KC_CLASSES],
+    *const kc_pipeline_name[KC_PIPELINES], *const kc_recompute_name[KC_RECOMPUTES], *const kc_dim_name[KC_DIMS], *const kc_role_name[KC_ROLES], *const kc_class_name[KC_CLASSES],
     *const kc_state_name[KC_STATES], *const kc_init_name[KC_INITS], *const kc_contract_name[KC_CONTRACTS];
 extern const uint8_t kc_type_bytes[KC_TYPES];
 extern const uint8_t kc_primitive_algorithms[KC_PRIMITIVES];

@@ -158,7 +158,7 @@ static int connect_ranks(struct kc_engine *x, const int *window_fds, struct kc_e
     struct kc_transport_local_config t = {
         .rank = x->rank,
         .ranks = x->spec->ranks,
-        .slots = x->plans.comm->groups.count,
+        .slots = x->plans.comm->families.count,
         .generation = x->incarnation,
         .window_fds = window_fds,
         .data_bytes = kc_state_window_bytes(x->plans.shard),
@@ -177,7 +177,7 @@ static int connect_ranks(struct kc_engine *x, const int *window_fds, struct kc_e
     const struct kc_plan_group *plan_group = KC_AT(x->plans.comm, struct kc_plan_group, x->plans.comm->groups);
     for (uint32_t g = 0; code == 0 && g < x->plans.comm->groups.count; g++) {
         struct kc_group_config c = {.id = g,
-                                    .slot = g,
+                                    .slot = plan_group[g].family,
                                     .count = plan_group[g].ranks.count,
                                     .ranks = KC_AT(x->plans.comm, uint32_t, plan_group[g].ranks)};
         for (uint32_t i = 0; i < c.count; i++)

@@ -13,7 +13,7 @@
 
 static uint64_t window_bytes(const struct kc_govern_config *c)
 {
-    return kc_state_window_bytes(c->plans->shard) + kc_transport_local_bytes(c->spec->ranks, c->plans->comm->groups.count);
+    return kc_state_window_bytes(c->plans->shard) + kc_transport_local_bytes(c->spec->ranks, c->plans->comm->families.count);
 }
 
 void publish_plan(const struct kc_govern_config *c, uint64_t first_step)

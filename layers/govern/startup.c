@@ -37,7 +37,7 @@ void kc_startup_plan_text(const struct kc_plans *plans, char *out, size_t room)
                 uint64_t count;
                 uint32_t group, bucket;
                 uint8_t of[8];
-            } link = {.before = chain, .count = c[i].count, .group = c[i].group, .bucket = (uint32_t)c[i].bucket,
+            } link = {.before = chain, .count = c[i].count, .group = c[i].family, .bucket = (uint32_t)c[i].bucket,
                       .of = {c[i].primitive, c[i].type, c[i].reduce, c[i].algorithm, c[i].purpose}};
             if (c[i].primitive != sums[k])
                 continue;
@@ -129,7 +129,7 @@ void kc_startup_memory(const struct kc_job_spec *spec, const struct kc_plans *pl
     n.moments = kc_state_class_bytes(plans->shard, KC_STATE_MOMENT1) +
                 kc_state_class_bytes(plans->shard, KC_STATE_MOMENT2);
     n.masters = kc_state_class_bytes(plans->shard, KC_STATE_MASTER);
-    n.communication = kc_transport_local_bytes(spec->ranks, plans->comm->groups.count);
+    n.communication = kc_transport_local_bytes(spec->ranks, plans->comm->families.count);
     n.work = kc_schedule_memory(plans->exec[0]);
     n.program = PROGRAM_BYTES + (uint64_t)spec->threads * THREAD_BYTES;
     n.rank = n.parameters + n.gradients + n.moments + n.masters + n.work + n.communication + n.program;

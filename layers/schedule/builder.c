@@ -35,7 +35,7 @@ int kc_builder_new(struct kc_builder *b, const struct kc_shard_plan *shard, cons
                    const struct kc_memory_plan *memory, uint32_t rank)
 {
     *b = (struct kc_builder){.shard = shard, .comm = comm, .memory = memory, .rank = rank};
-    b->sequences = calloc((size_t)KC_PROGRAMS * (comm->groups.count + 1u), sizeof *b->sequences);
+    b->sequences = calloc((size_t)KC_PROGRAMS * (comm->families.count + 1u), sizeof *b->sequences);
     b->touched = calloc(slots(b), sizeof *b->touched);
     b->written = calloc(shard->tensors.count + 1u, sizeof *b->written);
     if (b->sequences && b->touched && b->written)
@@ -107,7 +107,10 @@ struct kc_exec_ref kc_ref_tensor(const struct kc_builder *b, int32_t tensor)
         return kc_ref_none();
     const struct kc_plan_tensor *t = KC_AT(b->shard, struct kc_plan_tensor, b->shard->tensors) + tensor;
     struct kc_exec_ref r = {.type = t->type, .rank = t->rank, .bucket = t->bucket};
-    memcpy(r.size, t->local, sizeof r.size);
+    struct kc_box box;
+    kc_plan_box(b->shard, t, b->rank, &box);
+    memcpy(r.size, box.size, sizeof r.size);
+    memcpy(r.first, box.first, sizeof r.first);
     if (t->role == KC_RESULT) {
         r.space = KC_SPACE_RESULT; /* loss and tokens are the first two of the AGREE vector */
         r.offset = KC_RESULT_OWN;
@@ -121,14 +124,18 @@ struct kc_exec_ref kc_ref_tensor(const struct kc_builder *b, int32_t tensor)
     return r;
 }
 
-int32_t builder_group_position(const struct kc_comm_plan *comm, uint32_t group, uint32_t rank)
+int32_t builder_position(const struct kc_comm_plan *comm, uint32_t family, uint32_t rank,
+                         const struct kc_plan_group **group)
 {
-    const struct kc_plan_group *g = KC_AT(comm, struct kc_plan_group, comm->groups) + group;
-    const uint32_t *ranks = KC_AT(comm, uint32_t, g->ranks);
-    for (uint32_t i = 0; i < g->ranks.count; i++)
-        if (ranks[i] == rank)
-            return (int32_t)i;
-    return -1;
+    const uint32_t index = kc_comm_group_of(comm, family, rank);
+    if (index == KC_NOT_MEMBER)
+        return -1;
+    *group = KC_AT(comm, struct kc_plan_group, comm->groups) + index;
+    const uint32_t *ranks = KC_AT(comm, uint32_t, (*group)->ranks);
+    int32_t at = 0;
+    while (ranks[at] != rank)
+        at++;
+    return at;
 }
 
 /* ---- emitting ---- */
@@ -274,8 +281,9 @@ static void collective_refs(const struct kc_builder *b, const struct kc_plan_col
 void kc_builder_collective(struct kc_builder *b, uint32_t collective)
 {
     const struct kc_plan_collective *c = KC_AT(b->comm, struct kc_plan_collective, b->comm->collectives) + collective;
-    const struct kc_plan_group *g = KC_AT(b->comm, struct kc_plan_group, b->comm->groups) + c->group;
-    uint32_t *sequence = &b->sequences[b->program * b->comm->groups.count + c->group];
+    const struct kc_plan_group *g;
+    const int32_t position = builder_position(b->comm, c->family, b->rank, &g);
+    uint32_t *sequence = &b->sequences[b->program * b->comm->families.count + c->family];
     struct kc_emit e = {.base = {.kind = KC_I_COLLECTIVE,
                                  .lane = KC_LANE_COMM,
                                  .part = KC_PART_COMM,
@@ -285,6 +293,6 @@ void kc_builder_collective(struct kc_builder *b, uint32_t collective)
                                  .sequence = (*sequence)++,
                                  .inputs = 1,
                                  .outputs = 1}};
-    collective_refs(b, c, (uint32_t)builder_group_position(b->comm, c->group, b->rank), g->ranks.count, &e);
+    collective_refs(b, c, (uint32_t)position, g->ranks.count, &e);
     kc_builder_emit(b, &e);
 }

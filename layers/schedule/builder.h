@@ -32,7 +32,7 @@ struct kc_builder {
 
     struct kc_vector instructions, refs, attrs, waits;
     struct kc_exec_program programs[KC_PROGRAMS];
-    uint32_t *sequences;      /* programs × groups */
+    uint32_t *sequences;      /* programs × families */
     struct kc_touch *touched; /* spaces × (buckets + 1), of the program being built */
     uint8_t *written;         /* by tensor: a gradient holds a sum already, in the program being built */
     uint32_t known[KC_LANES]; /* instructions of the other lane (1 + index) that a lane has waited for */
@@ -66,7 +66,8 @@ struct kc_exec_ref kc_ref_tensor(const struct kc_builder *b, int32_t tensor);
 struct kc_exec_ref kc_ref_run(const struct kc_builder *b, enum kc_space space, uint32_t bucket, uint64_t offset, uint64_t count);
 /* Elements of the result or store vector. */
 struct kc_exec_ref kc_ref_vector(enum kc_space space, enum kc_type type, uint64_t offset_bytes, uint64_t count);
-/* Position of the rank in a group of comm_plan; -1 not a member. */
-int32_t builder_group_position(const struct kc_comm_plan *comm, uint32_t group, uint32_t rank);
+/* The group of a family that a rank is in, and its position there; -1: it is in none. */
+int32_t builder_position(const struct kc_comm_plan *comm, uint32_t family, uint32_t rank,
+                         const struct kc_plan_group **group);
 
 #endif

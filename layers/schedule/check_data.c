@@ -109,11 +109,13 @@ static int operand_check(const struct book *b, const struct kc_exec_ref *r, int3
     if (tensor < 0)
         return r->space == KC_SPACE_NONE ? 0 : wrong(b, e, "has an operand that the op leaves out");
     const struct kc_plan_tensor *t = tensor_at(b, tensor);
+    struct kc_box box;
+    kc_plan_box(b->shard, t, b->p->rank, &box);
     static const uint8_t space[KC_ROLES] = {
         [KC_INPUT] = KC_SPACE_WORK,        [KC_PARAMETER] = KC_SPACE_PARAMETER, [KC_ACTIVATION] = KC_SPACE_WORK,
         [KC_GRADIENT] = KC_SPACE_GRADIENT, [KC_DERIVATIVE] = KC_SPACE_WORK,     [KC_RESULT] = KC_SPACE_RESULT};
     if (r->space != space[t->role] || r->type != t->type || r->rank != t->rank ||
-        memcmp(r->size, t->local, sizeof r->size) != 0)
+        memcmp(r->size, box.size, sizeof r->size) != 0 || memcmp(r->first, box.first, sizeof r->first) != 0)
         return wrong(b, e, "has an operand of another space, type or shape than the shard plan");
     if ((t->bucket >= 0 && (r->bucket != t->bucket || r->offset != t->offset * kc_type_bytes[t->type])) ||
         (t->role == KC_RESULT && r->offset != KC_RESULT_OWN))
@@ -248,7 +250,7 @@ static uint64_t owned_elements(const struct book *b, uint32_t bucket)
 {
     const struct kc_plan_bucket *k = KC_AT(b->shard, struct kc_plan_bucket, b->shard->buckets) + bucket;
     const struct kc_plan_segment *s = KC_AT(b->shard, struct kc_plan_segment, b->shard->segments) + k->segments_first;
-    uint64_t own = kc_plan_coordinate(b->shard, b->p->rank, KC_DATA), n = 0;
+    uint64_t own = kc_plan_owner(b->shard, k, b->p->rank), n = 0;
     uint64_t first = b->shard->zero ? own * k->shard : 0, end = b->shard->zero ? first + k->shard : k->count;
     for (uint32_t i = 0; i < k->segments_count; i++) {
         uint64_t from = s[i].offset > first ? s[i].offset : first;
@@ -264,9 +266,8 @@ static uint64_t owned_elements(const struct book *b, uint32_t bucket)
 static int agreement_check(struct book *b, struct kc_error *e)
 {
     const struct kc_plan_bucket *k = KC_AT(b->shard, struct kc_plan_bucket, b->shard->buckets);
-    uint64_t own = kc_plan_coordinate(b->shard, b->p->rank, KC_DATA);
     for (uint32_t i = 0; i < b->shard->buckets.count; i++)
-        if (b->buckets[i].norm_next != (own + 1) * k[i].shard)
+        if (b->buckets[i].norm_next != (kc_plan_owner(b->shard, &k[i], b->p->rank) + 1) * k[i].shard)
             return wrong(b, e, "sums a norm that is not complete");
     b->norm_summed = 1;
     return 0;
@@ -360,12 +361,12 @@ static int end_check(struct book *b, struct kc_error *e)
                                kc_program_name[b->program], o, KC_AT(s, struct kc_plan_op, s->ops)[o].opcode,
                                KC_AT(s, struct kc_plan_op, s->ops)[o].layer,
                                b->done[(size_t)o * s->micro_batches + m], m, expected_runs(b, o, m));
-    uint64_t own = kc_plan_coordinate(s, b->p->rank, KC_DATA);
     for (uint32_t k = 0; k < s->buckets.count; k++) {
         if (b->buckets[k].open)
             return kc_fail(e, -EINVAL, "program %s: a ticket of bucket %u is still open at the end",
                            kc_program_name[b->program], k);
         const struct kc_plan_bucket *plan = KC_AT(s, struct kc_plan_bucket, s->buckets) + k;
+        const uint64_t own = kc_plan_owner(s, plan, b->p->rank);
         if (b->program == KC_PROGRAM_TRAIN &&
             (b->buckets[k].updated != owned_elements(b, k) || b->buckets[k].norm_next != (own + 1) * plan->shard))
             return kc_fail(
@@ -383,15 +384,16 @@ static void open_book(struct book *b)
 {
     const struct kc_shard_plan *s = b->shard;
     const struct kc_plan_op *ops = KC_AT(s, struct kc_plan_op, s->ops);
-    uint64_t own = kc_plan_coordinate(s, b->p->rank, KC_DATA);
     for (uint32_t o = 0; o < s->ops.count; o++)
         for (uint32_t k = 0; k < ops[o].out.count; k++) {
             int32_t t = KC_AT(s, int32_t, ops[o].out)[k];
             if (t >= 0 && tensor_at(b, t)->role == KC_GRADIENT)
                 b->buckets[tensor_at(b, t)->bucket].adds_expected += s->micro_batches;
         }
-    for (uint32_t k = 0; k < s->buckets.count; k++)
-        b->buckets[k].norm_next = own * KC_AT(s, struct kc_plan_bucket, s->buckets)[k].shard;
+    for (uint32_t k = 0; k < s->buckets.count; k++) {
+        const struct kc_plan_bucket *plan = KC_AT(s, struct kc_plan_bucket, s->buckets) + k;
+        b->buckets[k].norm_next = (uint64_t)kc_plan_owner(s, plan, b->p->rank) * plan->shard;
+    }
     const struct kc_plan_collective *c = KC_AT(b->comm, struct kc_plan_collective, b->comm->collectives);
     for (uint32_t i = 0; i < b->comm->collectives.count; i++)
         if (c[i].purpose == KC_PURPOSE_GRADIENT && c[i].bucket >= 0)

@@ -42,13 +42,13 @@ static void call_text(const struct kc_comm_plan *comm, const struct kc_exec_inst
 
 /* ---- order ---- */
 
-static const struct kc_exec_instruction *next_in_group(const struct kc_exec_plan *p, enum kc_program_id program,
-                                                       const struct kc_comm_plan *comm, uint32_t group, uint32_t *at)
+static const struct kc_exec_instruction *next_in_family(const struct kc_exec_plan *p, enum kc_program_id program,
+                                                        const struct kc_comm_plan *comm, uint32_t family, uint32_t *at)
 {
     const struct kc_exec_instruction *ins = kc_program_at(p, program);
     while (*at < p->programs[program].count) {
         const struct kc_exec_instruction *i = &ins[(*at)++];
-        if (i->kind == KC_I_COLLECTIVE && collective_of(comm, i)->group == group)
+        if (i->kind == KC_I_COLLECTIVE && collective_of(comm, i)->family == family)
             return i;
     }
     return NULL;
@@ -62,8 +62,8 @@ static int group_order(const struct kc_exec_plan *const *plans, const struct kc_
     for (uint32_t m = 1; m < g->ranks.count; m++) {
         uint32_t at[2] = {0, 0}, position = 0;
         for (;; position++) {
-            const struct kc_exec_instruction *a = next_in_group(plans[ranks[0]], program, comm, group, &at[0]);
-            const struct kc_exec_instruction *b = next_in_group(plans[ranks[m]], program, comm, group, &at[1]);
+            const struct kc_exec_instruction *a = next_in_family(plans[ranks[0]], program, comm, g->family, &at[0]);
+            const struct kc_exec_instruction *b = next_in_family(plans[ranks[m]], program, comm, g->family, &at[1]);
             if (!a && !b)
                 break;
             /* whether sends meet their receives is for the play to say: it can name a cycle */
@@ -182,7 +182,7 @@ static int advance(struct play *y, uint32_t rank, struct kc_error *e)
     if (!i || y->players[rank].standing || !waits_over(y, rank, i, &on))
         return moved;
     y->players[rank].standing = true;
-    uint32_t group = collective_of(y->comm, i)->group;
+    uint32_t group = kc_comm_group_of(y->comm, collective_of(y->comm, i)->family, rank);
     if (++y->arrived[group] < KC_AT(y->comm, struct kc_plan_group, y->comm->groups)[group].ranks.count)
         return moved;
     int r = meet(y, group, e);
@@ -207,12 +207,12 @@ static uint32_t blame(const struct play *y, uint32_t rank, char *out, size_t roo
         return rank;
     }
     const struct kc_plan_collective *c = collective_of(y->comm, comm);
-    const struct kc_plan_group *g = KC_AT(y->comm, struct kc_plan_group, y->comm->groups) + c->group;
+    const struct kc_plan_group *g = KC_AT(y->comm, struct kc_plan_group, y->comm->groups) + kc_comm_group_of(y->comm, c->family, rank);
     const uint32_t *ranks = KC_AT(y->comm, uint32_t, g->ranks);
     uint32_t missing = ranks[0] == rank ? ranks[g->ranks.count - 1] : ranks[0]; /* a send that met a send */
     for (uint32_t m = g->ranks.count; m-- > 0;) {
         const struct kc_exec_instruction *there = stands_at(y, ranks[m], KC_LANE_COMM);
-        if (!y->players[ranks[m]].standing || collective_of(y->comm, there)->group != c->group)
+        if (!y->players[ranks[m]].standing || collective_of(y->comm, there)->family != c->family)
             missing = ranks[m];
     }
     snprintf(out, room, "rank %u stands in %s on group %s and waits for rank %u", rank,

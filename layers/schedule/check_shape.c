@@ -79,7 +79,7 @@ static int signature_check(const struct shape *s, const struct kc_plan_collectiv
         [KC_PURPOSE_ROOT] = KC_SPACE_STORE,        [KC_PURPOSE_STORE] = KC_SPACE_STORE,
     };
     const struct kc_exec_ref *in = kc_refs_of(s->p, i), *out = in + 1;
-    uint64_t members = KC_AT(s->comm, struct kc_plan_group, s->comm->groups)[c->group].ranks.count;
+    uint64_t members = KC_AT(s->comm, struct kc_plan_group, s->comm->groups)[kc_comm_group_of(s->comm, c->family, s->p->rank)].ranks.count;
     uint64_t reads = c->count, writes = c->count;
     if (c->primitive == KC_REDUCE_SCATTER)
         writes = c->count / members;
@@ -109,18 +109,17 @@ static int collective_check(struct shape *s, const struct kc_exec_instruction *i
                        s->comm->collectives.count);
     const struct kc_plan_collective *c =
         KC_AT(s->comm, struct kc_plan_collective, s->comm->collectives) + i->collective;
-    const struct kc_plan_group *g = KC_AT(s->comm, struct kc_plan_group, s->comm->groups) + c->group;
-    int member = 0;
-    for (uint32_t k = 0; k < g->ranks.count; k++)
-        member |= KC_AT(s->comm, uint32_t, g->ranks)[k] == s->p->rank;
-    if (!member)
-        return kc_fail(e, -EPROTO, "%s: rank %u is no member of group %s", where, s->p->rank,
-                       KC_TEXT(s->comm, g->name));
+    const struct kc_plan_family *f = KC_AT(s->comm, struct kc_plan_family, s->comm->families) + c->family;
+    const uint32_t group = kc_comm_group_of(s->comm, c->family, s->p->rank);
+    if (group == KC_NOT_MEMBER)
+        return kc_fail(e, -EPROTO, "%s: rank %u is in no group of family %s", where, s->p->rank,
+                       KC_TEXT(s->comm, f->name));
+    const struct kc_plan_group *g = KC_AT(s->comm, struct kc_plan_group, s->comm->groups) + group;
     if (i->lane != KC_LANE_COMM || i->inputs != 1 || i->outputs != 1)
         return kc_fail(e, -EINVAL, "%s: a collective has one input and one output and runs on the comm lane", where);
-    if (i->sequence != s->sequences[c->group]++)
+    if (i->sequence != s->sequences[c->family]++)
         return kc_fail(e, -EPROTO, "%s: number %u in group %s, expected %u", where, i->sequence,
-                       KC_TEXT(s->comm, g->name), s->sequences[c->group] - 1);
+                       KC_TEXT(s->comm, g->name), s->sequences[c->family] - 1);
     s->seen[i->collective]++;
     return signature_check(s, c, i, where, e);
 }
@@ -163,11 +162,7 @@ static int counts_check(const struct shape *s, struct kc_error *e)
 {
     const struct kc_plan_collective *c = KC_AT(s->comm, struct kc_plan_collective, s->comm->collectives);
     for (uint32_t k = 0; k < s->comm->collectives.count; k++) {
-        const struct kc_plan_group *g = KC_AT(s->comm, struct kc_plan_group, s->comm->groups) + c[k].group;
-        uint32_t member = 0;
-        for (uint32_t m = 0; m < g->ranks.count; m++)
-            member |= KC_AT(s->comm, uint32_t, g->ranks)[m] == s->p->rank;
-        uint32_t want = member ? times[s->program][c[k].purpose] : 0;
+        uint32_t want = kc_comm_group_of(s->comm, c[k].family, s->p->rank) != KC_NOT_MEMBER ? times[s->program][c[k].purpose] : 0;
         if (s->seen[k] != want)
             return kc_fail(
                 e, -EPROTO,
@@ -175,17 +170,18 @@ static int counts_check(const struct shape *s, struct kc_error *e)
                 "not merge, split or drop collectives",
                 k, kc_purpose_name[c[k].purpose], kc_primitive_name[c[k].primitive], c[k].bucket, s->seen[k], want);
     }
-    for (uint32_t g = 0; g < s->comm->groups.count; g++)
-        if (KC_AT(s->p, uint32_t, s->p->programs[s->program].sequences)[g] != s->sequences[g])
-            return kc_fail(e, -EPROTO, "group %u: %u collectives stand in the program, it says %u", g,
-                           s->sequences[g], KC_AT(s->p, uint32_t, s->p->programs[s->program].sequences)[g]);
+    for (uint32_t f = 0; f < s->comm->families.count; f++)
+        if (KC_AT(s->p, uint32_t, s->p->programs[s->program].sequences)[f] != s->sequences[f])
+            return kc_fail(e, -EPROTO, "family %s: %u collectives stand in the program, it says %u",
+                           KC_TEXT(s->comm, KC_AT(s->comm, struct kc_plan_family, s->comm->families)[f].name),
+                           s->sequences[f], KC_AT(s->p, uint32_t, s->p->programs[s->program].sequences)[f]);
     return 0;
 }
 
 static int program_check(struct shape *s, struct kc_error *e)
 {
     const struct kc_exec_program *p = &s->p->programs[s->program];
-    if (!in_range(p->first, p->count, s->p->instructions.count) || p->sequences.count != s->comm->groups.count)
+    if (!in_range(p->first, p->count, s->p->instructions.count) || p->sequences.count != s->comm->families.count)
         return kc_fail(e, -EINVAL, "its range is not in the plan");
     for (uint32_t i = 0; i < p->count; i++) {
         int r = instruction_check(s, i, e);
@@ -199,14 +195,14 @@ int kc_check_shape(const struct kc_exec_plan *p, const struct kc_shard_plan *sha
                    struct kc_error *e)
 {
     struct shape s = {.p = p, .shard = shard, .comm = comm};
-    uint32_t collectives = comm->collectives.count, groups = comm->groups.count, parameters = 0;
+    uint32_t collectives = comm->collectives.count, families = comm->families.count, parameters = 0;
     for (uint32_t t = 0; t < shard->tensors.count; t++)
         parameters += KC_AT(shard, struct kc_plan_tensor, shard->tensors)[t].role == KC_PARAMETER;
     s.store = KC_STORE_COUNT(parameters);
     int r = 0;
     for (int k = 0; k < KC_PROGRAMS && r == 0; k++) {
         s.program = (enum kc_program_id)k;
-        s.seen = calloc((size_t)collectives + groups + 1, sizeof *s.seen);
+        s.seen = calloc((size_t)collectives + families + 1, sizeof *s.seen);
         if (!s.seen)
             return kc_fail(e, -ENOMEM, "no memory to check the programs");
         s.sequences = s.seen + collectives;

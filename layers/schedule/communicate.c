@@ -66,18 +66,18 @@ static int collective_run(struct kc_executor *x, const struct kc_exec_instructio
                                 .reduce = c->reduce,
                                 .algorithm = c->algorithm,
                                 .peer = -1,
-                                .sequence = x->base[c->group] + i->sequence,
+                                .sequence = x->base[c->family] + i->sequence,
                                 .in = kc_executor_at(x, in, false),
                                 .out = kc_executor_at(x, out, true),
                                 .count = c->count};
     if (!call.in || !call.out)
         return kc_fail(&x->comm_error, -EPERM, "%s of bucket %d without a ticket", kc_primitive_name[c->primitive],
                        c->bucket);
-    if (call.sequence != x->next[c->group])
+    if (call.sequence != x->next[c->family])
         return kc_fail(&x->comm_error, -EPROTO, "collective %llu of group %u comes when %llu is due",
-                       (unsigned long long)call.sequence, c->group, (unsigned long long)x->next[c->group]);
+                       (unsigned long long)call.sequence, kc_comm_group_of(x->c.comm_plan, c->family, x->c.plan->rank), (unsigned long long)x->next[c->family]);
     if (c->primitive == KC_SEND || c->primitive == KC_RECV)
-        call.peer = (int32_t)(1 - x->position[c->group]); /* groups of two */
+        call.peer = (int32_t)(1 - x->position[c->family]); /* groups of two */
     if (c->purpose == KC_PURPOSE_GRADIENT)
         look_through(x, (uint32_t)c->bucket, call.in, c->count);
     else if (c->purpose == KC_PURPOSE_AGREE)
@@ -86,12 +86,12 @@ static int collective_run(struct kc_executor *x, const struct kc_exec_instructio
     struct kc_comm_op *op = NULL;
     uint64_t from = kc_now();
     int r =
-        x->c.comm->start(x->c.comm->self, x->c.comm->group(x->c.comm->self, c->group), &call, &op, &x->comm_error);
+        x->c.comm->start(x->c.comm->self, x->c.comm->group(x->c.comm->self, kc_comm_group_of(x->c.comm_plan, c->family, x->c.plan->rank)), &call, &op, &x->comm_error);
     if (r == 0)
         r = x->c.comm->wait(x->c.comm->self, &op, 0, &x->comm_error);
     x->comm_ns += kc_now() - from;
     if (r == 0)
-        x->next[c->group]++;
+        x->next[c->family]++;
     return r;
 }
 

@@ -73,6 +73,7 @@ static int view_of(struct kc_executor *x, const struct kc_exec_ref *r, bool writ
 {
     *v = (struct kc_view){.type = r->type, .rank = r->rank};
     memcpy(v->size, r->size, sizeof v->size);
+    memcpy(v->first, r->first, sizeof v->first);
     if (r->space == KC_SPACE_NONE)
         return 0;
     v->data = kc_executor_at(x, r, write);

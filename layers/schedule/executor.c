@@ -66,9 +66,10 @@ bool kc_executor_await(struct kc_executor *x, int lane, uint32_t instruction, ui
         uint32_t group = KC_NO_GROUP;
         uint64_t sequence = 0;
         if (i->kind == KC_I_COLLECTIVE) {
-            group =
-                KC_AT(x->c.comm_plan, struct kc_plan_collective, x->c.comm_plan->collectives)[i->collective].group;
-            sequence = x->base[group] + i->sequence;
+            const uint32_t family =
+                KC_AT(x->c.comm_plan, struct kc_plan_collective, x->c.comm_plan->collectives)[i->collective].family;
+            group = kc_comm_group_of(x->c.comm_plan, family, x->c.plan->rank);
+            sequence = x->base[family] + i->sequence;
         }
         /* The communication lane waiting for its next work is no wait of the rank. */
         int token = lane == KC_LANE_COMPUTE ? kc_probe_wait_begin(x->c.probe, KC_WAIT_LANE, group, sequence) : -1;
@@ -122,10 +123,11 @@ static int map_memory(struct kc_executor *x, struct kc_error *e)
 
 static int find_groups(struct kc_executor *x, struct kc_error *e)
 {
-    for (uint32_t g = 0; g < x->c.comm_plan->groups.count; g++) {
-        int32_t at = builder_group_position(x->c.comm_plan, g, x->c.plan->rank);
-        x->position[g] = (uint32_t)at;
-        if (at >= 0 && !x->c.comm->group(x->c.comm->self, g))
+    for (uint32_t f = 0; f < x->c.comm_plan->families.count; f++) {
+        const struct kc_plan_group *group;
+        const uint32_t g = kc_comm_group_of(x->c.comm_plan, f, x->c.plan->rank);
+        x->position[f] = (uint32_t)builder_position(x->c.comm_plan, f, x->c.plan->rank, &group);
+        if (g != KC_NOT_MEMBER && !x->c.comm->group(x->c.comm->self, g))
             return kc_fail(e, -EINVAL, "communication has no group %u, of which rank %u is a member", g,
                            x->c.plan->rank);
     }
@@ -173,11 +175,11 @@ int kc_executor_new(const struct kc_executor_config *config, struct kc_executor 
         return kc_fail(e, -ENOMEM, "no memory for an executor");
     x->c = *config;
     x->spins = spins_for(config);
-    uint32_t groups = config->comm_plan->groups.count;
+    uint32_t families = config->comm_plan->families.count;
     x->places = calloc((size_t)KC_STATES * config->shard->buckets.count + 1, sizeof *x->places);
-    x->next = calloc(groups + 1u, sizeof *x->next);
-    x->base = calloc(groups + 1u, sizeof *x->base);
-    x->position = calloc(groups + 1u, sizeof *x->position);
+    x->next = calloc(families + 1u, sizeof *x->next);
+    x->base = calloc(families + 1u, sizeof *x->base);
+    x->position = calloc(families + 1u, sizeof *x->position);
     int r = x->places && x->next && x->base && x->position ? 0 : kc_fail(e, -ENOMEM, "no memory for an executor");
     if (r == 0 && (r = check_ops(config, e)) == 0 && (r = find_groups(x, e)) == 0 && (r = find_store(x, e)) == 0 &&
         (r = map_memory(x, e)) == 0) {
@@ -259,7 +261,7 @@ static void prepare(struct kc_executor *x, enum kc_program_id program, struct kc
     x->nonfinite = -1;
     x->comm_ns = 0;
     memset(x->places, 0, (size_t)KC_STATES * x->c.shard->buckets.count * sizeof *x->places);
-    memcpy(x->base, x->next, x->c.comm_plan->groups.count * sizeof *x->base);
+    memcpy(x->base, x->next, x->c.comm_plan->families.count * sizeof *x->base);
     kc_progress_reset(&x->done[KC_LANE_COMPUTE]);
     kc_progress_reset(&x->done[KC_LANE_COMM]);
     run->skipped = false;

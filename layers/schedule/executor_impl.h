@@ -26,8 +26,8 @@ struct kc_executor {
     unsigned char *work, *scratch, *result;
     uint64_t *store;         /* state's */
     struct kc_place *places; /* KC_STATES × buckets */
-    uint64_t *next;          /* by group: sequence number of its next collective */
-    uint32_t *position;      /* by group: ours; UINT32_MAX not a member */
+    uint64_t *next;          /* by family: sequence number of its next collective */
+    uint32_t *position;      /* by family: ours; UINT32_MAX not a member */
     uint32_t spins;
 
     /* ---- one run. Written before the comm lane starts, then read by both lanes. ---- */
@@ -35,7 +35,7 @@ struct kc_executor {
     struct kc_run *run;
     const struct kc_exec_instruction *instructions;
     uint32_t count;
-    uint64_t *base; /* by group: sequence at the start of the program */
+    uint64_t *base; /* by family: sequence at the start of the program */
     uint32_t step;  /* of the trace, from 1 */
     bool skip;      /* compute lane: leave updates out */
 

@@ -44,7 +44,7 @@ static void collectives(struct kc_builder *b, enum kc_purpose purpose, int32_t b
     const struct kc_plan_collective *c = KC_AT(b->comm, struct kc_plan_collective, b->comm->collectives);
     for (uint32_t i = 0; i < b->comm->collectives.count; i++)
         if (c[i].purpose == purpose && c[i].bucket == bucket &&
-            builder_group_position(b->comm, c[i].group, b->rank) >= 0)
+            kc_comm_group_of(b->comm, c[i].family, b->rank) != KC_NOT_MEMBER)
             kc_builder_collective(b, i);
 }
 
@@ -93,7 +93,7 @@ static void train_backward_and_forward(struct kc_builder *b)
 static void train_norm(struct kc_builder *b, uint32_t bucket)
 {
     const struct kc_plan_bucket *k = KC_AT(b->shard, struct kc_plan_bucket, b->shard->buckets) + bucket;
-    uint64_t own = kc_plan_coordinate(b->shard, b->rank, KC_DATA);
+    uint64_t own = kc_plan_owner(b->shard, k, b->rank);
     struct kc_emit e = {.base = {.kind = KC_I_COMPUTE,
                                  .lane = KC_LANE_COMPUTE,
                                  .part = KC_PART_OPTIMIZER,
@@ -114,7 +114,7 @@ static void train_update(struct kc_builder *b, uint32_t bucket)
 {
     const struct kc_plan_bucket *k = KC_AT(b->shard, struct kc_plan_bucket, b->shard->buckets) + bucket;
     const struct kc_plan_segment *g = KC_AT(b->shard, struct kc_plan_segment, b->shard->segments) + k->segments_first;
-    uint64_t own = kc_plan_coordinate(b->shard, b->rank, KC_DATA);
+    uint64_t own = kc_plan_owner(b->shard, k, b->rank);
     uint64_t first = b->shard->zero ? own * k->shard : 0, end = b->shard->zero ? first + k->shard : k->count;
     for (uint32_t i = 0; i < k->segments_count; i++) {
         uint64_t from = g[i].offset > first ? g[i].offset : first;
@@ -280,13 +280,13 @@ static int write_down(const struct kc_builder *b, struct kc_arena *arena, const 
         copy(arena, &p->attrs, &b->attrs, sizeof(double)) < 0 ||
         copy(arena, &p->waits, &b->waits, sizeof(uint32_t)) < 0)
         return -ENOSPC;
-    uint32_t groups = b->comm->groups.count;
+    uint32_t families = b->comm->families.count;
     for (uint32_t i = 0; i < KC_PROGRAMS; i++) {
         p->programs[i] = b->programs[i];
-        uint32_t *s = kc_contract_array(arena, &p->programs[i].sequences, groups, sizeof *s);
+        uint32_t *s = kc_contract_array(arena, &p->programs[i].sequences, families, sizeof *s);
         if (!s)
             return -ENOSPC;
-        memcpy(s, b->sequences + (size_t)i * groups, groups * sizeof *s);
+        memcpy(s, b->sequences + (size_t)i * families, families * sizeof *s);
     }
     int r = kc_contract_seal(arena);
     if (r == 0)

@@ -102,6 +102,8 @@ static void write_down(const struct kc_shard_plan *plan, struct kc_plan_tensor *
             b->segments_first = n;
         b->layer = p->layer;
         b->type = p->type;
+        b->axes = 1u << KC_DATA;
+        b->tied = -1;
         b->shards = shards;
         b->count = round_up(p->offset + elements(p), (uint64_t)shards * KC_ALIGN_ELEMENTS);
         b->shard = b->count / shards;

@@ -14,7 +14,8 @@ struct build {
     const struct kc_device_view *devices;
     const struct kc_comm_costs *costs;
     struct kc_comm_plan *plan;
-    struct kc_plan_group *groups;           /* [0] the world, then the groups of the data axis */
+    struct kc_plan_family *families;        /* enum family */
+    struct kc_plan_group *groups;
     struct kc_plan_collective *collectives; /* NULL: only counted */
     uint32_t count;
 };
@@ -29,15 +30,30 @@ static int full(const struct kc_arena *arena, struct kc_error *e)
     return kc_fail(e, -ENOSPC, "the communication plan needs more than %zu bytes", arena->size);
 }
 
-static int group_fill(struct kc_arena *arena, struct kc_plan_group *g, const char *name, uint32_t axis,
+static int group_fill(struct kc_arena *arena, struct kc_plan_group *g, const char *name, uint32_t family,
                       uint32_t first, uint32_t stride, uint32_t count)
 {
     g->name = kc_contract_text(arena, name);
-    g->axis = axis;
+    g->family = family;
     uint32_t *ranks = kc_contract_array(arena, &g->ranks, count, sizeof *ranks);
     for (uint32_t i = 0; ranks && i < count; i++)
         ranks[i] = first + i * stride;
     return ranks ? 0 : -ENOSPC;
+}
+
+enum { FAMILY_WORLD, FAMILY_DATA, FAMILIES };
+
+static int members_fill(struct build *b, struct kc_arena *arena)
+{
+    const uint32_t ranks = b->shard->ranks;
+    uint32_t *members = kc_contract_array(arena, &b->plan->members, (size_t)FAMILIES * ranks, sizeof *members);
+    b->plan->ranks = ranks;
+    for (uint32_t i = 0; members && i < FAMILIES * ranks; i++)
+        members[i] = KC_NOT_MEMBER;
+    for (uint32_t g = 0; members && g < b->plan->groups.count; g++)
+        for (uint32_t i = 0; i < b->groups[g].ranks.count; i++)
+            members[b->groups[g].family * ranks + KC_AT(b->plan, uint32_t, b->groups[g].ranks)[i]] = g;
+    return members ? 0 : -ENOSPC;
 }
 
 /* The world, and every line of ranks along the data axis. */
@@ -47,27 +63,34 @@ static int groups_build(struct build *b, struct kc_arena *arena, struct kc_error
     uint32_t size = s->axis[KC_DATA], stride = 1, lines = s->ranks / size, line = 0;
     for (int a = 0; a < KC_DATA; a++)
         stride *= s->axis[a];
+    b->families = kc_contract_array(arena, &b->plan->families, FAMILIES, sizeof *b->families);
     b->groups = kc_contract_array(arena, &b->plan->groups, 1 + lines, sizeof *b->groups);
-    if (!b->groups || group_fill(arena, &b->groups[0], "world", KC_AXES, 0, 1, s->ranks) < 0)
+    if (!b->families || !b->groups || group_fill(arena, &b->groups[0], "world", FAMILY_WORLD, 0, 1, s->ranks) < 0)
         return full(arena, e);
+    b->families[FAMILY_WORLD] = (struct kc_plan_family){
+        .name = kc_contract_text(arena, "world"), .axes = (1u << KC_AXES) - 1, .groups_count = 1};
+    b->families[FAMILY_DATA] = (struct kc_plan_family){.name = kc_contract_text(arena, kc_axis_name[KC_DATA]),
+                                                       .axes = 1u << KC_DATA,
+                                                       .groups_first = 1,
+                                                       .groups_count = lines};
     for (uint32_t rank = 0; rank < s->ranks; rank++) {
         if (kc_plan_coordinate(s, rank, KC_DATA) != 0)
             continue;
         char name[32];
         snprintf(name, sizeof name, "%s.%u", kc_axis_name[KC_DATA], line++);
-        if (group_fill(arena, &b->groups[line], name, KC_DATA, rank, stride, size) < 0)
+        if (group_fill(arena, &b->groups[line], name, FAMILY_DATA, rank, stride, size) < 0)
             return full(arena, e);
     }
-    return 0;
+    return members_fill(b, arena) < 0 ? full(arena, e) : 0;
 }
 
-static void add(struct build *b, enum kc_purpose purpose, struct kc_conversion how, enum kc_type type, uint32_t group,
+static void add(struct build *b, enum kc_purpose purpose, struct kc_conversion how, enum kc_type type, uint32_t family,
                 int32_t bucket, uint64_t count)
 {
     uint32_t i = b->count++;
     if (!b->collectives)
         return;
-    const struct kc_span ranks = b->groups[group].ranks;
+    const struct kc_span ranks = b->groups[b->families[family].groups_first].ranks;
     const uint32_t named = b->spec->algorithm[how.primitive];
     enum kc_distance distance = kc_costs_distance(b->devices, KC_AT(b->plan, uint32_t, ranks), ranks.count);
     uint64_t bytes = count * kc_type_bytes[type] * (how.primitive == KC_ALL_GATHER ? ranks.count : 1);
@@ -76,7 +99,7 @@ static void add(struct build *b, enum kc_purpose purpose, struct kc_conversion h
     c->algorithm = (uint8_t)(named != KC_CHOICE_AUTO ? named - 1 /* as the rows of the two enums stand */
                                                      : kc_costs_algorithm(b->costs, (enum kc_primitive)how.primitive,
                                                                           distance, ranks.count, bytes));
-    c->group = group, c->bucket = bucket, c->count = count;
+    c->family = family, c->bucket = bucket, c->count = count;
 }
 
 /* Where a bucket's gradients come out of backward; all of them alike. */
@@ -124,8 +147,7 @@ static int buckets_convert(struct build *b, enum kc_purpose purpose, struct kc_e
         uint64_t count = how.primitive == KC_ALL_GATHER ? buckets[k].shard : buckets[k].count;
         enum kc_type type =
             kc_bucket_type(&buckets[k], purpose == KC_PURPOSE_GRADIENT ? KC_STATE_GRADIENT : KC_STATE_PARAMETER);
-        for (uint32_t g = 1; g < b->plan->groups.count; g++)
-            add(b, purpose, how, type, g, (int32_t)k, count);
+        add(b, purpose, how, type, FAMILY_DATA, (int32_t)k, count);
     }
     return 0;
 }
@@ -143,12 +165,12 @@ static int collectives_list(struct build *b, struct kc_error *e)
     int r = buckets_convert(b, KC_PURPOSE_GRADIENT, e);
     if (r < 0)
         return r;
-    add(b, KC_PURPOSE_AGREE, sum, KC_F64, 0, -1, KC_AGREES);
+    add(b, KC_PURPOSE_AGREE, sum, KC_F64, FAMILY_WORLD, -1, KC_AGREES);
     if ((r = buckets_convert(b, KC_PURPOSE_PARAMETER, e)) < 0)
         return r;
-    add(b, KC_PURPOSE_DIGEST, gather, KC_U64, 0, -1, KC_DIGESTS);
-    add(b, KC_PURPOSE_ROOT, sum, KC_U64, 0, -1, KC_STORE_COUNT(parameters));
-    add(b, KC_PURPOSE_STORE, sum, KC_U64, 0, -1, 2);
+    add(b, KC_PURPOSE_DIGEST, gather, KC_U64, FAMILY_WORLD, -1, KC_DIGESTS);
+    add(b, KC_PURPOSE_ROOT, sum, KC_U64, FAMILY_WORLD, -1, KC_STORE_COUNT(parameters));
+    add(b, KC_PURPOSE_STORE, sum, KC_U64, FAMILY_WORLD, -1, 2);
     return 0;
 }
 

@@ -109,6 +109,7 @@ static int ops_build(const struct kc_model_graph *graph, struct kc_shard_plan *p
         to[i].opcode = code->id, to[i].klass = from[i].klass;
         to[i].in_place = code->in_place, to[i].accumulates = code->accumulates;
         to[i].layer = from[i].layer;
+        to[i].collective = -1;
         if (copy_span(arena, graph, from[i].in, sizeof(int32_t), &to[i].in) < 0 ||
             copy_span(arena, graph, from[i].out, sizeof(int32_t), &to[i].out) < 0 ||
             copy_span(arena, graph, from[i].attr, sizeof(double), &to[i].attr) < 0)
@@ -162,6 +163,10 @@ int kc_shard_build(const struct kc_model_graph *graph, const struct kc_job_spec 
     plan->update[KC_UPDATE_EPS] = spec->eps, plan->update[KC_UPDATE_DECAY] = spec->weight_decay;
 
     struct kc_plan_tensor *tensors = NULL;
+    plan->chunks = 1;
+    struct kc_plan_stage *stage = kc_contract_array(arena, &plan->stages, 1, sizeof *stage);
+    if (stage)
+        stage->layers = graph->layers;
     if ((r = tensors_build(graph, plan, arena, &tensors, e)) < 0 ||
         (r = ops_build(graph, plan, tensors, arena, e)) < 0 ||
         (r = kc_bucket_layout(plan, arena, tensors, target, spec->axis[KC_DATA], e)) < 0)

@@ -51,9 +51,9 @@ static void print_groups(struct kc_print *p, const struct kc_comm_plan *c)
 
 static void print_collectives(struct kc_print *p, const struct kc_comm_plan *c)
 {
-    const struct kc_plan_group *groups = KC_AT(c, struct kc_plan_group, c->groups);
+    const struct kc_plan_family *families = KC_AT(c, struct kc_plan_family, c->families);
     const struct kc_plan_collective *list = KC_AT(c, struct kc_plan_collective, c->collectives);
-    kc_print(p, "\n  #  purpose     bucket  primitive       group       type       count         bytes  reduce  "
+    kc_print(p, "\n  #  purpose     bucket  primitive       family      type       count         bytes  reduce  "
                 "algorithm\n");
     for (uint32_t i = 0; i < c->collectives.count; i++) {
         const struct kc_plan_collective *k = &list[i];
@@ -62,7 +62,7 @@ static void print_collectives(struct kc_print *p, const struct kc_comm_plan *c)
             kc_print(&(struct kc_print){.out = bucket, .room = sizeof bucket}, "%d", k->bucket);
         bool reduces = k->primitive == KC_ALL_REDUCE || k->primitive == KC_REDUCE_SCATTER;
         kc_print(p, "%3u  %-10s  %6s  %-14s  %-10s  %-4s  %10llu  %12llu  %-6s  %s\n", i, kc_purpose_name[k->purpose],
-                 bucket, kc_primitive_name[k->primitive], KC_TEXT(c, groups[k->group].name), kc_type_name[k->type],
+                 bucket, kc_primitive_name[k->primitive], KC_TEXT(c, families[k->family].name), kc_type_name[k->type],
                  (unsigned long long)k->count, (unsigned long long)(k->count * kc_type_bytes[k->type]),
                  reduces ? kc_reduce_name[k->reduce] : "-", kc_algorithm_name[k->algorithm]);
     }

@@ -105,7 +105,7 @@ static const struct kc_comm_plan *small_plan(struct kc_arena *a, uint64_t count)
     struct kc_comm_plan *p = kc_contract_begin(a, KC_CONTRACT_COMM_PLAN, KC_COMM_PLAN_VERSION, sizeof *p);
     struct kc_plan_group *g = kc_contract_array(a, &p->groups, 1, sizeof *g);
     g->name = kc_contract_text(a, "world");
-    g->axis = KC_AXES;
+    g->family = 0;
     uint32_t *ranks = kc_contract_array(a, &g->ranks, 2, sizeof *ranks);
     ranks[1] = 1;
     struct kc_plan_collective *c = kc_contract_array(a, &p->collectives, 1, sizeof *c);

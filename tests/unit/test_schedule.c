@@ -665,8 +665,14 @@ static void hand_make(struct hand *h, const struct kc_plan_collective *list, uin
     ck_assert_int_eq(kc_arena_new(&h->arena[0], 65536), 0);
     h->comm = kc_contract_begin(&h->arena[0], KC_CONTRACT_COMM_PLAN, KC_COMM_PLAN_VERSION, sizeof *h->comm);
     struct kc_plan_group *g = kc_contract_array(&h->arena[0], &h->comm->groups, 2, sizeof *g);
+    struct kc_plan_family *f = kc_contract_array(&h->arena[0], &h->comm->families, 2, sizeof *f);
+    uint32_t *members = kc_contract_array(&h->arena[0], &h->comm->members, 4, sizeof *members);
+    members[2] = members[3] = 1;
+    h->comm->ranks = 2;
     for (int i = 0; i < 2; i++) {
-        g[i].name = kc_contract_text(&h->arena[0], i ? "b" : "a");
+        f[i] = (struct kc_plan_family){.groups_first = (uint32_t)i, .groups_count = 1};
+        f[i].name = g[i].name = kc_contract_text(&h->arena[0], i ? "b" : "a");
+        g[i].family = (uint32_t)i;
         uint32_t *ranks = kc_contract_array(&h->arena[0], &g[i].ranks, 2, sizeof *ranks);
         ranks[1] = 1;
     }
@@ -682,7 +688,7 @@ static void hand_make(struct hand *h, const struct kc_plan_collective *list, uin
         for (uint32_t k = 0; k < length; k++) {
             ins[k] = (struct kc_exec_instruction){
                 .kind = KC_I_COLLECTIVE, .lane = KC_LANE_COMM, .op = -1, .collective = (r ? run1 : run0)[k]};
-            ins[k].sequence = sequence[list[ins[k].collective].group]++;
+            ins[k].sequence = sequence[list[ins[k].collective].family]++;
         }
         h->plan[r] = h->own[r] = p;
     }
@@ -702,7 +708,7 @@ static int hand_check(const struct hand *h, struct kc_error *e)
 
 #define CALL(p, g, n)                                                                                                \
     {                                                                                                                \
-        .primitive = KC_##p, .group = g, .count = n, .bucket = -1                                                    \
+        .primitive = KC_##p, .family = g, .count = n, .bucket = -1                                                    \
     }
 
 START_TEST(a_send_meets_its_receive)
