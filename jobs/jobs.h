@@ -28,7 +28,7 @@ enum kc_opcode {
 
 /* ---- models ---- */
 /* The logical graph of one micro-batch over all ranks, forward and backward, sealed in a fresh arena; the batch
- * dimension is spec->micro × spec->axis[KC_DATA]. Gradients in it are sums over tokens: whoever updates multiplies by
+ * dimension is spec->micro × spec->axis[KC_DATA] × spec->axis[KC_EXPERT]. Gradients in it are sums over tokens: whoever updates multiplies by
  * 1/tokens. -EINVAL (e: the field, the numbers), -ENOSPC the arena is too small (arena->need: bytes wanted), -ENOMEM.
  */
 int kc_model_graph_build(const struct kc_job_spec *spec, struct kc_arena *arena, const struct kc_model_graph **out,

@@ -22,7 +22,7 @@ static int sizes_check(const struct kc_job_spec *s, struct kc_error *e)
         uint32_t value;
     } need[] = {{"model.layers", s->layers}, {"model.hidden", s->hidden}, {"model.heads", s->heads},
                 {"model.kv_heads", s->kv_heads}, {"model.ffn", s->ffn}, {"model.context", s->context}, {"model.vocab", s->vocab}, {"batch.micro", s->micro},
-                {"parallel.data", s->axis[KC_DATA]}};
+                {"parallel.data", s->axis[KC_DATA]}, {"parallel.expert", s->axis[KC_EXPERT]}};
     for (size_t i = 0; i < sizeof need / sizeof *need; i++)
         if (need[i].value == 0 || need[i].value > INT32_MAX)
             return kc_fail(e, -EINVAL, "%s is %u; it must be from 1 to %d", need[i].name, need[i].value, INT32_MAX);

@@ -6,7 +6,7 @@
 #include "base/contract.h"
 #include "contracts/types.h"
 
-#define KC_JOB_SPEC_VERSION 3
+#define KC_JOB_SPEC_VERSION 4
 
 #define KC_FAMILY_TABLE(X) X(FAMILY_GPT2, "gpt2", 0) X(FAMILY_LLAMA, "llama", 0) X(FAMILY_MOE, "moe", 0)
 #define KC_DEVICE_TABLE(X) X(DEVICE_CPU, "cpu", 0)
@@ -73,8 +73,12 @@ struct kc_job_spec {
     uint64_t warmup;
     double floor; /* share of lr at the end */
 
-    uint32_t axis[KC_AXES]; /* product == ranks; here only KC_DATA may exceed 1 */
-    uint32_t zero;          /* 0 or 1 */
+    uint32_t axis[KC_AXES]; /* product == ranks */
+    uint32_t zero;          /* 0 nothing is sharded over the batch axes, 1 moments and masters, 2 gradients too, 3 parameters too */
+    uint32_t sequence;      /* 1: norms and residuals are cut along the sequence inside the tensor axis */
+    uint32_t pipeline, chunks; /* enum kc_pipeline; virtual stages a rank */
+    uint32_t recompute;     /* enum kc_recompute */
+    uint32_t expert_memory; /* MiB a rank for rows that experts of a layer receive; 0: enough for the worst case */
 
     uint32_t snapshot_keep;
     uint64_t snapshot_every, evaluate_every;

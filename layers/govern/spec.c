@@ -305,6 +305,8 @@ static const char *nearest(const char *path, const char *key)
     }
     memcpy(whole + ROWS, objects, sizeof objects);
     const char *near = kc_suggest(path, whole, ROWS + OBJECTS);
+    if (near && strncmp(near, path, strlen(path)) == 0) /* the beginning of the name, in its place */
+        return near;
     for (size_t i = 0; i < ROWS; i++) /* the right name in the wrong place */
         if (strcmp(last[i], key) == 0)
             return rows[i].path;
@@ -368,19 +370,9 @@ static void fill_in(struct kc_job_spec *s)
 /* Combinations: every number of the equation, and a value that would do (F48). */
 static int check_together(const struct kc_job_spec *s, struct kc_error *e)
 {
-    uint64_t product = 1;
-    for (int a = 0; a < KC_AXES; a++)
-        product *= s->axis[a];
-    if (product != s->ranks)
-        return kc_fail(e, -EINVAL,
-                       "ranks is %u, but the axes make parallel.data = %u: set \"parallel\":{\"data\":%u} or \"ranks\":%u",
-                       s->ranks, s->axis[KC_DATA], s->ranks, s->axis[KC_DATA]);
-    uint32_t unit = s->micro * s->axis[KC_DATA];
-    if (s->sequences % unit)
-        return kc_fail(e, -EINVAL,
-                       "batch.sequences is %u, which batch.micro × parallel.data = %u × %u = %u does not divide: "
-                       "batch.sequences %u would do",
-                       s->sequences, s->micro, s->axis[KC_DATA], unit, (s->sequences / unit + 1) * unit);
+    int code = spec_check_parallel(s, e);
+    if (code < 0)
+        return code;
     if (s->hidden % s->heads) {
         uint32_t heads = s->heads;
         while (s->hidden % heads)
@@ -429,8 +421,6 @@ int kc_spec_parse(const char *text, const char *directory, struct kc_arena *aren
         code = kc_fail(e, -ENOSPC, "no memory for a spec");
         goto out;
     }
-    for (int a = 0; a < KC_AXES; a++)
-        r.spec->axis[a] = 1;
     code = refuse_unknown(&r, root, "");
     for (size_t i = 0; code == 0 && i < ROWS; i++)
         code = read_row(&r, &rows[i]);

@@ -6,6 +6,7 @@
 #include "govern/spec.h"
 
 #include <stdbool.h>
+#include <stdio.h>
 
 struct reader {
     const json_t *root;
@@ -25,5 +26,9 @@ int spec_read_path(struct reader *r, const char *what, const json_t *value, bool
 int spec_read_files(struct reader *r, const char *what, const json_t *value, bool many, struct kc_span *out);
 /* The same form again: one plain file is its path, none is null. New reference. */
 json_t *spec_files_json(const struct kc_job_spec *spec, struct kc_span files);
+
+/* ---- spec_parallel.c ---- */
+/* Do ranks, axes, batch and model fit each other? -EINVAL e. */
+int spec_check_parallel(const struct kc_job_spec *s, struct kc_error *e);
 
 #endif

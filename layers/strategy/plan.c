@@ -24,10 +24,23 @@ static int check_mesh(const struct kc_job_spec *spec, const struct kc_device_vie
     if (devices->devices.count != spec->ranks)
         return kc_fail(e, -EINVAL, "ranks %u, but the device view has %u devices; one device a rank", spec->ranks,
                        devices->devices.count);
+    return 0;
+}
+
+/* What a spec may ask for and no plan does yet. */
+static int check_there(const struct kc_job_spec *spec, struct kc_error *e)
+{
     if (spec->zero > 1)
         return kc_fail(e, -ENOTSUP,
                        "parallel.zero %u: gradients and parameters are not sharded yet; 0 and 1 are there",
                        spec->zero);
+    for (int a = 0; a < KC_AXES; a++)
+        if (a != KC_DATA && spec->axis[a] > 1)
+            return kc_fail(e, -ENOTSUP, "parallel.%s %u: this axis is not carried out yet; parallel.data is",
+                           kc_axis_name[a], spec->axis[a]);
+    if (spec->recompute != KC_RECOMPUTE_NONE)
+        return kc_fail(e, -ENOTSUP, "parallel.recompute %s: nothing is made again yet; none is there",
+                       kc_recompute_name[spec->recompute]);
     return 0;
 }
 
@@ -57,7 +70,7 @@ int kc_strategy_plan(const struct kc_model_graph *graph, const struct kc_job_spe
     struct kc_shard_plan *s = NULL;
     struct kc_comm_plan *c = NULL;
     int r = check_mesh(spec, devices, e);
-    if (r < 0 ||
+    if (r < 0 || (r = check_there(spec, e)) < 0 ||
         (r = kc_shard_build(graph, spec, opcodes, bucket_target(spec, devices, costs), shard_arena, &s, e)) < 0 ||
         (r = kc_collectives_build(spec, s, devices, costs, comm_arena, &c, e)) < 0)
         return r;

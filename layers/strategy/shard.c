@@ -126,15 +126,16 @@ static int ops_build(const struct kc_model_graph *graph, struct kc_shard_plan *p
 static int check_batch(const struct kc_model_graph *graph, const struct kc_job_spec *spec, struct kc_error *e)
 {
     const struct kc_graph_tensor *tokens = KC_AT(graph, struct kc_graph_tensor, graph->tensors) + graph->tokens;
-    uint32_t rows = spec->micro * spec->axis[KC_DATA];
+    uint32_t rows = spec->micro * spec->axis[KC_DATA] * spec->axis[KC_EXPERT];
     if (tokens->size[0] != rows)
         return kc_fail(e, -EINVAL,
-                       "the model graph has %llu rows a micro-batch, batch.micro %u x parallel.data %u = %u",
-                       (unsigned long long)tokens->size[0], spec->micro, spec->axis[KC_DATA], rows);
+                       "the model graph has %llu rows a micro-batch, batch.micro %u x parallel.expert %u x parallel.data %u = %u",
+                       (unsigned long long)tokens->size[0], spec->micro, spec->axis[KC_EXPERT], spec->axis[KC_DATA], rows);
     if (rows == 0 || spec->sequences == 0 || spec->sequences % rows)
         return kc_fail(
-            e, -EINVAL, "batch.sequences %u is not a multiple of batch.micro %u x parallel.data %u = %u; %u would do",
-            spec->sequences, spec->micro, spec->axis[KC_DATA], rows, rows ? (spec->sequences / rows + 1) * rows : 0);
+            e, -EINVAL,
+            "batch.sequences %u is not a multiple of batch.micro %u x parallel.expert %u x parallel.data %u = %u; %u would do",
+            spec->sequences, spec->micro, spec->axis[KC_EXPERT], spec->axis[KC_DATA], rows, rows ? (spec->sequences / rows + 1) * rows : 0);
     return 0;
 }
 
@@ -154,7 +155,7 @@ int kc_shard_build(const struct kc_model_graph *graph, const struct kc_job_spec 
     plan->evaluate_first = graph->evaluate_first, plan->logits_first = graph->logits_first;
     plan->backward_first = graph->backward_first;
     plan->micro = spec->micro, plan->sequences = spec->sequences;
-    plan->micro_batches = spec->sequences / (spec->micro * spec->axis[KC_DATA]);
+    plan->micro_batches = spec->sequences / (spec->micro * spec->axis[KC_DATA] * spec->axis[KC_EXPERT]);
     plan->tokens = graph->tokens, plan->targets = graph->targets;
     plan->positions = graph->positions, plan->starts = graph->starts;
     plan->logits = graph->logits, plan->result = graph->result;

@@ -29,7 +29,8 @@ def whole_spec(path=""):
             "data": {"train": TRAIN, "validation": TRAIN, "order": "sequential", "documents": "masked", "end_of_text": 0},
             "batch": {"sequences": 8, "micro": 4},
             "optimizer": {"kind": "adamw", "lr": 0.01, "beta1": 0.9, "beta2": 0.95, "eps": 1e-8, "weight_decay": 0.1, "clip": 1},
-            "lr_schedule": {"kind": "cosine", "warmup": 1, "floor": 0.1}, "parallel": {"data": 2, "zero": 0, "algorithms": {p: "auto" for p in ("all-reduce", "all-gather", "reduce-scatter", "broadcast")}},
+            "lr_schedule": {"kind": "cosine", "warmup": 1, "floor": 0.1}, "parallel": {"tensor": 1, "sequence": False, "context": 1, "expert": 1, "expert_memory": 0, "data": 2, "zero": 0,
+                         "pipeline": 1, "pipeline_order": "1f1b", "chunks": 1, "recompute": "none", "algorithms": {p: "auto" for p in ("all-reduce", "all-gather", "reduce-scatter", "broadcast")}},
             "snapshot": {"every": 0, "keep": 2}, "evaluate": {"every": 0, "batches": 1},
             "policy": {"on_nonfinite": "stop", "on_crash": "restart", "max_restarts": 3},
             "stop": {"grace_seconds": 10}, "log": {"max_mib": 1, "keep": 1}, "env": {"A": "b"}}
@@ -249,12 +250,15 @@ def test_what_is_no_spec():
 def test_combinations_name_every_field_and_number():
     """F48: all numbers and the equation, and a value that would do."""
     with Refusals() as node:
-        node.refused(changed(ranks=3), "ranks is 3", "parallel.data = 2", '"parallel":{"data":3}', '"ranks":2')
-        node.refused(changed(parallel__data=4), "ranks is 2", "parallel.data = 4")
-        node.refused(without("parallel"), "ranks is 2", "parallel.data = 1")
-        node.refused(changed(batch__sequences=9), "batch.sequences is 9", "batch.micro × parallel.data = 4 × 2 = 8",
-                     "batch.sequences 16 would do")
-        node.refused(changed(batch__micro=8), "batch.sequences is 8", "batch.micro × parallel.data = 8 × 2 = 16")
+        product = "but tensor·context·expert·data·pipeline = "
+        node.refused(changed(ranks=12, parallel__tensor=2, parallel__pipeline=2), "ranks = 12, " + product + "2·1·1·2·2 = 8",
+                     "set ranks to 8, or parallel.data to 3")
+        node.refused(changed(parallel__data=4), "ranks = 2, " + product + "1·1·1·4·1 = 4")
+        node.refused(without("parallel"), "ranks = 2, " + product + "1·1·1·1·1 = 1", "parallel.data to 2")
+        unit = "batch.micro × parallel.expert × parallel.data = "
+        node.refused(changed(batch__sequences=9), "batch.sequences is 9", unit + "4 × 1 × 2 = 8", "batch.sequences 16 would do")
+        node.refused(changed(batch__micro=8), "batch.sequences is 8", unit + "8 × 1 × 2 = 16")
+        node.refused(changed(ranks=4, parallel__expert=2), "batch.sequences is 8", unit + "4 × 2 × 2 = 16")
         node.refused(changed(model__heads=5), "model.heads is 5", "model.hidden = 32", "model.heads 4 would do")
         for name, value in MOE.items():  # a family has its own fields only
             node.refused(changed(**{"model__" + name: value}), f"model.{name} is a field", 'model.family "gpt2" does not have',

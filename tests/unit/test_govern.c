@@ -8,6 +8,7 @@
 #include "govern/policy.h"
 #include "govern/spec.h"
 #include "govern/startup.h"
+#include "schedule/order.h"
 #include "tests/unit/suite.h"
 
 #include <check.h>
@@ -117,8 +118,10 @@ START_TEST(the_least_spec_gets_the_documented_defaults)
     ck_assert_uint_eq(spec->validation.count, 0);
     ck_assert_uint_eq(spec->documents, KC_DOCUMENTS_JOINED);
     ck_assert_uint_eq(spec->end_of_text, KC_NO_TOKEN);
-    ck_assert_uint_eq(spec->axis[KC_DATA], 2);
-    ck_assert_uint_eq(spec->axis[KC_TENSOR], 1);
+    for (int a = 0; a < KC_AXES; a++)
+        ck_assert_uint_eq(spec->axis[a], a == KC_DATA ? 2 : 1);
+    ck_assert(spec->sequence == 0 && spec->pipeline == KC_PIPELINE_1F1B && spec->chunks == 1 &&
+              spec->recompute == KC_RECOMPUTE_NONE && spec->expert_memory == 0);
     for (int p = 0; p < KC_PRIMITIVES; p++)
         ck_assert_uint_eq(spec->algorithm[p], KC_CHOICE_AUTO);
 }
@@ -165,6 +168,7 @@ START_TEST(a_stored_spec_parses_to_the_same_contract)
         {"data", "{\"train\":[\"a\",{\"path\":\"b\",\"mask\":\"m\"}],\"validation\":\"v\"}"},
         {"data", "{\"train\":{\"path\":\"a\",\"weight\":0.1},\"validation\":{\"path\":\"v\",\"mask\":\"m\"},\"documents\":\"masked\","
                  "\"end_of_text\":7}"},
+        {"parallel", "{\"tensor\":2,\"sequence\":true,\"zero\":3,\"pipeline_order\":\"gpipe\",\"recompute\":\"full\"}"},
     };
     ck_assert_int_eq(with(fields[_i][0], fields[_i][1]), 0);
     json_t *full = kc_spec_json(spec);
@@ -184,7 +188,7 @@ END_TEST
 
 static const struct {
     const char *path, *value, *says; /* says: what the line must contain */
-} bad[] = {
+} bad[] = { /* says NULL: it is a spec */
     {"name", NULL, "name is missing"},
     {"name", "\"Has Space\"", "name is \"Has Space\""},
     {"name", "\"\"", "name is \"\""},
@@ -194,7 +198,7 @@ static const struct {
     {"ranks", "65", "from 1 to 64"},
     {"ranks", "1.5", "ranks is 1.5"},
     {"ranks", "\"2\"", "ranks is \"2\""},
-    {"ranks", "4", "ranks is 4, but the axes make parallel.data = 2"},
+    {"ranks", "4", "ranks = 4, but tensor·context·expert·data·pipeline = 1·1·1·2·1 = 2: set ranks to 2, or parallel.data to 4"},
     {"steps", "0", "steps is 0"},
     {"steps", NULL, "steps is missing"},
     {"threads", "0", "threads is 0"},
@@ -234,7 +238,7 @@ static const struct {
     {"data.end_of_text", "0", "data.end_of_text is 0, but data.documents is joined"},
     {"data.end_of_text", "-1", "data.end_of_text is -1: it must be a whole number from 0 to 16777215"},
     {"data", "{\"train\":\"a\",\"documents\":\"masked\",\"end_of_text\":256}", "data.end_of_text is 256, but model.vocab is 256"},
-    {"batch.sequences", "6", "batch.sequences is 6, which batch.micro × parallel.data = 2 × 2 = 4 does not divide: "
+    {"batch.sequences", "6", "batch.sequences is 6, which batch.micro × parallel.expert × parallel.data = 2 × 1 × 2 = 4 does not divide: "
                              "batch.sequences 8 would do"},
     {"batch.micro", NULL, "batch.micro is missing"},
     {"optimizer.lr", NULL, "optimizer.lr is missing"},
@@ -246,7 +250,7 @@ static const struct {
     {"optimizer.kind", "\"sgd\"", "optimizer.kind is \"sgd\": it must be one of adamw"},
     {"lr_schedule.kind", "\"cos\"", "lr_schedule.kind is \"cos\""},
     {"lr_schedule.floor", "1.5", "lr_schedule.floor is 1.5"},
-    {"parallel.zero", "2", "parallel.zero is 2: it must be a whole number from 0 to 1"},
+    {"parallel.zero", "4", "parallel.zero is 4: it must be a whole number from 0 to 3"},
     {"parallel.algorithms", "\"ring\"", "parallel.algorithms is \"ring\": it must be an object"},
     {"parallel.algorithms.all-reduce", "\"rings\"", "must be one of auto, direct, ring, tree"},
     {"parallel.algorithms.all-reduce", "\"rings\"", "did you mean \"ring\"?"},
@@ -254,7 +258,27 @@ static const struct {
     {"parallel.algoritms", "{}", "parallel.algoritms is no field of a spec; the nearest is parallel.algorithms"},
     {"parallel.algorithms.all-gather", "\"tree\"", "it must be one of auto, direct, ring"},
     {"parallel.algorithms.broadcast", "\"ring\"", "parallel.algorithms.broadcast is \"ring\": it must be one of auto, direct, tree"},
-    {"parallel.tensor", "2", "parallel.tensor is no field"},
+    {"parallel.tensor", "0", "parallel.tensor is 0: it must be a whole number from 1 to 64"},
+    {"parallel.tensor", "2", "ranks = 2, but tensor·context·expert·data·pipeline = 2·1·1·2·1 = 4: set ranks to 4, or parallel.data to 1"},
+    {"parallel.pipeline", "3", "ranks = 2, but tensor·context·expert·data·pipeline = 1·1·1·2·3 = 6: set ranks to 6"},
+    {"parallel", "{\"context\":2}", NULL},
+    {"parallel", "{\"expert\":2}", NULL},
+    {"parallel.sequence", "1", "parallel.sequence is 1: it must be true or false"},
+    {"parallel.sequence", "true", "parallel.sequence is true, but parallel.tensor is 1"},
+    {"parallel", "{\"tensor\":2,\"sequence\":true}", NULL},
+    {"parallel.pipeline_order", "\"gpip\"", "must be one of 1f1b, gpipe, interleaved, zero-bubble; did you mean \"gpipe\"?"},
+    {"parallel.pipeline_order", "\"interleaved\"", "parallel.chunks is 1, but parallel.pipeline_order \"interleaved\" takes 2 or more a "
+                                                 "rank"},
+    {"parallel.pipeline_order", "\"gpipe\"", NULL},
+    {"parallel.chunks", "2", "parallel.chunks is 2, but parallel.pipeline_order \"1f1b\" takes 1 a rank"},
+    {"parallel", "{\"data\":2,\"pipeline_order\":\"gpipe\",\"chunks\":2}", "parallel.chunks is 2, but parallel.pipeline is 1"},
+    {"parallel", "{\"pipeline\":2,\"pipeline_order\":\"zero-bubble\",\"chunks\":3}", "parallel.chunks is 3, but "
+     "parallel.pipeline_order \"zero-bubble\" takes 1 or 2 a rank"},
+    {"parallel", "{\"pipeline\":2,\"pipeline_order\":\"zero-bubble\",\"chunks\":2}", "model.layers is 2, but parallel.pipeline × "
+     "parallel.chunks = 2 × 2 = 4 stages"},
+    {"parallel", "{\"pipeline\":2,\"pipeline_order\":\"zero-bubble\"}", NULL},
+    {"parallel.recompute", "\"all\"", "parallel.recompute is \"all\": it must be one of none, selective, full"},
+    {"parallel.expert_memory", "5", "parallel.expert_memory is 5, but parallel.expert is 1 and model.experts 0"},
     {"snapshot.keep", "0", "snapshot.keep is 0"},
     {"evaluate.every", "5", "evaluate.every is 5, but data.validation is missing"},
     {"policy.on_crash", "\"retry\"", "policy.on_crash is \"retry\": it must be one of restart, stop"},
@@ -274,9 +298,55 @@ static const struct {
 START_TEST(a_bad_field_is_named_with_its_path_and_numbers)
 {
     int code = with(bad[_i].path, bad[_i].value);
+    if (!bad[_i].says) {
+        ck_assert_msg(code == 0, "%s", error.text);
+        return;
+    }
     ck_assert_msg(code == -EINVAL, "%s accepted", bad[_i].path);
     ck_assert_msg(strstr(error.text, bad[_i].says), "%s\nwanted: %s", error.text, bad[_i].says);
     ck_assert_ptr_null(strchr(error.text, '\n'));
+}
+END_TEST
+
+#define MOE "{\"name\":\"t\",\"ranks\":24,\"steps\":1,\"model\":{\"family\":\"moe\",\"layers\":5,\"hidden\":32,\"heads\":4," \
+            "\"context\":%u,\"vocab\":61,\"ffn\":44,\"experts\":%u,\"top_k\":1},\"data\":{\"train\":\"t.bin\"}," \
+            "\"batch\":{\"sequences\":%u,\"micro\":3},\"optimizer\":{\"lr\":0.1},\"parallel\":{\"tensor\":2," \
+            "\"sequence\":true,\"context\":2,\"expert\":3,\"expert_memory\":7,\"pipeline\":2,\"zero\":3," \
+            "\"pipeline_order\":\"interleaved\",\"chunks\":2,\"recompute\":\"selective\"}}"
+
+START_TEST(every_axis_fits_batch_context_and_experts)
+{
+    static const struct {
+        uint32_t context, experts, sequences;
+        const char *says; /* NULL: it is a spec */
+    } cases[] = {{20, 4, 18, NULL},
+                 {18, 4, 18, "model.context is 18, which 2 × parallel.context = 2 × 2 = 4 does not divide: model.context 20 would do"},
+                 {20, 2, 18, "parallel.expert is 3, but model.experts is 2"},
+                 {20, 4, 12, "batch.sequences is 12, which batch.micro × parallel.expert × parallel.data = 3 × 3 × 1 = 9 does not "
+                             "divide: batch.sequences 18 would do"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[1024];
+        snprintf(text, sizeof text, MOE, cases[i].context, cases[i].experts, cases[i].sequences);
+        const int code = parse(text);
+        ck_assert_int_eq(code, cases[i].says ? -EINVAL : 0);
+        ck_assert_msg(!cases[i].says || strstr(error.text, cases[i].says), "%s", error.text);
+    }
+}
+END_TEST
+
+/* kcd has the parser and no orders: the table of the one must say what the other does. */
+START_TEST(an_order_takes_as_many_chunks_in_a_spec_as_in_schedule)
+{
+    for (int order = 0; order < KC_PIPELINES; order++)
+        for (uint32_t chunks = 1; chunks <= 6; chunks++) {
+            char parallel[128];
+            const struct kc_order_row *row;
+            snprintf(parallel, sizeof parallel, "{\"pipeline\":2,\"pipeline_order\":\"%s\",\"chunks\":%u}",
+                     kc_pipeline_name[order], chunks);
+            const int found = kc_order_find(kc_pipeline_name[order], chunks, &row, &error), code = with("parallel", parallel);
+            const bool refused = code < 0 && strstr(error.text, "parallel.chunks is") != NULL;
+            ck_assert_msg(refused == (found < 0), "%s with %u chunks: %s", kc_pipeline_name[order], chunks, error.text);
+        }
 }
 END_TEST
 
@@ -441,8 +511,10 @@ int main(void)
     tcase_add_test(t, a_family_has_fields_and_defaults_of_its_own);
     tcase_add_test(t, an_algorithm_is_named_for_its_primitive_alone);
     tcase_add_test(t, the_files_of_a_job_have_weights_and_masks);
-    tcase_add_loop_test(t, a_stored_spec_parses_to_the_same_contract, 0, 3);
+    tcase_add_loop_test(t, a_stored_spec_parses_to_the_same_contract, 0, 4);
     tcase_add_loop_test(t, a_bad_field_is_named_with_its_path_and_numbers, 0, sizeof bad / sizeof bad[0]);
+    tcase_add_test(t, every_axis_fits_batch_context_and_experts);
+    tcase_add_test(t, an_order_takes_as_many_chunks_in_a_spec_as_in_schedule);
     tcase_add_test(t, zero_learning_rate_decay_and_clip_are_valid);
     tcase_add_test(t, what_is_no_json_object_is_refused);
     tcase_add_test(t, a_fault_gets_the_action_of_the_spec);

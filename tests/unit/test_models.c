@@ -302,13 +302,13 @@ START_TEST(scratch_is_that_of_the_op)
     for (uint32_t i = 0; i < 2; i++) {
         const uint32_t vocab = i ? 50257 : 50;
         struct kc_job_spec spec = test_spec(1, 8, 2, 16, vocab, 3);
-        spec.axis[KC_DATA] = 2;
+        spec.axis[KC_DATA] = 2, spec.axis[KC_EXPERT] = 5; /* both are axes of the batch */
         const struct kc_model_graph *g = build(&spec);
         const uint64_t row = 4 * vocab + 64, block = i ? 5 * 64 : 5242 * 64; /* 16 Mi logits, in units of 64 rows */
         for (uint32_t k = 0; k < g->ops.count; k++) {
             const struct kc_graph_op *op = KC_AT(g, struct kc_graph_op, g->ops) + k;
             const int loss = op->opcode == KC_OP_HEAD_LOSS_F || op->opcode == KC_OP_HEAD_LOSS_G;
-            ck_assert_uint_eq(op->scratch, loss ? 3 * 2 * 16 * row : 0);
+            ck_assert_uint_eq(op->scratch, loss ? 3 * 10 * 16 * row : 0);
             ck_assert_uint_eq(op->scratch_most, loss ? block * row : 0);
         }
         kc_arena_free(&arena);

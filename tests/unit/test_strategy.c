@@ -430,6 +430,14 @@ static void zero_three(struct kc_job_spec *s)
 {
     s->zero = 3;
 }
+static void all_again(struct kc_job_spec *s)
+{
+    s->recompute = KC_RECOMPUTE_FULL;
+}
+static void on_tensor(struct kc_job_spec *s)
+{
+    s->axis[KC_TENSOR] = 2, s->axis[KC_DATA] = 1;
+}
 static void unchanged(struct kc_job_spec *s)
 {
     (void)s;
@@ -442,7 +450,8 @@ START_TEST(F48_what_cannot_be_cut_is_refused_with_all_numbers)
     struct kc_error e = {""};
     ck_assert_int_eq(plan_with(&t, uneven_batch, 1u << 20, &e), -EINVAL);
     ck_assert_str_eq(e.text,
-                     "batch.sequences 10 is not a multiple of batch.micro 2 x parallel.data 2 = 4; 12 would do");
+                     "batch.sequences 10 is not a multiple of batch.micro 2 x parallel.expert 1 x parallel.data 2 = 4; "
+                     "12 would do");
     ck_assert_int_eq(plan_with(&t, wrong_product, 1u << 20, &e), -EINVAL);
     ck_assert_ptr_nonnull(strstr(e.text, "ranks 2 is not parallel.tensor 1"));
     ck_assert_ptr_nonnull(strstr(e.text, "parallel.pipeline 3 = 6"));
@@ -450,6 +459,10 @@ START_TEST(F48_what_cannot_be_cut_is_refused_with_all_numbers)
     ck_assert_ptr_nonnull(strstr(e.text, "ranks 4, but the device view has 2 devices"));
     ck_assert_int_eq(plan_with(&t, zero_three, 1u << 20, &e), -ENOTSUP);
     ck_assert_ptr_nonnull(strstr(e.text, "parallel.zero 3"));
+    ck_assert_int_eq(plan_with(&t, all_again, 1u << 20, &e), -ENOTSUP);
+    ck_assert_ptr_nonnull(strstr(e.text, "parallel.recompute full"));
+    ck_assert_int_eq(plan_with(&t, on_tensor, 1u << 20, &e), -ENOTSUP);
+    ck_assert_ptr_nonnull(strstr(e.text, "parallel.tensor 2"));
     toy_free(&t);
 }
 END_TEST
