@@ -76,10 +76,11 @@ struct kc_exec_instruction {
     uint16_t micro;          /* micro-batch */
     int32_t layer;
     int32_t collective;      /* I_COLLECTIVE: index in comm_plan; else -1 */
-    int32_t op;              /* I_COMPUTE: index of the op in shard_plan; -1 for the optimizer and the norm */
+    int32_t op;              /* I_COMPUTE, I_COLLECTIVE: index of the op in shard_plan that it carries out; -1 for the
+                                optimizer, the norm, and collectives of a bucket, a vector or a link */
     uint32_t sequence;       /* I_COLLECTIVE: number in its group within this program, from 0 */
     uint32_t refs;           /* index of its first ref in refs: inputs, then outputs */
-    uint16_t inputs, outputs;
+    uint16_t inputs, outputs;/* I_COLLECTIVE: one each; a send has no output, a receive no input */
     uint32_t attrs;          /* index in attrs */
     uint16_t attr_count, wait_count;
     uint32_t waits;          /* index in waits: instructions of the other lane that must be complete before it starts */

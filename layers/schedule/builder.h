@@ -4,6 +4,7 @@
 #ifndef KC_SCHEDULE_BUILDER_H
 #define KC_SCHEDULE_BUILDER_H
 
+#include "check.h"
 #include "memory.h"
 
 #include "base/arena.h"
@@ -11,14 +12,16 @@
 #include "contracts/exec_plan.h"
 #include "contracts/shard_plan.h"
 
-#define KC_OPERANDS_MAX 8 /* inputs, outputs or attributes of one op */
+#include <stdbool.h>
+
+#define KC_OPERANDS_MAX 16 /* inputs, outputs or attributes of one op */
 
 struct kc_vector {
     void *data;
     size_t count, room;
 };
 
-/* When one lane touched a buffer last: 1 + instruction index, 0 never. */
+/* When one lane touched a bucket or a vector last: 1 + instruction index, 0 never. */
 struct kc_touch {
     uint32_t any[KC_LANES], write[KC_LANES];
 };
@@ -31,6 +34,8 @@ struct kc_builder {
     int failed; /* -ENOMEM: everything after it is ignored */
 
     struct kc_vector instructions, refs, attrs, waits;
+    struct kc_vector moved;   /* uint32_t: instructions of the comm lane that touch work memory, of the program being built */
+    struct kc_exec_ref *home; /* by tensor: this rank's ref of micro-batch 0 */
     struct kc_exec_program programs[KC_PROGRAMS];
     uint32_t *sequences;      /* programs × families */
     struct kc_touch *touched; /* spaces × (buckets + 1), of the program being built */
@@ -54,14 +59,16 @@ void kc_builder_begin(struct kc_builder *b, enum kc_program_id program);
 void kc_builder_end(struct kc_builder *b);
 /* Append one instruction; base.inputs, outputs, attr_count say how many of the arrays count. */
 void kc_builder_emit(struct kc_builder *b, const struct kc_emit *e);
-/* An op of the shard plan. */
+/* An op of the shard plan, whichever lane it runs on. */
 void kc_builder_op(struct kc_builder *b, uint32_t op, uint32_t micro);
-/* A collective of comm_plan that this rank is a member of. */
+/* One end of a link: this rank's stage sends the tensor, or receives it. */
+void kc_builder_transfer(struct kc_builder *b, uint32_t link, bool sends, uint32_t micro);
+/* A collective of comm_plan that this rank is a member of, of a bucket or of a vector. */
 void kc_builder_collective(struct kc_builder *b, uint32_t collective);
 
 /* References. */
 struct kc_exec_ref kc_ref_none(void);
-struct kc_exec_ref kc_ref_tensor(const struct kc_builder *b, int32_t tensor);
+struct kc_exec_ref kc_ref_tensor(const struct kc_builder *b, int32_t tensor, uint32_t micro);
 /* `count` elements of a bucket from `offset` on, of class space, in the type that state keeps them in. */
 struct kc_exec_ref kc_ref_run(const struct kc_builder *b, enum kc_space space, uint32_t bucket, uint64_t offset, uint64_t count);
 /* Elements of the result or store vector. */
@@ -69,5 +76,18 @@ struct kc_exec_ref kc_ref_vector(enum kc_space space, enum kc_type type, uint64_
 /* The group of a family that a rank is in, and its position there; -1: it is in none. */
 int32_t builder_position(const struct kc_comm_plan *comm, uint32_t family, uint32_t rank,
                          const struct kc_plan_group **group);
+
+/* ---- between its files ---- */
+void *builder_add(struct kc_builder *b, struct kc_vector *v, size_t count, size_t element);
+/* builder_waits.c: what instruction `index` must wait for on the other lane (1 + instruction, 0 nothing new), and that it
+ * was here. */
+uint32_t builder_depend(struct kc_builder *b, const struct kc_emit *e, uint32_t index);
+/* builder_refs.c: fill `home`. */
+void builder_home(struct kc_builder *b);
+/* Where a collective of a bucket or of a vector reads and writes on this rank. In place wherever the primitive allows. */
+void builder_collective_refs(const struct kc_builder *b, const struct kc_plan_collective *c, uint32_t position,
+                             uint32_t members, struct kc_emit *e);
+/* A tensor as a collective moves it: `count` elements from its beginning. */
+struct kc_exec_ref builder_flat(const struct kc_builder *b, int32_t tensor, uint32_t micro, uint64_t count);
 
 #endif

@@ -19,6 +19,16 @@ uint64_t kc_ref_bytes(const struct kc_exec_ref *r)
     return kc_ref_elements(r) * kc_type_bytes[r->type];
 }
 
+void kc_collective_elements(const struct kc_plan_collective *c, uint64_t members, uint64_t *reads, uint64_t *writes)
+{
+    *reads = c->primitive == KC_RECV ? 0 : c->count;
+    *writes = c->primitive == KC_SEND ? 0 : c->count;
+    if (c->primitive == KC_REDUCE_SCATTER)
+        *writes = c->count / members;
+    if (c->primitive == KC_ALL_GATHER)
+        *writes = c->count * members;
+}
+
 const char *kc_instruction_text(const struct kc_exec_plan *p, enum kc_program_id program, uint32_t index,
                                 const struct kc_comm_plan *comm, char *out, size_t room)
 {
@@ -51,7 +61,7 @@ int kc_schedule_check(const struct kc_exec_plan *const *plans, const struct kc_s
         if (bad == 0)
             bad = kc_check_data(plans[r], shard, comm, e);
         for (int p = 0; bad == 0 && p < KC_PROGRAMS; p++)
-            bad = kc_check_lanes(plans[r], (enum kc_program_id)p, shard->buckets.count, e);
+            bad = kc_check_lanes(plans[r], (enum kc_program_id)p, e);
         if (bad < 0)
             return kc_fail_prefix(e, bad, "rank %u", r);
     }

@@ -23,7 +23,8 @@ struct bucket_book {
     uint32_t adds, adds_expected;    /* ops that added to its gradient, over all micro-batches */
     uint64_t norm_next, update_next; /* elements up to which norm and update have come, in order */
     uint64_t updated;                /* elements */
-    uint8_t has_reduction, reduced, gathered;
+    uint32_t reductions_due, reductions;
+    uint8_t gathered;
 };
 
 struct book {
@@ -37,6 +38,7 @@ struct book {
     struct bucket_book *buckets;
     uint8_t *written; /* by tensor: a gradient that holds something of this step */
     uint8_t *done; /* ops × micro-batches */
+    struct kc_box *boxes; /* by tensor: what this rank has of it */
     int norm_summed; /* the vector with the norm was reduced */
     int agreed;      /* and read */
 };
@@ -75,9 +77,15 @@ static int work_write(struct book *b, const struct kc_exec_ref *r, int32_t tenso
     uint32_t at = value_from(b, first), drop = 0;
     while (at + drop < b->count && b->values[at + drop].first < end)
         drop++;
-    if (b->count + 1 - drop > b->room)
-        return wrong(b, e, "makes more values than there are tensors");
-    memmove(&b->values[at + 1], &b->values[at + drop], (b->count - at - drop) * sizeof *b->values);
+    if (b->count + 1 - drop > b->room) {
+        struct value *more = realloc(b->values, 2 * (size_t)b->room * sizeof *more);
+        if (!more)
+            return kc_fail(e, -ENOMEM, "no memory to check the programs");
+        b->values = more;
+        b->room *= 2;
+    }
+    if (drop != 1)
+        memmove(&b->values[at + 1], &b->values[at + drop], (b->count - at - drop) * sizeof *b->values);
     b->values[at] = (struct value){first, end, tensor, micro};
     b->count += 1 - drop;
     return 0;
@@ -109,13 +117,12 @@ static int operand_check(const struct book *b, const struct kc_exec_ref *r, int3
     if (tensor < 0)
         return r->space == KC_SPACE_NONE ? 0 : wrong(b, e, "has an operand that the op leaves out");
     const struct kc_plan_tensor *t = tensor_at(b, tensor);
-    struct kc_box box;
-    kc_plan_box(b->shard, t, b->p->rank, &box);
+    const struct kc_box *box = &b->boxes[tensor];
     static const uint8_t space[KC_ROLES] = {
         [KC_INPUT] = KC_SPACE_WORK,        [KC_PARAMETER] = KC_SPACE_PARAMETER, [KC_ACTIVATION] = KC_SPACE_WORK,
         [KC_GRADIENT] = KC_SPACE_GRADIENT, [KC_DERIVATIVE] = KC_SPACE_WORK,     [KC_RESULT] = KC_SPACE_RESULT};
     if (r->space != space[t->role] || r->type != t->type || r->rank != t->rank ||
-        memcmp(r->size, box.size, sizeof r->size) != 0 || memcmp(r->first, box.first, sizeof r->first) != 0)
+        memcmp(r->size, box->size, sizeof r->size) != 0 || memcmp(r->first, box->first, sizeof r->first) != 0)
         return wrong(b, e, "has an operand of another space, type or shape than the shard plan");
     if ((t->bucket >= 0 && (r->bucket != t->bucket || r->offset != t->offset * kc_type_bytes[t->type])) ||
         (t->role == KC_RESULT && r->offset != KC_RESULT_OWN))
@@ -131,7 +138,7 @@ static int output_write(struct book *b, const struct kc_exec_instruction *i, uin
     const struct kc_plan_tensor *t = tensor_at(b, tensor);
     if (t->role == KC_GRADIENT) {
         struct bucket_book *g = &b->buckets[t->bucket];
-        if (g->reduced)
+        if (g->reductions)
             return wrong(b, e, "adds to a gradient that was reduced already");
         if (i->accumulate != b->written[tensor])
             return wrong(b, e, i->accumulate ? "adds to a gradient that holds nothing of this step"
@@ -155,34 +162,96 @@ static int output_write(struct book *b, const struct kc_exec_instruction *i, uin
     return work_write(b, out, tensor, i->micro, e);
 }
 
+/* The op that an instruction says it is, for the first time in this micro-batch; NULL: e. */
+static const struct kc_plan_op *op_find(struct book *b, const struct kc_exec_instruction *i, struct kc_error *e)
+{
+    if ((uint32_t)i->op >= b->shard->ops.count || i->micro >= b->shard->micro_batches) {
+        wrong(b, e, "is no op or micro-batch of the shard plan");
+        return NULL;
+    }
+    if (b->done[(size_t)i->op * b->shard->micro_batches + i->micro]++) {
+        wrong(b, e, "runs twice");
+        return NULL;
+    }
+    return KC_AT(b->shard, struct kc_plan_op, b->shard->ops) + i->op;
+}
+
+/* The tensor of an operand of the op, -1 where this rank leaves it out. */
+static int32_t operand_of(const struct book *b, const struct kc_plan_op *op, uint32_t i)
+{
+    if (kc_plan_omits(b->shard, op, i, b->p->rank))
+        return -1;
+    return i < op->in.count ? KC_AT(b->shard, int32_t, op->in)[i] : KC_AT(b->shard, int32_t, op->out)[i - op->in.count];
+}
+
 static int op_check(struct book *b, const struct kc_exec_instruction *i, struct kc_error *e)
 {
-    if ((uint32_t)i->op >= b->shard->ops.count || i->micro >= b->shard->micro_batches)
-        return wrong(b, e, "is no op or micro-batch of the shard plan");
-    const struct kc_plan_op *op = KC_AT(b->shard, struct kc_plan_op, b->shard->ops) + i->op;
-    const int32_t *in = KC_AT(b->shard, int32_t, op->in), *out = KC_AT(b->shard, int32_t, op->out);
-    if (i->opcode != op->opcode || i->accumulate > op->accumulates || i->inputs != op->in.count ||
+    const struct kc_plan_op *op = op_find(b, i, e);
+    if (!op)
+        return -EINVAL;
+    if (op->collective >= 0 || i->opcode != op->opcode || i->accumulate > op->accumulates || i->inputs != op->in.count ||
         i->outputs != op->out.count || i->scratch != op->scratch || i->attr_count != op->attr.count ||
         memcmp(KC_AT(b->p, double, b->p->attrs) + i->attrs, KC_AT(b->shard, double, op->attr),
                op->attr.count * sizeof(double)) != 0)
         return wrong(b, e, "is not the op of the shard plan that it says");
-    if (b->done[(size_t)i->op * b->shard->micro_batches + i->micro]++)
-        return wrong(b, e, "runs twice");
     const struct kc_exec_ref *refs = kc_refs_of(b->p, i);
     int r = 0;
     for (uint32_t k = 0; k < i->inputs && r == 0; k++) {
-        r = operand_check(b, &refs[k], in[k], e);
-        if (r == 0 && in[k] >= 0 && refs[k].space == KC_SPACE_WORK)
-            r = work_read(b, &refs[k], in[k], i->micro, e);
+        const int32_t in = operand_of(b, op, k);
+        r = operand_check(b, &refs[k], in, e);
+        if (r == 0 && in >= 0 && refs[k].space == KC_SPACE_WORK)
+            r = work_read(b, &refs[k], in, i->micro, e);
         if (r == 0 && refs[k].space == KC_SPACE_PARAMETER && b->buckets[refs[k].bucket].updated)
             r = wrong(b, e, "reads a parameter that was updated in this step");
     }
     for (uint32_t k = 0; k < i->outputs && r == 0; k++) {
-        r = operand_check(b, &refs[i->inputs + k], out[k], e);
-        if (r == 0 && out[k] >= 0)
-            r = output_write(b, i, k, out[k], e);
+        const int32_t out = operand_of(b, op, i->inputs + k);
+        r = operand_check(b, &refs[i->inputs + k], out, e);
+        if (r == 0 && out >= 0)
+            r = output_write(b, i, k, out, e);
     }
     return r;
+}
+
+/* ---- tensors that move ---- */
+
+static int in_work(const struct book *b, int32_t tensor)
+{
+    return tensor >= 0 && (uint32_t)tensor < b->shard->tensors.count && kc_tensor_in_work(tensor_at(b, tensor));
+}
+
+/* A collective reads a tensor from where it was made and writes one from its beginning on: how long both are, comm_plan says. */
+static int conversion_check(struct book *b, const struct kc_exec_instruction *i, struct kc_error *e)
+{
+    const struct kc_plan_op *op = op_find(b, i, e);
+    if (!op)
+        return -EINVAL;
+    if (op->collective != i->collective || op->in.count != 1 || op->out.count != 1)
+        return wrong(b, e, "is not the op of the shard plan that it says");
+    const int32_t in = KC_AT(b->shard, int32_t, op->in)[0], out = KC_AT(b->shard, int32_t, op->out)[0];
+    const struct kc_exec_ref *from = kc_refs_of(b->p, i), *to = from + 1;
+    if (!in_work(b, in) || !in_work(b, out))
+        return wrong(b, e, "moves something that is not in work memory");
+    int r = work_read(b, from, in, i->micro, e);
+    if (r < 0)
+        return r;
+    if (!(op->in_place && from->offset == to->offset) && from->offset < to->offset + kc_ref_bytes(to) &&
+        to->offset < from->offset + kc_ref_bytes(from))
+        return wrong(b, e, "writes over an input that it may not work in place on");
+    return work_write(b, to, out, i->micro, e);
+}
+
+static int transfer_check(struct book *b, const struct kc_exec_instruction *i, struct kc_error *e)
+{
+    const struct kc_plan_link *links = KC_AT(b->shard, struct kc_plan_link, b->shard->links);
+    uint32_t l = 0;
+    while (l < b->shard->links.count && links[l].send != i->collective && links[l].recv != i->collective)
+        l++;
+    if (l == b->shard->links.count || !in_work(b, links[l].tensor) || i->micro >= b->shard->micro_batches)
+        return wrong(b, e, "is of no link of the shard plan");
+    const struct kc_exec_ref *ref = kc_refs_of(b->p, i);
+    return links[l].send == i->collective ? work_read(b, ref, links[l].tensor, i->micro, e)
+                                          : work_write(b, ref, links[l].tensor, i->micro, e);
 }
 
 /* ---- optimizer ---- */
@@ -194,7 +263,7 @@ static int norm_check(struct book *b, const struct kc_exec_instruction *i, struc
         out->offset != KC_RESULT_OWN + KC_AGREE_NORM * 8 || !i->accumulate)
         return wrong(b, e, "is not the norm of a run of gradients");
     struct bucket_book *g = &b->buckets[in->bucket];
-    if (g->adds != g->adds_expected || (g->has_reduction && !g->reduced))
+    if (g->adds != g->adds_expected || g->reductions != g->reductions_due)
         return wrong(b, e, "takes the norm of gradients that are not complete");
     if (in->offset / 4 != g->norm_next)
         return wrong(b, e, "counts an element of the norm twice, or leaves one out");
@@ -224,7 +293,7 @@ static int update_check(struct book *b, const struct kc_exec_instruction *i, str
     }
     if (!b->agreed)
         return wrong(b, e, "updates before the ranks have agreed");
-    if (g->adds != g->adds_expected || (g->has_reduction && !g->reduced))
+    if (g->adds != g->adds_expected || g->reductions != g->reductions_due)
         return wrong(b, e, "updates from gradients that are not complete");
     if (g->gathered)
         return wrong(b, e, "updates parameters that were gathered already");
@@ -249,6 +318,8 @@ static int update_check(struct book *b, const struct kc_exec_instruction *i, str
 static uint64_t owned_elements(const struct book *b, uint32_t bucket)
 {
     const struct kc_plan_bucket *k = KC_AT(b->shard, struct kc_plan_bucket, b->shard->buckets) + bucket;
+    if (!kc_plan_holds(b->shard, k, b->p->rank))
+        return 0;
     const struct kc_plan_segment *s = KC_AT(b->shard, struct kc_plan_segment, b->shard->segments) + k->segments_first;
     uint64_t own = kc_plan_owner(b->shard, k, b->p->rank), n = 0;
     uint64_t first = b->shard->zero ? own * k->shard : 0, end = b->shard->zero ? first + k->shard : k->count;
@@ -262,12 +333,19 @@ static uint64_t owned_elements(const struct book *b, uint32_t bucket)
 
 /* ---- the rest ---- */
 
+/* Up to which element of a bucket this rank counts the norm: its part, or, where another rank counts it, nothing. */
+static uint64_t norm_end(const struct book *b, uint32_t bucket)
+{
+    const struct kc_plan_bucket *k = KC_AT(b->shard, struct kc_plan_bucket, b->shard->buckets) + bucket;
+    const uint64_t first = kc_plan_owner(b->shard, k, b->p->rank) * k->shard;
+    return first + (kc_plan_counts(b->shard, k, b->p->rank) ? k->shard : 0);
+}
+
 /* Of a training step: AGREE sums the norm of everything that this rank owns, so all of it was counted before. */
 static int agreement_check(struct book *b, struct kc_error *e)
 {
-    const struct kc_plan_bucket *k = KC_AT(b->shard, struct kc_plan_bucket, b->shard->buckets);
     for (uint32_t i = 0; i < b->shard->buckets.count; i++)
-        if (b->buckets[i].norm_next != (kc_plan_owner(b->shard, &k[i], b->p->rank) + 1) * k[i].shard)
+        if (b->buckets[i].norm_next != norm_end(b, i))
             return wrong(b, e, "sums a norm that is not complete");
     b->norm_summed = 1;
     return 0;
@@ -279,6 +357,12 @@ static int collective_check(struct book *b, const struct kc_exec_instruction *i,
         KC_AT(b->comm, struct kc_plan_collective, b->comm->collectives) + i->collective;
     if (c->purpose == KC_PURPOSE_AGREE && b->program == KC_PROGRAM_TRAIN)
         return agreement_check(b, e);
+    if (i->op >= 0)
+        return conversion_check(b, i, e);
+    if (c->purpose == KC_PURPOSE_ACTIVATION || c->purpose == KC_PURPOSE_RING)
+        return wrong(b, e, "moves tensors of no op of the shard plan");
+    if (c->purpose == KC_PURPOSE_TRANSFER)
+        return transfer_check(b, i, e);
     if (c->bucket < 0)
         return 0;
     struct bucket_book *g = &b->buckets[c->bucket];
@@ -287,7 +371,7 @@ static int collective_check(struct book *b, const struct kc_exec_instruction *i,
             return wrong(b, e, "reduces gradients that are not complete");
         if (!(g->open >> KC_SPACE_GRADIENT & 1))
             return wrong(b, e, "reduces gradients without a ticket");
-        g->reduced = 1;
+        g->reductions++;
     } else if (c->purpose == KC_PURPOSE_PARAMETER) {
         if (g->updated != owned_elements(b, (uint32_t)c->bucket))
             return wrong(b, e, "gathers parameters before all of them are updated");
@@ -347,7 +431,8 @@ static int instruction_check(struct book *b, const struct kc_exec_instruction *i
 /* Which ops a program runs, and whether every micro-batch. */
 static uint32_t expected_runs(const struct book *b, uint32_t op, uint32_t micro)
 {
-    return kc_plan_runs(b->shard, b->program, op) && (micro == 0 || b->program == KC_PROGRAM_TRAIN);
+    return kc_plan_runs(b->shard, b->program, op) && (micro == 0 || b->program == KC_PROGRAM_TRAIN) &&
+           kc_plan_runs_op(b->shard, KC_AT(b->shard, struct kc_plan_op, b->shard->ops) + op, b->p->rank);
 }
 
 static int end_check(struct book *b, struct kc_error *e)
@@ -365,16 +450,14 @@ static int end_check(struct book *b, struct kc_error *e)
         if (b->buckets[k].open)
             return kc_fail(e, -EINVAL, "program %s: a ticket of bucket %u is still open at the end",
                            kc_program_name[b->program], k);
-        const struct kc_plan_bucket *plan = KC_AT(s, struct kc_plan_bucket, s->buckets) + k;
-        const uint64_t own = kc_plan_owner(s, plan, b->p->rank);
         if (b->program == KC_PROGRAM_TRAIN &&
-            (b->buckets[k].updated != owned_elements(b, k) || b->buckets[k].norm_next != (own + 1) * plan->shard))
+            (b->buckets[k].updated != owned_elements(b, k) || b->buckets[k].norm_next != norm_end(b, k)))
             return kc_fail(
                 e, -EINVAL,
                 "program train: bucket %u: %llu of %llu owned elements are updated, the norm comes to %llu of "
                 "%llu",
                 k, (unsigned long long)b->buckets[k].updated, (unsigned long long)owned_elements(b, k),
-                (unsigned long long)b->buckets[k].norm_next, (unsigned long long)((own + 1) * plan->shard));
+                (unsigned long long)b->buckets[k].norm_next, (unsigned long long)norm_end(b, k));
     }
     return 0;
 }
@@ -385,7 +468,7 @@ static void open_book(struct book *b)
     const struct kc_shard_plan *s = b->shard;
     const struct kc_plan_op *ops = KC_AT(s, struct kc_plan_op, s->ops);
     for (uint32_t o = 0; o < s->ops.count; o++)
-        for (uint32_t k = 0; k < ops[o].out.count; k++) {
+        for (uint32_t k = 0; k < ops[o].out.count && kc_plan_runs_op(s, &ops[o], b->p->rank); k++) {
             int32_t t = KC_AT(s, int32_t, ops[o].out)[k];
             if (t >= 0 && tensor_at(b, t)->role == KC_GRADIENT)
                 b->buckets[tensor_at(b, t)->bucket].adds_expected += s->micro_batches;
@@ -396,8 +479,20 @@ static void open_book(struct book *b)
     }
     const struct kc_plan_collective *c = KC_AT(b->comm, struct kc_plan_collective, b->comm->collectives);
     for (uint32_t i = 0; i < b->comm->collectives.count; i++)
-        if (c[i].purpose == KC_PURPOSE_GRADIENT && c[i].bucket >= 0)
-            b->buckets[c[i].bucket].has_reduction = 1;
+        if (c[i].purpose == KC_PURPOSE_GRADIENT && c[i].bucket >= 0 &&
+            kc_comm_group_of(b->comm, c[i].family, b->p->rank) != KC_NOT_MEMBER)
+            b->buckets[c[i].bucket].reductions_due++;
+}
+
+/* Has this rank the stage that makes the tensor? */
+static int makes(const struct book *b, int32_t tensor)
+{
+    const struct kc_plan_op *ops = KC_AT(b->shard, struct kc_plan_op, b->shard->ops);
+    for (uint32_t o = 0; o < b->shard->ops.count; o++)
+        for (uint32_t k = 0; k < ops[o].out.count; k++)
+            if (KC_AT(b->shard, int32_t, ops[o].out)[k] == tensor)
+                return kc_plan_runs_op(b->shard, &ops[o], b->p->rank);
+    return 0;
 }
 
 static int program_check(struct book *b, struct kc_error *e)
@@ -421,7 +516,7 @@ static int program_check(struct book *b, struct kc_error *e)
     if (r == 0 && b->program == KC_PROGRAM_FORWARD) { /* and reads the logits after it */
         b->index = 0;
         r = operand_check(b, &b->p->logits, b->shard->logits, e);
-        if (r == 0)
+        if (r == 0 && makes(b, b->shard->logits))
             r = work_read(b, &b->p->logits, b->shard->logits, 0, e);
     }
     return r < 0 ? r : end_check(b, e);
@@ -436,7 +531,12 @@ int kc_check_data(const struct kc_exec_plan *p, const struct kc_shard_plan *shar
     b.buckets = calloc(shard->buckets.count + 1u, sizeof *b.buckets);
     b.done = calloc(runs + 1, 1);
     b.written = calloc(shard->tensors.count + 1u, 1);
-    int r = b.values && b.buckets && b.done && b.written ? 0 : kc_fail(e, -ENOMEM, "no memory to check the programs");
+    b.boxes = calloc(shard->tensors.count + 1u, sizeof *b.boxes);
+    int r = b.values && b.buckets && b.done && b.written && b.boxes
+                ? 0
+                : kc_fail(e, -ENOMEM, "no memory to check the programs");
+    for (uint32_t t = 0; r == 0 && t < shard->tensors.count; t++)
+        kc_plan_box(shard, tensor_at(&b, (int32_t)t), p->rank, &b.boxes[t]);
     for (int k = 0; k < KC_PROGRAMS && r == 0; k++) {
         b.program = (enum kc_program_id)k;
         b.count = 0, b.agreed = 0;
@@ -449,5 +549,6 @@ int kc_check_data(const struct kc_exec_plan *p, const struct kc_shard_plan *shar
     free(b.buckets);
     free(b.done);
     free(b.written);
+    free(b.boxes);
     return r;
 }

@@ -25,7 +25,8 @@ static bool belong(const struct kc_comm_plan *comm, const struct kc_exec_instruc
 {
     const struct kc_plan_collective *x = collective_of(comm, a), *y = collective_of(comm, b);
     if (is_pair(x) || is_pair(y))
-        return is_pair(x) && is_pair(y) && x->primitive != y->primitive && x->type == y->type && x->count == y->count;
+        return is_pair(x) && is_pair(y) && x->primitive != y->primitive && x->type == y->type &&
+               x->count == y->count && a->micro == b->micro;
     return a->collective == b->collective && a->sequence == b->sequence;
 }
 
@@ -36,8 +37,12 @@ static void call_text(const struct kc_comm_plan *comm, const struct kc_exec_inst
         return;
     }
     const struct kc_plan_collective *c = collective_of(comm, i);
-    snprintf(out, 120, "%s of %llu %s (%s, bucket %d)", kc_primitive_name[c->primitive], (unsigned long long)c->count,
-             kc_type_name[c->type], kc_purpose_name[c->purpose], c->bucket);
+    if (is_pair(c) || i->op >= 0)
+        snprintf(out, 120, "%s of %llu %s (%s, micro-batch %u)", kc_primitive_name[c->primitive],
+                 (unsigned long long)c->count, kc_type_name[c->type], kc_purpose_name[c->purpose], i->micro);
+    else
+        snprintf(out, 120, "%s of %llu %s (%s, bucket %d)", kc_primitive_name[c->primitive],
+                 (unsigned long long)c->count, kc_type_name[c->type], kc_purpose_name[c->purpose], c->bucket);
 }
 
 /* ---- order ---- */

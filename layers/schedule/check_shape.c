@@ -1,6 +1,8 @@
 /* check_shape.c - is this a program at all, and does it keep to the communication plan? */
 #include "check.h"
 
+#include "memory.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
@@ -19,7 +21,7 @@ struct shape {
     const struct kc_shard_plan *shard;
     const struct kc_comm_plan *comm;
     enum kc_program_id program;
-    uint32_t *seen;      /* by collective */
+    uint32_t *seen, *due; /* by collective: how often it stands, and should */
     uint32_t *sequences; /* by group */
     uint64_t store;      /* elements of the store vector */
 };
@@ -69,6 +71,12 @@ static int ref_check(const struct shape *s, const struct kc_exec_ref *r, const c
     return 0;
 }
 
+static uint64_t members_of(const struct shape *s, const struct kc_plan_collective *c)
+{
+    return KC_AT(s->comm, struct kc_plan_group, s->comm->groups)[kc_comm_group_of(s->comm, c->family, s->p->rank)]
+        .ranks.count;
+}
+
 /* What comm_plan says the operands of a collective are. */
 static int signature_check(const struct shape *s, const struct kc_plan_collective *c,
                            const struct kc_exec_instruction *i, const char *where, struct kc_error *e)
@@ -77,26 +85,23 @@ static int signature_check(const struct shape *s, const struct kc_plan_collectiv
         [KC_PURPOSE_GRADIENT] = KC_SPACE_GRADIENT, [KC_PURPOSE_PARAMETER] = KC_SPACE_PARAMETER,
         [KC_PURPOSE_AGREE] = KC_SPACE_RESULT,      [KC_PURPOSE_DIGEST] = KC_SPACE_RESULT,
         [KC_PURPOSE_ROOT] = KC_SPACE_STORE,        [KC_PURPOSE_STORE] = KC_SPACE_STORE,
-    };
-    const struct kc_exec_ref *in = kc_refs_of(s->p, i), *out = in + 1;
-    uint64_t members = KC_AT(s->comm, struct kc_plan_group, s->comm->groups)[kc_comm_group_of(s->comm, c->family, s->p->rank)].ranks.count;
-    uint64_t reads = c->count, writes = c->count;
-    if (c->primitive == KC_REDUCE_SCATTER)
-        writes = c->count / members;
-    if (c->primitive == KC_ALL_GATHER)
-        writes = c->count * members;
-    for (int k = 0; k < 2; k++) {
-        const struct kc_exec_ref *r = k ? out : in;
-        uint64_t want = k ? writes : reads;
+        [KC_PURPOSE_ACTIVATION] = KC_SPACE_WORK,   [KC_PURPOSE_TRANSFER] = KC_SPACE_WORK,
+        [KC_PURPOSE_RING] = KC_SPACE_WORK};
+    const struct kc_exec_ref *refs = kc_refs_of(s->p, i);
+    uint64_t reads, writes;
+    kc_collective_elements(c, members_of(s, c), &reads, &writes);
+    for (uint32_t k = 0; k < (uint32_t)i->inputs + i->outputs; k++) {
+        const struct kc_exec_ref *r = &refs[k];
+        const uint64_t want = k < i->inputs ? reads : writes;
         if (r->type != c->type || kc_ref_elements(r) != want || r->space != space[c->purpose] ||
             r->bucket != c->bucket)
             return kc_fail(
                 e, -EPROTO,
                 "%s %s %llu %s of %s, bucket %d; comm_plan says %llu %s of %s, bucket %d: schedule must not "
                 "change a collective",
-                where, k ? "writes" : "reads", (unsigned long long)kc_ref_elements(r), kc_type_name[r->type],
-                kc_space_name[r->space], r->bucket, (unsigned long long)want, kc_type_name[c->type],
-                kc_space_name[space[c->purpose]], c->bucket);
+                where, k < i->inputs ? "reads" : "writes", (unsigned long long)kc_ref_elements(r),
+                kc_type_name[r->type], kc_space_name[r->space], r->bucket, (unsigned long long)want,
+                kc_type_name[c->type], kc_space_name[space[c->purpose]], c->bucket);
     }
     return 0;
 }
@@ -115,8 +120,11 @@ static int collective_check(struct shape *s, const struct kc_exec_instruction *i
         return kc_fail(e, -EPROTO, "%s: rank %u is in no group of family %s", where, s->p->rank,
                        KC_TEXT(s->comm, f->name));
     const struct kc_plan_group *g = KC_AT(s->comm, struct kc_plan_group, s->comm->groups) + group;
-    if (i->lane != KC_LANE_COMM || i->inputs != 1 || i->outputs != 1)
-        return kc_fail(e, -EINVAL, "%s: a collective has one input and one output and runs on the comm lane", where);
+    if (i->lane != KC_LANE_COMM || i->inputs != (c->primitive != KC_RECV) || i->outputs != (c->primitive != KC_SEND))
+        return kc_fail(e, -EINVAL,
+                       "%s: a collective has one input, but for a receive, and one output, but for a send, and runs on "
+                       "the comm lane",
+                       where);
     if (i->sequence != s->sequences[c->family]++)
         return kc_fail(e, -EPROTO, "%s: number %u in group %s, expected %u", where, i->sequence,
                        KC_TEXT(s->comm, g->name), s->sequences[c->family] - 1);
@@ -157,19 +165,56 @@ static int instruction_check(struct shape *s, uint32_t index, struct kc_error *e
     return 0;
 }
 
-/* Each collective of comm_plan as often as its purpose asks for. */
-static int counts_check(const struct shape *s, struct kc_error *e)
+static int has_stage(const struct shape *s, uint32_t stage)
+{
+    return stage < s->shard->stages.count &&
+           KC_AT(s->shard, struct kc_plan_stage, s->shard->stages)[stage].coordinate ==
+               kc_plan_coordinate(s->shard, s->p->rank, KC_PIPELINE);
+}
+
+/* What moves tensors stands once for every micro-batch that an op asks for it, or that leaves its stage. */
+static void count_tensors(struct shape *s)
+{
+    const struct kc_plan_op *ops = KC_AT(s->shard, struct kc_plan_op, s->shard->ops);
+    const struct kc_plan_link *links = KC_AT(s->shard, struct kc_plan_link, s->shard->links);
+    const uint32_t micros = s->program == KC_PROGRAM_TRAIN ? s->shard->micro_batches : 1;
+    for (uint32_t o = 0; o < s->shard->ops.count; o++)
+        if (ops[o].collective >= 0 && kc_plan_runs(s->shard, s->program, o) &&
+            kc_plan_runs_op(s->shard, &ops[o], s->p->rank))
+            s->due[ops[o].collective] += micros;
+    for (uint32_t l = 0; l < s->shard->links.count; l++) {
+        if (links[l].send < 0 || !kc_link_runs(s->shard, s->program, &links[l]))
+            continue;
+        s->due[links[l].send] += has_stage(s, links[l].from) ? micros : 0;
+        s->due[links[l].recv] += has_stage(s, links[l].to) ? micros : 0;
+    }
+}
+
+/* The others as often as their purpose asks for, on the ranks that hold what they move. */
+static void count_others(struct shape *s)
 {
     const struct kc_plan_collective *c = KC_AT(s->comm, struct kc_plan_collective, s->comm->collectives);
-    for (uint32_t k = 0; k < s->comm->collectives.count; k++) {
-        uint32_t want = kc_comm_group_of(s->comm, c[k].family, s->p->rank) != KC_NOT_MEMBER ? times[s->program][c[k].purpose] : 0;
-        if (s->seen[k] != want)
+    const struct kc_plan_bucket *b = KC_AT(s->shard, struct kc_plan_bucket, s->shard->buckets);
+    for (uint32_t k = 0; k < s->comm->collectives.count; k++)
+        if (kc_comm_group_of(s->comm, c[k].family, s->p->rank) != KC_NOT_MEMBER &&
+            (c[k].bucket < 0 || kc_plan_holds(s->shard, &b[c[k].bucket], s->p->rank)))
+            s->due[k] += times[s->program][c[k].purpose];
+}
+
+/* Each collective of comm_plan as often as it is due. */
+static int counts_check(struct shape *s, struct kc_error *e)
+{
+    const struct kc_plan_collective *c = KC_AT(s->comm, struct kc_plan_collective, s->comm->collectives);
+    count_tensors(s);
+    count_others(s);
+    for (uint32_t k = 0; k < s->comm->collectives.count; k++)
+        if (s->seen[k] != s->due[k])
             return kc_fail(
                 e, -EPROTO,
                 "collective %u of comm_plan (%s, %s, bucket %d) stands %u times, expected %u: schedule must "
                 "not merge, split or drop collectives",
-                k, kc_purpose_name[c[k].purpose], kc_primitive_name[c[k].primitive], c[k].bucket, s->seen[k], want);
-    }
+                k, kc_purpose_name[c[k].purpose], kc_primitive_name[c[k].primitive], c[k].bucket, s->seen[k],
+                s->due[k]);
     for (uint32_t f = 0; f < s->comm->families.count; f++)
         if (KC_AT(s->p, uint32_t, s->p->programs[s->program].sequences)[f] != s->sequences[f])
             return kc_fail(e, -EPROTO, "family %s: %u collectives stand in the program, it says %u",
@@ -202,10 +247,11 @@ int kc_check_shape(const struct kc_exec_plan *p, const struct kc_shard_plan *sha
     int r = 0;
     for (int k = 0; k < KC_PROGRAMS && r == 0; k++) {
         s.program = (enum kc_program_id)k;
-        s.seen = calloc((size_t)collectives + families + 1, sizeof *s.seen);
+        s.seen = calloc(2 * (size_t)collectives + families + 1, sizeof *s.seen);
         if (!s.seen)
             return kc_fail(e, -ENOMEM, "no memory to check the programs");
-        s.sequences = s.seen + collectives;
+        s.due = s.seen + collectives;
+        s.sequences = s.due + collectives;
         r = program_check(&s, e);
         free(s.seen);
         if (r < 0)

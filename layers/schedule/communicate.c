@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define WHERE_RANK   128.0  /* 7 bits count ranks */
@@ -29,6 +30,59 @@ void kc_nonfinite_decode(double sum, uint32_t *ranks, uint32_t *rank, int64_t *w
     *rank = (uint32_t)(s >> 7 & 63);
     *where = (s >> 13) == 0 ? -2 : (int64_t)(s >> 13) - 1;
 }
+
+/* ---- construction ---- */
+
+static const struct kc_plan_collective *collective_at(const struct kc_executor *x, uint32_t index)
+{
+    return KC_AT(x->c.comm_plan, struct kc_plan_collective, x->c.comm_plan->collectives) + index;
+}
+
+static uint32_t members_of(const struct kc_executor *x, const struct kc_plan_collective *c)
+{
+    const uint32_t g = kc_comm_group_of(x->c.comm_plan, c->family, x->c.plan->rank);
+    return g == KC_NOT_MEMBER ? 0 : KC_AT(x->c.comm_plan, struct kc_plan_group, x->c.comm_plan->groups)[g].ranks.count;
+}
+
+/* Everybody the same, or all of it to the member `shift` places on, and as much from the one before. */
+static void fill_counts(const struct kc_executor *x, const struct kc_plan_collective *c, uint64_t *send, uint64_t *recv)
+{
+    const uint32_t n = members_of(x, c), own = x->position[c->family];
+    const uint32_t shift = (uint32_t)(((int64_t)c->shift % n + n) % n);
+    for (uint32_t m = 0; m < n; m++) {
+        send[m] = c->shift == 0 ? c->count / n : m == (own + shift) % n ? c->count : 0;
+        recv[m] = c->shift == 0 ? c->count / n : own == (m + shift) % n ? c->count : 0;
+    }
+}
+
+int kc_comm_prepare(struct kc_executor *x, struct kc_error *e)
+{
+    const uint32_t collectives = x->c.comm_plan->collectives.count, buckets = x->c.shard->buckets.count;
+    uint32_t counts = 0;
+    x->counts_first = calloc(collectives + 1u, sizeof *x->counts_first);
+    x->first_reduction = malloc((buckets + 1u) * sizeof *x->first_reduction);
+    for (uint32_t i = 0; i < collectives && x->counts_first; i++) {
+        x->counts_first[i] = counts;
+        if (collective_at(x, i)->primitive == KC_ALL_TO_ALL)
+            counts += 2 * members_of(x, collective_at(x, i));
+    }
+    x->counts = calloc(counts + 1u, sizeof *x->counts);
+    if (!x->counts_first || !x->first_reduction || !x->counts)
+        return kc_fail(e, -ENOMEM, "no memory for an executor");
+    for (uint32_t b = 0; b < buckets; b++)
+        x->first_reduction[b] = -1;
+    for (uint32_t i = 0; i < collectives; i++) {
+        const struct kc_plan_collective *c = collective_at(x, i);
+        const uint32_t members = members_of(x, c);
+        if (c->primitive == KC_ALL_TO_ALL && members)
+            fill_counts(x, c, x->counts + x->counts_first[i], x->counts + x->counts_first[i] + members);
+        if (c->purpose == KC_PURPOSE_GRADIENT && members && x->first_reduction[c->bucket] < 0)
+            x->first_reduction[c->bucket] = (int32_t)i;
+    }
+    return 0;
+}
+
+/* ---- a run ---- */
 
 static void look_through(struct kc_executor *x, uint32_t bucket, const float *data, uint64_t count)
 {
@@ -56,39 +110,53 @@ static void complete_agreement(struct kc_executor *x)
     own[KC_AGREE_NONFINITE] = kc_nonfinite_encode(x->c.plan->rank, x->nonfinite);
 }
 
-static int collective_run(struct kc_executor *x, const struct kc_exec_instruction *i)
+/* The call as comm takes it, without its sequence. */
+static struct kc_comm_call call_of(struct kc_executor *x, const struct kc_exec_instruction *i,
+                                   const struct kc_plan_collective *c)
 {
-    const struct kc_plan_collective *c =
-        KC_AT(x->c.comm_plan, struct kc_plan_collective, x->c.comm_plan->collectives) + i->collective;
-    const struct kc_exec_ref *in = kc_refs_of(x->c.plan, i), *out = in + 1;
+    const struct kc_exec_ref *refs = kc_refs_of(x->c.plan, i);
     struct kc_comm_call call = {.primitive = c->primitive,
                                 .type = c->type,
                                 .reduce = c->reduce,
                                 .algorithm = c->algorithm,
                                 .peer = -1,
-                                .sequence = x->base[c->family] + i->sequence,
-                                .in = kc_executor_at(x, in, false),
-                                .out = kc_executor_at(x, out, true),
                                 .count = c->count};
-    if (!call.in || !call.out)
+    if (i->inputs)
+        call.in = kc_executor_at(x, &refs[0], false);
+    if (i->outputs)
+        call.out = kc_executor_at(x, &refs[i->inputs], true);
+    if (c->primitive == KC_SEND || c->primitive == KC_RECV)
+        call.peer = (int32_t)(1 - x->position[c->family]); /* groups of two */
+    if (c->primitive == KC_ALL_TO_ALL) {
+        call.send_counts = x->counts + x->counts_first[i->collective];
+        call.recv_counts = call.send_counts + members_of(x, c);
+    }
+    return call;
+}
+
+static int collective_run(struct kc_executor *x, const struct kc_exec_instruction *i)
+{
+    const struct kc_plan_collective *c = collective_at(x, (uint32_t)i->collective);
+    const uint32_t group = kc_comm_group_of(x->c.comm_plan, c->family, x->c.plan->rank);
+    struct kc_comm_call call = call_of(x, i, c);
+    call.sequence = x->base[c->family] + i->sequence;
+    if ((i->inputs && !call.in) || (i->outputs && !call.out))
         return kc_fail(&x->comm_error, -EPERM, "%s of bucket %d without a ticket", kc_primitive_name[c->primitive],
                        c->bucket);
     if (call.sequence != x->next[c->family])
         return kc_fail(&x->comm_error, -EPROTO, "collective %llu of group %u comes when %llu is due",
-                       (unsigned long long)call.sequence, kc_comm_group_of(x->c.comm_plan, c->family, x->c.plan->rank), (unsigned long long)x->next[c->family]);
-    if (c->primitive == KC_SEND || c->primitive == KC_RECV)
-        call.peer = (int32_t)(1 - x->position[c->family]); /* groups of two */
-    if (c->purpose == KC_PURPOSE_GRADIENT)
+                       (unsigned long long)call.sequence, group, (unsigned long long)x->next[c->family]);
+    if (c->purpose == KC_PURPOSE_GRADIENT && x->first_reduction[c->bucket] == i->collective)
         look_through(x, (uint32_t)c->bucket, call.in, c->count);
     else if (c->purpose == KC_PURPOSE_AGREE)
         complete_agreement(x);
 
     struct kc_comm_op *op = NULL;
+    const struct kc_comm_if *comm = x->c.comm;
     uint64_t from = kc_now();
-    int r =
-        x->c.comm->start(x->c.comm->self, x->c.comm->group(x->c.comm->self, kc_comm_group_of(x->c.comm_plan, c->family, x->c.plan->rank)), &call, &op, &x->comm_error);
+    int r = comm->start(comm->self, comm->group(comm->self, group), &call, &op, &x->comm_error);
     if (r == 0)
-        r = x->c.comm->wait(x->c.comm->self, &op, 0, &x->comm_error);
+        r = comm->wait(comm->self, &op, 0, &x->comm_error);
     x->comm_ns += kc_now() - from;
     if (r == 0)
         x->next[c->family]++;

@@ -181,8 +181,8 @@ int kc_executor_new(const struct kc_executor_config *config, struct kc_executor 
     x->base = calloc(families + 1u, sizeof *x->base);
     x->position = calloc(families + 1u, sizeof *x->position);
     int r = x->places && x->next && x->base && x->position ? 0 : kc_fail(e, -ENOMEM, "no memory for an executor");
-    if (r == 0 && (r = check_ops(config, e)) == 0 && (r = find_groups(x, e)) == 0 && (r = find_store(x, e)) == 0 &&
-        (r = map_memory(x, e)) == 0) {
+    if (r == 0 && (r = check_ops(config, e)) == 0 && (r = find_groups(x, e)) == 0 &&
+        (r = kc_comm_prepare(x, e)) == 0 && (r = find_store(x, e)) == 0 && (r = map_memory(x, e)) == 0) {
         r = kc_team_new(config->threads, x->spins, config->probe, &x->team);
         if (r < 0)
             kc_fail(e, r, "no %u threads for the compute lane: %s", config->threads, strerror(-r));
@@ -213,6 +213,9 @@ void kc_executor_free(struct kc_executor *x)
     free(x->next);
     free(x->base);
     free(x->position);
+    free(x->counts);
+    free(x->counts_first);
+    free(x->first_reduction);
     free(x);
 }
 

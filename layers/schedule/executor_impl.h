@@ -28,6 +28,9 @@ struct kc_executor {
     struct kc_place *places; /* KC_STATES × buckets */
     uint64_t *next;          /* by family: sequence number of its next collective */
     uint32_t *position;      /* by family: ours; UINT32_MAX not a member */
+    uint64_t *counts;        /* of all-to-alls: elements for each member, then from each */
+    uint32_t *counts_first;  /* by collective: index in counts */
+    int32_t *first_reduction;/* by bucket: the collective that its gradients leave this rank by; -1 */
     uint32_t spins;
 
     /* ---- one run. Written before the comm lane starts, then read by both lanes. ---- */
@@ -68,6 +71,8 @@ void kc_executor_trace(const struct kc_executor *x, enum kc_lane_id lane, uint32
 
 /* compute.c: walk the program on the calling thread. 0, or the error in e (-ECANCELED: the other lane failed). */
 int kc_compute_lane(struct kc_executor *x, struct kc_error *e);
+/* communicate.c: what collectives need beside their operands; groups are known. -ENOMEM. */
+int kc_comm_prepare(struct kc_executor *x, struct kc_error *e);
 /* communicate.c: the comm lane's thread. */
 void *kc_comm_lane(void *executor);
 /* AGREE_NONFINITE of one rank: how many ranks in the low 7 bits, so that the sum counts them; where, in the bits

@@ -6,9 +6,20 @@
 #include "shm/records.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define SCRATCH_MIN 4096 /* the optimizer and the norm have no op in the graph that could ask for it */
+
+static const struct kc_plan_bucket *bucket_at(const struct kc_builder *b, uint32_t bucket)
+{
+    return KC_AT(b->shard, struct kc_plan_bucket, b->shard->buckets) + bucket;
+}
+
+static int holds(const struct kc_builder *b, uint32_t bucket)
+{
+    return kc_plan_holds(b->shard, bucket_at(b, bucket), b->rank);
+}
 
 static void emit_simple(struct kc_builder *b, enum kc_instruction_kind kind, enum kc_part part, uint16_t opcode,
                         struct kc_exec_ref in, struct kc_exec_ref out)
@@ -29,8 +40,7 @@ static void emit_simple(struct kc_builder *b, enum kc_instruction_kind kind, enu
 
 static struct kc_exec_ref whole_bucket(const struct kc_builder *b, enum kc_space space, uint32_t bucket)
 {
-    const struct kc_plan_bucket *k = KC_AT(b->shard, struct kc_plan_bucket, b->shard->buckets) + bucket;
-    return kc_ref_run(b, space, bucket, 0, k->count);
+    return kc_ref_run(b, space, bucket, 0, bucket_at(b, bucket)->count);
 }
 
 static void ticket(struct kc_builder *b, enum kc_instruction_kind kind, enum kc_space space, uint32_t bucket)
@@ -48,52 +58,65 @@ static void collectives(struct kc_builder *b, enum kc_purpose purpose, int32_t b
             kc_builder_collective(b, i);
 }
 
-/* ---- train ---- */
-
-/* The op after which a bucket is complete. */
-static uint32_t completes(const struct kc_shard_plan *s, uint32_t op, uint32_t *buckets)
+static int runs(const struct kc_builder *b, enum kc_program_id program, uint32_t op)
 {
-    const struct kc_plan_tensor *tensors = KC_AT(s, struct kc_plan_tensor, s->tensors);
-    const struct kc_plan_op *ops = KC_AT(s, struct kc_plan_op, s->ops);
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < ops[op].out.count && n < KC_OPERANDS_MAX; i++) {
-        int32_t t = KC_AT(s, int32_t, ops[op].out)[i];
-        if (t < 0 || tensors[t].role != KC_GRADIENT)
-            continue;
-        int last = 1;
-        for (uint32_t later = op + 1; last && later < s->ops.count; later++)
-            for (uint32_t k = 0; last && k < ops[later].out.count; k++) {
-                int32_t u = KC_AT(s, int32_t, ops[later].out)[k];
-                last = !(u >= 0 && tensors[u].role == KC_GRADIENT && tensors[u].bucket == tensors[t].bucket);
-            }
-        for (uint32_t k = 0; k < n; k++)
-            last &= buckets[k] != (uint32_t)tensors[t].bucket;
-        if (last)
-            buckets[n++] = (uint32_t)tensors[t].bucket;
-    }
-    return n;
+    return kc_plan_runs(b->shard, program, op) &&
+           kc_plan_runs_op(b->shard, KC_AT(b->shard, struct kc_plan_op, b->shard->ops) + op, b->rank);
 }
 
-static void train_backward_and_forward(struct kc_builder *b)
+/* ---- train ---- */
+
+/* An op ran: reduce every bucket that it was the last one to add to. `left`: by bucket, gradients of ops still to come. */
+static void train_reduce(struct kc_builder *b, uint32_t op, uint32_t *left)
+{
+    const struct kc_plan_tensor *tensors = KC_AT(b->shard, struct kc_plan_tensor, b->shard->tensors);
+    const struct kc_plan_op *o = KC_AT(b->shard, struct kc_plan_op, b->shard->ops) + op;
+    for (uint32_t i = 0; i < o->out.count; i++) {
+        const int32_t t = KC_AT(b->shard, int32_t, o->out)[i];
+        if (t >= 0 && tensors[t].role == KC_GRADIENT && --left[tensors[t].bucket] == 0)
+            collectives(b, KC_PURPOSE_GRADIENT, tensors[t].bucket);
+    }
+}
+
+static void count_gradients(const struct kc_builder *b, uint32_t *left)
 {
     const struct kc_shard_plan *s = b->shard;
-    for (uint32_t m = 0; m < s->micro_batches; m++)
-        for (uint32_t o = 0; o < s->ops.count; o++) {
-            if (!kc_plan_runs(s, KC_PROGRAM_TRAIN, o))
-                continue;
-            kc_builder_op(b, o, m);
-            uint32_t done[KC_OPERANDS_MAX], n = m + 1 == s->micro_batches ? completes(s, o, done) : 0;
-            for (uint32_t i = 0; i < n; i++)
-                collectives(b, KC_PURPOSE_GRADIENT, (int32_t)done[i]);
+    const struct kc_plan_tensor *tensors = KC_AT(s, struct kc_plan_tensor, s->tensors);
+    const struct kc_plan_op *ops = KC_AT(s, struct kc_plan_op, s->ops);
+    for (uint32_t o = 0; o < s->ops.count; o++)
+        for (uint32_t i = 0; i < ops[o].out.count && runs(b, KC_PROGRAM_TRAIN, o); i++) {
+            const int32_t t = KC_AT(s, int32_t, ops[o].out)[i];
+            if (t >= 0 && tensors[t].role == KC_GRADIENT)
+                left[tensors[t].bucket] += s->micro_batches;
         }
 }
 
-/* Every rank takes the norm of the part it owns, whatever zero is, so that the sum over ranks counts each element
- * once. */
+static void train_forward_and_backward(struct kc_builder *b)
+{
+    const struct kc_shard_plan *s = b->shard;
+    uint32_t *left = calloc(s->buckets.count + 1u, sizeof *left);
+    if (!left) {
+        b->failed = -ENOMEM;
+        return;
+    }
+    count_gradients(b, left);
+    for (uint32_t m = 0; m < s->micro_batches; m++)
+        for (uint32_t o = 0; o < s->ops.count; o++)
+            if (runs(b, KC_PROGRAM_TRAIN, o)) {
+                kc_builder_op(b, o, m);
+                train_reduce(b, o, left);
+            }
+    free(left);
+}
+
+/* Every rank takes the norm of the part it owns, whatever zero is, and of ranks that hold the same one does, so that the sum
+ * over ranks counts each element once. */
 static void train_norm(struct kc_builder *b, uint32_t bucket)
 {
-    const struct kc_plan_bucket *k = KC_AT(b->shard, struct kc_plan_bucket, b->shard->buckets) + bucket;
+    const struct kc_plan_bucket *k = bucket_at(b, bucket);
     uint64_t own = kc_plan_owner(b->shard, k, b->rank);
+    if (!kc_plan_counts(b->shard, k, b->rank))
+        return;
     struct kc_emit e = {.base = {.kind = KC_I_COMPUTE,
                                  .lane = KC_LANE_COMPUTE,
                                  .part = KC_PART_OPTIMIZER,
@@ -112,7 +135,7 @@ static void train_norm(struct kc_builder *b, uint32_t bucket)
 
 static void train_update(struct kc_builder *b, uint32_t bucket)
 {
-    const struct kc_plan_bucket *k = KC_AT(b->shard, struct kc_plan_bucket, b->shard->buckets) + bucket;
+    const struct kc_plan_bucket *k = bucket_at(b, bucket);
     const struct kc_plan_segment *g = KC_AT(b->shard, struct kc_plan_segment, b->shard->segments) + k->segments_first;
     uint64_t own = kc_plan_owner(b->shard, k, b->rank);
     uint64_t first = b->shard->zero ? own * k->shard : 0, end = b->shard->zero ? first + k->shard : k->count;
@@ -150,11 +173,14 @@ static void train(struct kc_builder *b)
     const uint32_t buckets = b->shard->buckets.count;
     kc_builder_begin(b, KC_PROGRAM_TRAIN);
     for (uint32_t k = 0; k < buckets; k++)
-        ticket(b, KC_I_OPEN, KC_SPACE_GRADIENT, k);
+        if (holds(b, k))
+            ticket(b, KC_I_OPEN, KC_SPACE_GRADIENT, k);
     emit_simple(b, KC_I_CLEAR, KC_PART_BACKWARD, 0, kc_ref_none(),
                 kc_ref_vector(KC_SPACE_RESULT, KC_F64, KC_RESULT_OWN, KC_AGREE_NONFINITE + 1));
-    train_backward_and_forward(b);
+    train_forward_and_backward(b);
     for (uint32_t k = 0; k < buckets; k++) {
+        if (!holds(b, k))
+            continue;
         train_norm(b, k);
         ticket(b, KC_I_CLOSE, KC_SPACE_GRADIENT, k);
     }
@@ -163,7 +189,9 @@ static void train(struct kc_builder *b)
                 kc_ref_vector(KC_SPACE_RESULT, KC_F64, KC_RESULT_AGREED, KC_AGREES), kc_ref_none());
     for (uint32_t k = 0; k < buckets; k++) {
         static const enum kc_space own[] = {KC_SPACE_MOMENT1, KC_SPACE_MOMENT2, KC_SPACE_MASTER};
-        size_t count = kc_bucket_has_master(KC_AT(b->shard, struct kc_plan_bucket, b->shard->buckets) + k) ? 3 : 2;
+        size_t count = kc_bucket_has_master(bucket_at(b, k)) ? 3 : 2;
+        if (!holds(b, k))
+            continue;
         ticket(b, KC_I_OPEN, KC_SPACE_PARAMETER, k);
         for (size_t i = 0; i < count; i++)
             ticket(b, KC_I_OPEN, own[i], k);
@@ -173,7 +201,8 @@ static void train(struct kc_builder *b)
         collectives(b, KC_PURPOSE_PARAMETER, (int32_t)k); /* while the next bucket is updated */
     }
     for (uint32_t k = 0; k < buckets; k++)
-        ticket(b, KC_I_CLOSE, KC_SPACE_PARAMETER, k);
+        if (holds(b, k))
+            ticket(b, KC_I_CLOSE, KC_SPACE_PARAMETER, k);
     kc_builder_end(b);
 }
 
@@ -183,7 +212,7 @@ static void forward_only(struct kc_builder *b, enum kc_program_id program)
 {
     kc_builder_begin(b, program);
     for (uint32_t o = 0; o < b->shard->backward_first; o++)
-        if (kc_plan_runs(b->shard, program, o))
+        if (runs(b, program, o))
             kc_builder_op(b, o, 0);
     kc_builder_end(b);
 }
@@ -270,11 +299,11 @@ static int write_down(const struct kc_builder *b, struct kc_arena *arena, const 
     for (size_t i = 0; i < b->instructions.count; i++)
         if (ins[i].scratch > p->scratch_bytes)
             p->scratch_bytes = (ins[i].scratch + MEMORY_ALIGN - 1) / MEMORY_ALIGN * MEMORY_ALIGN;
-    p->tokens = kc_ref_tensor(b, b->shard->tokens);
-    p->targets = kc_ref_tensor(b, b->shard->targets);
-    p->positions = kc_ref_tensor(b, b->shard->positions);
-    p->starts = kc_ref_tensor(b, b->shard->starts);
-    p->logits = kc_ref_tensor(b, b->shard->logits);
+    p->tokens = kc_ref_tensor(b, b->shard->tokens, 0);
+    p->targets = kc_ref_tensor(b, b->shard->targets, 0);
+    p->positions = kc_ref_tensor(b, b->shard->positions, 0);
+    p->starts = kc_ref_tensor(b, b->shard->starts, 0);
+    p->logits = kc_ref_tensor(b, b->shard->logits, 0);
     if (copy(arena, &p->instructions, &b->instructions, sizeof *ins) < 0 ||
         copy(arena, &p->refs, &b->refs, sizeof(struct kc_exec_ref)) < 0 ||
         copy(arena, &p->attrs, &b->attrs, sizeof(double)) < 0 ||
@@ -305,7 +334,7 @@ int kc_schedule_expand(const struct kc_shard_plan *shard, const struct kc_comm_p
                        shard->sequences, shard->micro_batches, UINT16_MAX, shard->micro);
     struct kc_memory_plan memory = {0};
     struct kc_builder b = {0};
-    int r = kc_memory_plan_make(shard, &memory);
+    int r = kc_memory_plan_make(shard, rank, &memory);
     if (r == 0)
         r = kc_builder_new(&b, shard, comm, &memory, rank);
     if (r == 0) {

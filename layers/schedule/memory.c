@@ -35,6 +35,16 @@ int kc_plan_runs(const struct kc_shard_plan *s, enum kc_program_id program, uint
     }
 }
 
+int kc_link_runs(const struct kc_shard_plan *s, enum kc_program_id program, const struct kc_plan_link *link)
+{
+    const struct kc_plan_op *ops = KC_AT(s, struct kc_plan_op, s->ops);
+    for (uint32_t o = 0; o < s->ops.count; o++)
+        for (uint32_t i = 0; i < ops[o].in.count && ops[o].stage == (int32_t)link->to; i++)
+            if (KC_AT(s, int32_t, ops[o].in)[i] == link->tensor && kc_plan_runs(s, program, o))
+                return 1;
+    return 0;
+}
+
 uint64_t kc_tensor_elements(const struct kc_plan_tensor *t)
 {
     uint64_t n = 1;
@@ -67,20 +77,40 @@ static int used(const struct block *b)
     return b->life[TRAINING].used || b->life[SAMPLING].used;
 }
 
-static void live_ranges(const struct kc_shard_plan *s, struct block *blocks)
+/* A collective goes on while the compute lane does other things: what it reads lives until its result is read, unless that
+ * takes its place. */
+static uint32_t in_flight_until(const struct kc_shard_plan *s, uint32_t op)
+{
+    const struct kc_plan_op *ops = KC_AT(s, struct kc_plan_op, s->ops);
+    if (ops[op].collective < 0 || ops[op].in_place)
+        return op;
+    const int32_t made = KC_AT(s, int32_t, ops[op].out)[0];
+    for (uint32_t o = op + 1; o < s->ops.count; o++)
+        for (uint32_t i = 0; i < ops[o].in.count; i++)
+            if (KC_AT(s, int32_t, ops[o].in)[i] == made)
+                return o;
+    return op;
+}
+
+static void live_ranges(const struct kc_shard_plan *s, uint32_t rank, struct block *blocks)
 {
     const struct kc_plan_tensor *tensors = KC_AT(s, struct kc_plan_tensor, s->tensors);
     const struct kc_plan_op *ops = KC_AT(s, struct kc_plan_op, s->ops);
     for (uint32_t o = 0; o < s->ops.count; o++) {
+        if (!kc_plan_runs_op(s, &ops[o], rank))
+            continue;
         const struct kc_span spans[2] = {ops[o].in, ops[o].out};
+        const uint32_t until = in_flight_until(s, o);
         const int runs[KINDS] = {[TRAINING] = o < s->logits_first || o >= s->backward_first,
                                  [SAMPLING] = kc_plan_runs(s, KC_PROGRAM_FORWARD, o)};
         for (int k = 0; k < 2; k++)
             for (uint32_t i = 0; i < spans[k].count; i++) {
                 int32_t t = KC_AT(s, int32_t, spans[k])[i];
                 for (int p = 0; p < KINDS && t >= 0 && kc_tensor_in_work(&tensors[t]); p++)
-                    if (runs[p])
+                    if (runs[p]) {
                         touch(&blocks[t].life[p], o);
+                        touch(&blocks[t].life[p], k == 0 ? until : o);
+                    }
             }
     }
     for (uint32_t t = 0; t < s->tensors.count; t++) {
@@ -186,20 +216,22 @@ static void place_all(struct block **order, struct block **placed, uint32_t coun
     }
 }
 
-int kc_memory_plan_make(const struct kc_shard_plan *s, struct kc_memory_plan *out)
+int kc_memory_plan_make(const struct kc_shard_plan *s, uint32_t rank, struct kc_memory_plan *out)
 {
     uint32_t n = s->tensors.count, roots = 0;
     struct kc_memory_plan m = {0};
     struct block *blocks = calloc(n + 1u, sizeof *blocks);
     struct block **order = calloc(2u * n + 1u, sizeof *order);
     m.offset = calloc(n + 1u, sizeof *m.offset);
-    if (!blocks || !order || !m.offset) {
+    m.stride = calloc(n + 1u, sizeof *m.stride);
+    m.slots = calloc(n + 1u, sizeof *m.slots);
+    if (!blocks || !order || !m.offset || !m.stride || !m.slots) {
         free(blocks);
         free(order);
-        free(m.offset);
+        kc_memory_plan_free(&m);
         return -ENOMEM;
     }
-    live_ranges(s, blocks);
+    live_ranges(s, rank, blocks);
     merge_in_place(s, blocks);
     for (uint32_t t = 0; t < n; t++) {
         m.unshared += used(&blocks[t]) ? blocks[t].bytes : 0;
@@ -208,8 +240,10 @@ int kc_memory_plan_make(const struct kc_shard_plan *s, struct kc_memory_plan *ou
     }
     qsort(order, roots, sizeof *order, larger_first);
     place_all(order, order + n, roots, &m);
-    for (uint32_t t = 0; t < n; t++)
+    for (uint32_t t = 0; t < n; t++) {
         m.offset[t] = blocks[root_of(blocks, t)].offset;
+        m.slots[t] = 1;
+    }
     free(blocks);
     free(order);
     *out = m;
@@ -219,5 +253,7 @@ int kc_memory_plan_make(const struct kc_shard_plan *s, struct kc_memory_plan *ou
 void kc_memory_plan_free(struct kc_memory_plan *m)
 {
     free(m->offset);
+    free(m->stride);
+    free(m->slots);
     *m = (struct kc_memory_plan){0};
 }

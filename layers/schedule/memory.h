@@ -17,6 +17,8 @@
 
 struct kc_memory_plan {
     uint64_t *offset;  /* bytes, by tensor; only of tensors that live in work memory */
+    uint64_t *stride;  /* bytes from slot to slot, by tensor */
+    uint32_t *slots;   /* so many micro-batches are kept, by tensor: micro-batch m in slot m % slots */
     uint64_t bytes;    /* of the whole */
     uint64_t unshared; /* if no two tensors shared memory */
 };
@@ -24,14 +26,22 @@ struct kc_memory_plan {
 /* Does the program run this op of the shard plan? (In training, once a micro-batch.) */
 int kc_plan_runs(const struct kc_shard_plan *shard, enum kc_program_id program, uint32_t op);
 
+/* Does it pass what the link moves on? */
+int kc_link_runs(const struct kc_shard_plan *shard, enum kc_program_id program, const struct kc_plan_link *link);
+
 /* Local elements and bytes of a tensor. */
 uint64_t kc_tensor_elements(const struct kc_plan_tensor *t);
 uint64_t kc_tensor_bytes(const struct kc_plan_tensor *t);
+/* Where a micro-batch's tensor lies behind its offset. */
+static inline uint64_t kc_memory_slot(const struct kc_memory_plan *m, uint32_t tensor, uint32_t micro)
+{
+    return micro % m->slots[tensor] * m->stride[tensor];
+}
 /* Does it live in work memory: inputs, activations, derivatives. */
 int kc_tensor_in_work(const struct kc_plan_tensor *t);
 
-/* *out owns its array until kc_memory_plan_free(). -ENOMEM. */
-int kc_memory_plan_make(const struct kc_shard_plan *shard, struct kc_memory_plan *out);
+/* That of one rank. *out owns its arrays until kc_memory_plan_free(). -ENOMEM. */
+int kc_memory_plan_make(const struct kc_shard_plan *shard, uint32_t rank, struct kc_memory_plan *out);
 void kc_memory_plan_free(struct kc_memory_plan *m);
 
 #endif

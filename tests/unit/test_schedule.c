@@ -246,7 +246,7 @@ START_TEST(no_two_tensors_that_live_at_once_overlap_and_memory_is_shared)
     struct toy t;
     toy_plan(&t, s);
     struct kc_memory_plan m;
-    ck_assert_int_eq(kc_memory_plan_make(t.shard, &m), 0);
+    ck_assert_int_eq(kc_memory_plan_make(t.shard, 0, &m), 0);
     program_keeps_what_it_reads(t.shard, &m, KC_PROGRAM_TRAIN);
     program_keeps_what_it_reads(t.shard, &m, KC_PROGRAM_EVALUATE);
     program_keeps_what_it_reads(t.shard, &m, KC_PROGRAM_FORWARD);
@@ -271,7 +271,7 @@ START_TEST(logits_of_sampling_cost_training_no_memory)
     struct toy t;
     toy_plan(&t, s);
     struct kc_memory_plan m;
-    ck_assert_int_eq(kc_memory_plan_make(t.shard, &m), 0);
+    ck_assert_int_eq(kc_memory_plan_make(t.shard, 0, &m), 0);
     program_keeps_what_it_reads(t.shard, &m, KC_PROGRAM_TRAIN);
     program_keeps_what_it_reads(t.shard, &m, KC_PROGRAM_EVALUATE);
     program_keeps_what_it_reads(t.shard, &m, KC_PROGRAM_FORWARD);
@@ -295,12 +295,13 @@ static uint64_t chain_memory(uint8_t in_place, uint64_t offset[3])
     for (int i = 0; i < 3; i++) {
         t[i].role = KC_ACTIVATION, t[i].rank = 1, t[i].local[0] = 32;
         ops[i].in_place = i ? in_place : 0;
+        ops[i].stage = KC_EVERY_STAGE, ops[i].collective = -1;
         *(int32_t *)kc_contract_array(&a, &ops[i].out, 1, 4) = i;
         if (i)
             *(int32_t *)kc_contract_array(&a, &ops[i].in, 1, 4) = i - 1;
     }
     struct kc_memory_plan m;
-    ck_assert_int_eq(kc_memory_plan_make(s, &m), 0);
+    ck_assert_int_eq(kc_memory_plan_make(s, 0, &m), 0);
     memcpy(offset, m.offset, 3 * sizeof *offset);
     uint64_t bytes = m.bytes;
     ck_assert_uint_eq(m.unshared, 3 * 128);
@@ -633,7 +634,7 @@ START_TEST(bf16_halves_the_memory_of_activations)
     struct kc_memory_plan m;
     s.layers = 12, s.precision = KC_PRECISION_BF16;
     toy_plan(&t, s);
-    ck_assert_int_eq(kc_memory_plan_make(t.shard, &m), 0);
+    ck_assert_int_eq(kc_memory_plan_make(t.shard, 0, &m), 0);
     uint64_t x_bytes = 2 * 20000 * 2;
     ck_assert_uint_ge(m.bytes, 13 * x_bytes);
     ck_assert_uint_lt(m.bytes, 14 * x_bytes);
