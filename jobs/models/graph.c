@@ -219,8 +219,8 @@ static struct kc_placement placement(char letter)
     static const char letters[] = "bshkfve";
     static const uint8_t dims[] = {KC_BATCH, KC_SEQUENCE, KC_HEADS, KC_KV_HEADS, KC_FFN, KC_VOCAB, KC_DIM_EXPERT};
     const char *at = strchr(letters, letter);
-    if (letter == 'P')
-        return (struct kc_placement){.kind = KC_PLACE_PARTIAL, .reduce = KC_SUM};
+    if (letter == 'P' || letter == 'M')
+        return (struct kc_placement){.kind = KC_PLACE_PARTIAL, .reduce = letter == 'P' ? KC_SUM : KC_MAX};
     if (!at)
         return (struct kc_placement){.kind = KC_PLACE_REPLICATED};
     return (struct kc_placement){.kind = KC_PLACE_SHARDED, .dim = dims[at - letters]};

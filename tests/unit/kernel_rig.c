@@ -66,8 +66,14 @@ void drop(struct tensor *t, int n)
 }
 
 struct kc_step_values step_values;
-int run(enum kc_opcode op, const struct tensor *in, int inputs, struct tensor *out, int outputs,
-               int accumulate, const double *attr, struct kc_error *e)
+int run(enum kc_opcode op, const struct tensor *in, int inputs, struct tensor *out, int outputs, int accumulate,
+        const double *attr, struct kc_error *e)
+{
+    return run_attrs(op, in, inputs, out, outputs, accumulate, attr, !attr ? 0 : op == KC_OP_ADAMW ? 4 : 1, e);
+}
+
+int run_attrs(enum kc_opcode op, const struct tensor *in, int inputs, struct tensor *out, int outputs, int accumulate,
+              const double *attr, uint32_t attrs, struct kc_error *e)
 {
     struct kc_view iv[KC_RULE_TENSORS], ov[KC_RULE_TENSORS];
     for (int i = 0; i < inputs; i++)
@@ -83,9 +89,7 @@ int run(enum kc_opcode op, const struct tensor *in, int inputs, struct tensor *o
                               .in = iv,
                               .out = ov,
                               .attr = attr,
-                              .attrs = !attr               ? 0
-                                       : op == KC_OP_ADAMW ? 4
-                                                           : 1,
+                              .attrs = attrs,
                               .scratch = scratch,
                               .scratch_bytes = sizeof scratch,
                               .step = &step_values};

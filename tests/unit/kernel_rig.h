@@ -34,6 +34,8 @@ double noise(void); /* [−1, 1) */
 /* attr: four attributes for ADAMW, one for others; NULL: none. */
 int run(enum kc_opcode op, const struct tensor *in, int inputs, struct tensor *out, int outputs, int accumulate,
         const double *attr, struct kc_error *e);
+int run_attrs(enum kc_opcode op, const struct tensor *in, int inputs, struct tensor *out, int outputs, int accumulate,
+              const double *attr, uint32_t attrs, struct kc_error *e);
 
 /* |got − want| ≤ tolerance · max |want| for all elements. */
 void same(const char *what, const float *got, const double *want, uint64_t n, double tolerance);

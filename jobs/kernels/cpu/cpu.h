@@ -18,7 +18,7 @@
 #define COLUMN_TILE 64   /* columns of a tile of a sum over rows: whole cache lines */
 #define WORKERS 256      /* most threads of a lane */
 #define CHUNKS 64        /* most chunks of a sum across tiles */
-static_assert(CHUNKS * sizeof(double) <= KC_SCRATCH_MIN, "the partial sums of the norm fit what every call has");
+static_assert(2 * CHUNKS * sizeof(double) <= KC_SCRATCH_MIN, "the partial sums of a loss fit what every call has");
 
 struct cpu {
     struct kc_op_table table;     /* first: the table is the handle */
@@ -43,7 +43,8 @@ op_fn op_load, op_embed, op_embed_weight, op_position_weight, op_layernorm, op_l
     op_attention_input, op_head, op_head_loss, op_head_loss_gradient, op_adamw, op_norm, op_project, op_project_input,
     op_project_weight, op_rmsnorm, op_rmsnorm_input, op_rmsnorm_weight, op_rope_table, op_rope, op_rope_input,
     op_swiglu, op_swiglu_input, op_grouped_attention, op_grouped_attention_input, op_route, op_route_input, op_arrange,
-    op_dispatch, op_dispatch_input, op_experts, op_experts_input, op_experts_weight, op_combine, op_combine_input;
+    op_dispatch, op_dispatch_input, op_experts, op_experts_input, op_experts_weight, op_combine, op_combine_input, op_box,
+    op_pack, op_unpack, op_convert, op_vocab_max, op_vocab_sum, op_vocab_loss, op_vocab_slope;
 
 void gemm_one_thread(void);                    /* this thread calls oneDNN without a team of its own */
 sgemm_fn *gemm_onednn(void);                   /* NULL when built without oneDNN */

@@ -39,6 +39,12 @@ static int in_bf16(const struct gemm *g)
     return g->a_type == KC_BF16 || g->b_type == KC_BF16;
 }
 
+/* The library multiplies bf16 with bf16 alone; slopes of a loss in steps are f32. */
+static int is_native(const struct gemm *g)
+{
+    return g->cpu->native && g->a_type == KC_BF16 && g->b_type == KC_BF16;
+}
+
 /* Every worker's room for panels. It stays until the table ends, so that only first steps allocate. */
 static int panels_ready(struct cpu *c, uint32_t workers, struct kc_error *e)
 {
@@ -55,7 +61,7 @@ int gemm_begin(struct gemm *g, const struct kc_lane *lane, struct kc_error *e)
     const uint32_t tiles = grid(g);
     int r = 0;
     if (in_bf16(g))
-        r = g->cpu->native ? gemm_native_begin(g, lane->workers, e) : panels_ready(g->cpu, lane->workers, e);
+        r = is_native(g) ? gemm_native_begin(g, lane->workers, e) : panels_ready(g->cpu, lane->workers, e);
     return r < 0 ? r : (int)tiles;
 }
 
@@ -133,7 +139,7 @@ void gemm_tile_run(const struct gemm *g, uint32_t index, uint32_t worker)
                            tile_range(index % g->grid_n, g->tile_n, g->n)};
     if (!in_bf16(g))
         tile_f32(g, &t);
-    else if (g->cpu->native)
+    else if (is_native(g))
         gemm_tile_native(g, &t, worker);
     else
         gemm_tile_widened(g, &t, worker);

@@ -97,9 +97,12 @@ struct kernels {
     /* master: f32, of a parameter in bf16, which becomes the new master, rounded; else NULL */
     void (*adamw)(const float *g, void *p, float *m, float *v, float *master, size_t n,
                   const struct adamw_values *values);
-    /* Adds to sum[0] the losses and to sum[1] the count of rows whose target is not −1; lse for all rows. */
+    float (*row_max)(const float *row, size_t n);
+    float (*row_sum)(const float *row, size_t n, float largest);              /* Σ e^(x − largest) */
+    /* Adds to sum[0] the losses and to sum[1] the count of rows whose target is not below 0; lse for all rows. */
     void (*cross_entropy)(const float *logits, const int32_t *targets, float *lse, double sum[2], size_t rows,
                           size_t n);
+    /* A target that is not below n is a column that is elsewhere. */
     void (*cross_entropy_input)(const float *logits, const int32_t *targets, const float *lse, float *dlogits,
                                 size_t rows, size_t n);                       /* dlogits may be logits */
     double (*square_sum)(const float *x, size_t n);

@@ -118,12 +118,13 @@ int op_linear_weight(void *self, const struct kc_op_call *call, struct kc_lane *
     return product(self, call, 1, 0, lane, g, e);
 }
 
-/* logits (r, v) = x (r, h) · wteT */
+/* logits (r, v) = x (r, h) · wteT; of a loss in steps they are f32 */
 int op_head(void *self, const struct kc_op_call *call, struct kc_lane *lane, struct kc_error *e)
 {
     const uint64_t r = view_rows(&call->in[0]), h = view_width(&call->in[0]), v = view_rows(&call->in[1]);
     const uint8_t t = stored_type(&call->in[0]);
-    int bad = CALL_CHECK(self, call, e, {0, t, r * h}, {1, t, v * h}, {2, t, r * v});
+    int bad = CALL_CHECK(self, call, e, {0, t, r * h}, {1, t, v * h},
+                         {2, call->out[0].type == KC_F32 ? KC_F32 : t, r * v});
     const struct gemm g = {.m = r, .n = v, .k = h, .lda = h, .ldb = h, .ta = 'N', .tb = 'T'};
     return bad ? bad : product(self, call, 0, 1, lane, g, e);
 }

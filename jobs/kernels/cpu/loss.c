@@ -8,7 +8,7 @@ struct head_arg {
     uint32_t grid;
     float *logits;          /* (rows, v) of this block */
     const int32_t *targets; /* (rows) */
-    double *parts, *result; /* parts: (chunks, 2) loss sum, tokens */
+    double *parts, *result; /* parts: (chunks, 2) loss sum, tokens; result NULL: another rank counts them */
     uint64_t rows, v;
     uint32_t chunks;
     uint8_t add, gradient;  /* result is added to; logits become their gradient, */
@@ -103,7 +103,8 @@ static int block_run(struct cpu *c, const struct head *d, const struct kc_op_cal
     arg.grid = (uint32_t)tiles;
     int r = enqueue(lane, product_tile, &arg, sizeof arg, arg.grid);
     r = r < 0 ? r : enqueue(lane, loss_tile, &arg, sizeof arg, arg.chunks);
-    r = r < 0 ? r : enqueue(lane, loss_total, &arg, sizeof arg, 1);
+    if (r == 0 && arg.result)
+        r = enqueue(lane, loss_total, &arg, sizeof arg, 1);
     if (r < 0 || !d->dx)
         return r;
     block_backward(&arg, d, first);
@@ -133,13 +134,15 @@ static int head_run(struct cpu *c, struct head *d, const struct kc_op_call *call
     return r;
 }
 
-/* result (+)= loss sum and number of tokens that count */
+/* result (+)= loss sum and number of tokens that count; left out where another rank counts them */
 int op_head_loss(void *self, const struct kc_op_call *call, struct kc_lane *lane, struct kc_error *e)
 {
     struct head d = {.rows = view_rows(&call->in[0]), .h = view_width(&call->in[0]), .v = view_rows(&call->in[1])};
     const uint8_t t = stored_type(&call->in[0]);
-    int r = CALL_CHECK(self, call, e, {0, t, d.rows * d.h}, {1, t, d.v * d.h}, {2, KC_I32, d.rows},
-                       {3, KC_F64, 2});
+    int r = CALL_CHECK(self, call, e, {0, t, d.rows * d.h}, {1, t, d.v * d.h}, {2, KC_I32, d.rows});
+    if (r < 0 || !call->out[0].data)
+        return r;
+    r = CALL_CHECK(self, call, e, {3, KC_F64, 2});
     if (r < 0)
         return r;
     d.result = call->out[0].data;
@@ -152,7 +155,9 @@ int op_head_loss_gradient(void *self, const struct kc_op_call *call, struct kc_l
     struct head d = {.rows = view_rows(&call->in[0]), .h = view_width(&call->in[0]), .v = view_rows(&call->in[1])};
     const uint8_t t = stored_type(&call->in[0]);
     int r = CALL_CHECK(self, call, e, {0, t, d.rows * d.h}, {1, t, d.v * d.h}, {2, KC_I32, d.rows},
-                       {3, KC_F32, d.v * d.h}, {4, t, d.rows * d.h}, {5, KC_F64, 2});
+                       {3, KC_F32, d.v * d.h}, {4, t, d.rows * d.h});
+    if (r == 0 && call->out[2].data)
+        r = CALL_CHECK(self, call, e, {5, KC_F64, 2});
     if (r < 0)
         return r;
     d.dwte = call->out[0].data;

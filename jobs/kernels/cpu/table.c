@@ -48,6 +48,14 @@ static op_fn *const functions[KC_OPCODES] = { /* NULL: retired */
     [KC_OP_COMBINE_I] = op_combine_input,
     [KC_OP_GROUPED_F] = op_grouped_attention,
     [KC_OP_GROUPED_I] = op_grouped_attention_input,
+    [KC_OP_BOX] = op_box,
+    [KC_OP_PACK] = op_pack,
+    [KC_OP_UNPACK] = op_unpack,
+    [KC_OP_CONVERT] = op_convert,
+    [KC_OP_VOCAB_MAX] = op_vocab_max,
+    [KC_OP_VOCAB_SUM] = op_vocab_sum,
+    [KC_OP_VOCAB_LOSS] = op_vocab_loss,
+    [KC_OP_VOCAB_SLOPE] = op_vocab_slope,
 };
 
 static const struct {

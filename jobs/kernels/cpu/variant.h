@@ -48,6 +48,8 @@
     .attention = attention##suffix,                    \
     .attention_input = attention_input##suffix,        \
     .adamw = adamw##suffix,                            \
+    .row_max = row_max,                                \
+    .row_sum = row_sum,                                \
     .cross_entropy = cross_entropy,                    \
     .cross_entropy_input = cross_entropy_input,        \
     .square_sum = square_sum
