@@ -88,7 +88,7 @@ $(BIN)/kc: $(B)/console/main.o $(call archives,$(KC_ROOMS))
 	@mkdir -p $(@D)
 	$(call link,$<,$(call archives,$(KC_ROOMS)),$(LIBS) $(LIBS_CONSOLE))
 
-.PHONY: all found check deps bench bench-peers boundary install clean quickstart unit sanitized
+.PHONY: all found check deps layouts bench bench-peers boundary install clean quickstart unit sanitized
 all: found $(BIN)/kc-rank $(BIN)/kcd $(BIN)/kc
 
 # What was found, and what is therefore left out. NVML is looked for when a program runs, not here.
@@ -117,6 +117,10 @@ check: deps
 	@$(MAKE) -s -j$(shell nproc) all unit STRICT=1
 	@$(MAKE) -s -j$(shell nproc) sanitized STRICT=1
 	@tests/run
+
+# every layout of the table of tests/flow/test_layouts.py against one rank; `make check` runs the short form
+layouts: all
+	@/usr/bin/python3 tests/flow/test_layouts.py test_the_table_is_what_it_says test_all
 
 boundary: all
 	@bin/kc boundary check

@@ -1,0 +1,274 @@
+#!/usr/bin/env python3
+"""The same training in every layout: losses and gradient norms of ten steps and the final state agree with one rank to 1e-4,
+each parameter counted once, and a layout that runs twice gives the same bits. Models are tiny and odd: heads, MLP, vocabulary
+and layers divide by nothing, so parts are uneven.
+
+  tests/flow/test_layouts.py test_short      every axis, order and kind of sharding once (under 3 minutes on 2 cores)
+  tests/flow/test_layouts.py test_all        the whole table; `make layouts`. KC_LAYOUTS=PATTERN: those whose line matches
+"""
+import fnmatch, json, math, os, random, struct, sys, time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from kc_flow import main, until
+from kc_train import Kc, snapshot
+
+LIMIT = 1e-4
+STEPS = 10
+ROWS = 24  # of a step: a multiple of what the layouts share them among
+
+MODELS = {  # heads of gpt2 and moe, experts, layers, MLP and vocabulary are cut unevenly
+    "gpt2": dict(family="gpt2", layers=5, hidden=24, heads=3, context=24, vocab=61),
+    "llama": dict(family="llama", layers=5, hidden=36, heads=6, kv_heads=2, ffn=44, context=24, vocab=61),
+    "tied": dict(family="llama", layers=3, hidden=30, heads=5, kv_heads=5, ffn=44, context=24, vocab=61, tied=True),
+    "moe": dict(family="moe", layers=5, hidden=24, heads=3, kv_heads=1, ffn=20, context=24, vocab=61, experts=5, top_k=2,
+                balance=0.01),
+}
+AXES = {"t": "tensor", "c": "context", "e": "expert", "d": "data", "p": "pipeline"}
+NUMBERS = dict(AXES, z="zero", v="chunks", a="accumulate")
+WORDS = {"seq": {"sequence": True}, "gpipe": {"pipeline_order": "gpipe"}, "interleaved": {"pipeline_order": "interleaved"},
+         "zero-bubble": {"pipeline_order": "zero-bubble"}, "selective": {"recompute": "selective"}, "full": {"recompute": "full"},
+         "masked": {}}  # documents are told apart
+
+# A line is a model and a layout: axes t, c, e, d, p with their sizes, z ZeRO, v chunks, a micro-batches of a rank; a star: it is
+# in the short form.
+TABLE = """
+* gpt2  a3
+* gpt2  d2
+  llama d3 a2
+  moe   d8
+* gpt2  d2 z1
+* llama d3 z2 a2
+* gpt2  d2 z3 a2
+  moe   d4 z2 a3
+  moe   d2 z3
+  tied  d2 z3
+* gpt2  t2
+  gpt2  t3
+* llama t2
+  llama t4
+* moe   t2
+* gpt2  t2 seq
+  llama t2 seq a2
+  moe   t2 seq
+* gpt2  c2
+  gpt2  c3
+* llama c2 a2
+  llama c4
+* moe   c2
+* llama c2 masked
+  gpt2  t2 masked
+* moe   e2
+  moe   e3 a2
+  moe   e4
+* gpt2  e2
+* gpt2  p2 a4
+  gpt2  p3 a3
+  llama p5 a4
+* tied  p2 a2
+  moe   p4 a2
+  gpt2  p2 a1
+* gpt2  p2 a3 gpipe
+  llama p2 v2 a3 gpipe
+* llama p2 v2 a3 interleaved
+  moe   p2 v2 a4 interleaved
+* gpt2  p2 a4 zero-bubble
+  moe   p3 a6 zero-bubble
+* llama p2 v2 a4 zero-bubble
+  tied  p3 a2 zero-bubble
+* llama d2 selective
+  gpt2  a2 selective
+* gpt2  d2 full
+  moe   a2 full
+  llama p2 a3 full
+* llama t2 c2
+* gpt2  t2 d2 z1
+  moe   t2 e2
+* gpt2  t2 p2 a2
+  moe   c2 e2
+  gpt2  c2 d2 z3
+* llama c2 p2 a2
+* moe   e2 d2 z1
+  moe   e2 p2 a2
+* llama d2 p2 a2 z2
+  gpt2  d2 p2 a2 z1
+  gpt2  d2 p2 a2 z3
+  llama t2 d2 z2 seq
+  gpt2  t2 d2 z3
+  moe   e2 d2 z2 a2
+  moe   e2 d2 z3
+  llama t2 selective
+  moe   e2 full
+  llama c2 full
+  gpt2  t2 c2 d2 z1 seq
+* llama t2 d2 p2 a2 z1
+  gpt2  t2 d2 p2 a3 z2 zero-bubble
+  llama c2 d2 p2 a2 z3
+  moe   t2 e2 d2 z1
+* moe   e2 d2 p2 a2 z2
+  moe   e2 d2 p2 v2 a3 interleaved z1
+  llama t2 c2 p2 a2 selective seq
+  moe   c2 e2 p2 a2 gpipe
+  moe   t2 c2 e2
+  moe   t2 e2 p2 a2 zero-bubble full
+  llama t4 d2 z1 seq
+  gpt2  t2 p2 v2 a3 interleaved d2 full z3
+"""
+
+
+def layouts(starred):
+    rows = [line for line in TABLE.splitlines() if line.strip()]
+    wanted = os.environ.get("KC_LAYOUTS", "*")
+    return [" ".join(row[1:].split()) for row in rows if (row[0] == "*" or not starred) and
+            fnmatch.fnmatch(" ".join(row[1:].split()), wanted)]
+
+
+def read_layout(line):
+    """(model, masked, parallel of the spec, ranks, rows of a micro-batch)."""
+    model, *parts = line.split()
+    parallel, accumulate = {}, 1
+    for part in parts:
+        if part in WORDS:
+            parallel.update(WORDS[part])
+        elif part[0] == "a":
+            accumulate = int(part[1:])
+        else:
+            parallel[NUMBERS[part[0]]] = int(part[1:])
+    ranks = math.prod(parallel.get(axis, 1) for axis in AXES.values())
+    batch = parallel.get("data", 1) * parallel.get("expert", 1) * accumulate
+    assert ROWS % batch == 0, line
+    return model, "masked" in parts, parallel, ranks, ROWS // batch
+
+
+def write_tokens(path):
+    """A language with something to learn: small numbers are frequent, and often the next one follows from the last."""
+    draw, tokens = random.Random(20261130), [3]
+    while len(tokens) < 24 * ROWS * STEPS + 1:
+        tokens.append(int(61 * draw.random() ** 4) if draw.random() < 0.6 else (7 * tokens[-1] + 1) % 61)
+    with open(path, "wb") as f:
+        f.write(struct.pack("<256i", 20240520, 1, len(tokens), *([0] * 253)) + struct.pack(f"<{len(tokens)}H", *tokens))
+
+
+class Runs:
+    """Runs of one node, and the run on one rank that each is compared with."""
+
+    def __init__(self, node):
+        self.node, self.alone = node, {}
+        self.tokens = os.path.join(node.folder, "tokens.bin")
+        write_tokens(self.tokens)
+
+    def spec(self, line):
+        model, masked, parallel, ranks, micro = read_layout(line)
+        data = {"train": self.tokens, "order": "sequential"}
+        if masked:
+            data |= {"documents": "masked", "end_of_text": 0}
+        spec = {"name": "layout", "ranks": ranks, "steps": STEPS, "threads": 1, "oversubscribe": True, "seed": 7,
+                "model": MODELS[model], "data": data, "batch": {"sequences": ROWS, "micro": micro},
+                # eps: where a gradient is nothing but rounding, its size must stay nothing (the bias of a key has none)
+                "optimizer": {"lr": 1e-2, "eps": 1e-3, "clip": 0.5}, "lr_schedule": {"kind": "cosine", "warmup": 2},
+                "parallel": parallel, "snapshot": {"every": STEPS, "keep": 1}, "policy": {"on_crash": "stop"}}
+        path = os.path.join(self.node.folder, "layout.json")
+        with open(path, "w") as f:
+            json.dump(spec, f)
+        return path
+
+    def refused(self, line):
+        """Why there is no plan for it, or None."""
+        done = self.node.kc("check", self.spec(line), ok=range(256))
+        return None if done.returncode == 0 else done.stderr.strip().split("layout.json: ")[-1]
+
+    def run(self, line):
+        job = self.node.kc("start", self.spec(line)).stdout.strip()
+        done = self.node.kc("wait", job, ok=(0, 1))
+        assert done.returncode == 0, (self.node.read(job, "result.json") or {}).get("first_failure", done.stdout)
+        manifest, values = snapshot(self.node.snapshots(job)[-1]["path"])
+        figures = [(m["loss"], m["grad_norm"], m["tokens"]) for m in self.node.lines(job, "metrics.jsonl") if "loss" in m]
+        assert len(figures) == STEPS, len(figures)
+        root = self.node.root(job)
+        self.node.kc("rm", job)
+        return figures, manifest, values, root
+
+    def reference(self, line):
+        model, masked = read_layout(line)[:2]
+        if (model, masked) not in self.alone:
+            alone = self.run(f"{model} a1 masked" if masked else f"{model} a1")
+            assert alone[0][-1][0] < alone[0][0][0] - 0.3, f"{model} on one rank learns nothing: {alone[0]}"
+            self.alone[model, masked] = alone
+        return self.alone[model, masked]
+
+    def compare(self, line):
+        """How far it is from one rank: the largest relative difference of a figure, of a state; and its root."""
+        figures, manifest, values, root = self.run(line)
+        want, whole, state, _ = self.reference(line)
+        assert [f[2] for f in figures] == [f[2] for f in want], "tokens of the steps differ"
+        assert {t["name"]: t["shape"] for t in manifest["tensors"]} == {t["name"]: t["shape"] for t in whole["tensors"]}
+        figure = max(abs(a / b - 1) for got, one in zip(figures, want) for a, b in zip(got[:2], one[:2]))
+        worst = max((distance(values[kind][name], one), f"{kind} of {name}") for kind in range(len(state))
+                    for name, one in state[kind].items())
+        assert figure <= LIMIT, f"a loss or norm differs by {figure:.2g}: {figures} instead of {want}"
+        assert worst[0] <= LIMIT, f"the {worst[1]} differs by {worst[0]:.2g} after {STEPS} steps"
+        return figure, worst[0], root
+
+
+def distance(a, b):
+    """Of two tensors, relative: |a − b| / |b|, both as root of sums of squares; what is all zero must be so."""
+    assert len(a) == len(b)
+    norm = math.sqrt(sum(y * y for y in b))
+    return math.sqrt(sum((x - y) ** 2 for x, y in zip(a, b))) / norm if norm else float(any(a))
+
+
+def run_table(lines, twice):
+    """Every line, and again those of `twice`; all are looked at before one of them is a failure."""
+    failed, refused, begin = [], [], time.monotonic()
+    with Kc() as node:
+        runs = Runs(node)
+        for line in lines:
+            why = runs.refused(line)
+            if why:
+                refused.append(line)
+                print(f"not run {line}: {why}", flush=True)
+                continue
+            try:
+                figure, state, root = runs.compare(line)
+                if line in twice:
+                    assert runs.run(line)[3] == root, "run again, it ends with other bits"
+                print(f"same    {line}  figures {figure:.1e}, state {state:.1e}{', twice' if line in twice else ''}", flush=True)
+            except Exception as e:
+                failed.append(line)
+                print(f"DIFFERS {line}: {str(e)[:2000] or repr(e)}", flush=True)
+    print(f"{len(lines) - len(refused)} of {len(lines)} layouts ran in {time.monotonic() - begin:.0f} s, {len(failed)} failed")
+    assert not failed, failed
+
+
+def test_the_table_is_what_it_says():
+    """At least 40 layouts on up to 8 ranks: every axis alone, every pair, triples, every order, ZeRO 0 to 3, recompute."""
+    lines = layouts(False) if "KC_LAYOUTS" not in os.environ else []
+    if not lines:
+        return
+    used = [frozenset(k for k in AXES if read_layout(line)[2].get(AXES[k], 1) > 1) for line in lines]
+    assert len(lines) == len(set(lines)) >= 40 and all(read_layout(line)[3] <= 8 for line in lines)
+    for a in AXES:
+        assert {a} in used, a
+        for b in AXES:
+            assert a == b or {a, b} in used, (a, b)
+    assert sum(len(u) == 3 for u in used) >= 7
+    for word in WORDS:
+        assert any(word in line.split() for line in lines), word
+    for zero in range(1, 4):
+        assert any(f"z{zero}" in line.split() for line in lines)
+
+
+def test_short():
+    lines = layouts(True)
+    run_table(lines, lines[1::4])
+
+
+def test_all():
+    lines = layouts(False)
+    run_table(lines, lines)
+
+
+if __name__ == "__main__":
+    names = globals()
+    if len(sys.argv) == 1:  # as part of the whole suite
+        sys.argv += ["test_the_table_is_what_it_says", "test_short"]
+    main(names)
