@@ -71,6 +71,12 @@ int32_t graph_index(struct graph *g, const char *name, struct shape s)
     return last(g);
 }
 
+void graph_sorted(struct graph *g, int32_t tensor)
+{
+    if (g->tensors)
+        g->tensors[tensor].sorted = 1;
+}
+
 int32_t graph_result(struct graph *g, const char *name, uint64_t elements)
 {
     tensor(g, KC_RESULT, KC_F64, SHAPE({KC_NONE, elements}))->name = layer_text(g, name);
@@ -97,6 +103,7 @@ int32_t graph_derivative(struct graph *g, int32_t activation)
     struct shape s = {0};
     enum kc_type type = g->storage;
     kc_text of = 0;
+    uint8_t sorted = 0;
     if (g->tensors) {
         const struct kc_graph_tensor *a = &g->tensors[activation];
         s.rank = a->rank;
@@ -104,8 +111,10 @@ int32_t graph_derivative(struct graph *g, int32_t activation)
             s.at[d] = (struct extent){a->dim[d], a->size[d]};
         type = (enum kc_type)a->type;
         of = a->name;
+        sorted = a->sorted;
     }
     struct kc_graph_tensor *d = tensor(g, KC_DERIVATIVE, type, s);
+    d->sorted = sorted;
     d->name = suffixed(g, "d ", of, "");
     d->of = activation;
     return last(g);
@@ -219,8 +228,8 @@ static struct kc_placement placement(char letter)
     static const char letters[] = "bshkfve";
     static const uint8_t dims[] = {KC_BATCH, KC_SEQUENCE, KC_HEADS, KC_KV_HEADS, KC_FFN, KC_VOCAB, KC_DIM_EXPERT};
     const char *at = strchr(letters, letter);
-    if (letter == 'P' || letter == 'M')
-        return (struct kc_placement){.kind = KC_PLACE_PARTIAL, .reduce = letter == 'P' ? KC_SUM : KC_MAX};
+    if (letter == 'P' || letter == 'p' || letter == 'M')
+        return (struct kc_placement){.kind = KC_PLACE_PARTIAL, .reduce = letter == 'M' ? KC_MAX : KC_SUM};
     if (!at)
         return (struct kc_placement){.kind = KC_PLACE_REPLICATED};
     return (struct kc_placement){.kind = KC_PLACE_SHARDED, .dim = dims[at - letters]};
@@ -235,6 +244,16 @@ static void opcode_rules(struct kc_arena *arena, struct kc_span *span, const cha
             rule[i].at[k] = placement(text[i * (operands_count + 1) + k]);
 }
 
+/* Inputs that are a P somewhere. */
+static uint32_t optional(const char *text, uint32_t inputs, uint32_t operands_count)
+{
+    uint32_t bits = 0;
+    for (uint32_t i = 0; text[i]; i++)
+        if (text[i] == 'P' && i % (operands_count + 1) < inputs)
+            bits |= 1u << i % (operands_count + 1);
+    return bits;
+}
+
 void graph_opcodes(struct kc_arena *arena, struct kc_span *span)
 {
     struct kc_graph_opcode *o = kc_contract_array(arena, span, KC_OPCODES, sizeof *o);
@@ -246,6 +265,8 @@ void graph_opcodes(struct kc_arena *arena, struct kc_span *span)
         o[i].outputs = rows[i].outputs;
         o[i].in_place = rows[i].in_place;
         o[i].accumulates = rows[i].add;
-        opcode_rules(arena, &o[i].rules, rows[i].rules, (uint32_t)(rows[i].inputs + rows[i].outputs));
+        const uint32_t all = (uint32_t)(rows[i].inputs + rows[i].outputs);
+        o[i].optional = optional(rows[i].rules, rows[i].inputs, all);
+        opcode_rules(arena, &o[i].rules, rows[i].rules, all);
     }
 }

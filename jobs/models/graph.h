@@ -38,6 +38,8 @@ int32_t graph_input(struct graph *g, const char *name, struct shape s);
 int32_t graph_activation(struct graph *g, const char *name, struct shape s);
 /* An activation that is f32 in any precision. */
 int32_t graph_statistic(struct graph *g, const char *name, struct shape s);
+/* The rows of this tensor stand in an order that a rank gives to those that it has. */
+void graph_sorted(struct graph *g, int32_t tensor);
 /* One of whole numbers. */
 int32_t graph_index(struct graph *g, const char *name, struct shape s);
 int32_t graph_result(struct graph *g, const char *name, uint64_t elements);
@@ -50,6 +52,12 @@ static inline int32_t gradient_of(int32_t parameter)
 }
 /* Same shape and type as the activation, named after it. */
 int32_t graph_derivative(struct graph *g, int32_t activation);
+
+/* Rows of the batch over all ranks: the expert axis is one more batch axis. */
+static inline uint64_t graph_rows(const struct kc_job_spec *s)
+{
+    return (uint64_t)s->micro * s->axis[KC_EXPERT] * s->axis[KC_DATA];
+}
 
 /* Sizes that an op's cost is computed from (see opcodes.def). */
 struct op_size {
@@ -64,6 +72,8 @@ void graph_op(struct graph *g, enum kc_opcode opcode, struct op_size size, const
 
 /* The opcode table as contract rows. */
 void graph_opcodes(struct kc_arena *arena, struct kc_span *span);
+/* expansions.def likewise. */
+void graph_expansions(struct kc_arena *arena, struct kc_model_graph *root);
 
 /* What a family's emit function leaves behind for the root struct. */
 struct graph_ends {

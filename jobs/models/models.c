@@ -60,6 +60,7 @@ int kc_model_graph_build(const struct kc_job_spec *spec, struct kc_arena *arena,
     kc_contract_array(arena, &root->tensors, g.tensor_count, sizeof(struct kc_graph_tensor));
     kc_contract_array(arena, &root->ops, g.op_count, sizeof(struct kc_graph_op));
     graph_opcodes(arena, &root->opcodes);
+    graph_expansions(arena, root);
     if (arena->need > arena->size)
         return kc_fail(e, -ENOSPC, "the graph of %u layers needs more than %zu bytes", spec->layers, arena->size);
     g = (struct graph){.arena = arena, .storage = storage, .tensors = (void *)(arena->base + root->tensors.offset),

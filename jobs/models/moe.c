@@ -41,6 +41,7 @@ static void route_forward(struct llama *m, struct mlp *l)
     graph_op(g, KC_OP_ROUTE_F, size, OPERANDS(l->logits), OPERANDS(l->probabilities, l->choice, l->share), NULL, 0);
     l->counts = graph_index(g, "layers.%d.router.counts", SHAPE(experts));
     l->place = graph_index(g, "layers.%d.router.place", SHAPE(batch, sequence, slot));
+    graph_sorted(g, l->place);
     graph_op(g, KC_OP_ARRANGE_F, size, OPERANDS(l->choice), OPERANDS(l->counts, l->place), NULL, 0);
 }
 
@@ -48,6 +49,7 @@ static int32_t experts_forward(struct llama *m, const struct mlp *l, int32_t x, 
                                const char *name, struct shape s)
 {
     int32_t y = graph_activation(m->g, name, s);
+    graph_sorted(m->g, y);
     graph_op(m->g, KC_OP_EXPERTS_F, size, OPERANDS(x, w, l->counts), OPERANDS(y), NULL, 0);
     return y;
 }
@@ -61,10 +63,12 @@ int32_t moe_forward(struct llama *m, struct mlp *l, int32_t x, int32_t residual)
     l->x = x;
     route_forward(m, l);
     l->rows = graph_activation(g, "layers.%d.experts.rows", narrow);
+    graph_sorted(g, l->rows);
     graph_op(g, KC_OP_DISPATCH_F, out, OPERANDS(x, l->place), OPERANDS(l->rows), NULL, 0);
     l->gx = experts_forward(m, l, l->rows, l->gate, in, "layers.%d.experts.gate", wide);
     l->ux = experts_forward(m, l, l->rows, l->up, in, "layers.%d.experts.up", wide);
     l->act = graph_activation(g, "layers.%d.experts.swiglu", wide);
+    graph_sorted(g, l->act);
     graph_op(g, KC_OP_SWIGLU_F, in, OPERANDS(l->gx, l->ux), OPERANDS(l->act), NULL, 0);
     l->out = experts_forward(m, l, l->act, l->down, out, "layers.%d.experts.down", narrow);
     int32_t y = graph_activation(g, "layers.%d.mlp.residual", m->bth);

@@ -54,6 +54,7 @@ const char *const kc_on_crash_name[KC_ON_CRASHES] = {KC_ON_CRASH_TABLE(NAME_ROW)
 const char *const kc_choice_name[KC_CHOICES] = {[KC_CHOICE_AUTO] = "auto", KC_ALGORITHM_TABLE(CHOICE_NAME_ROW)};
 const char *const kc_distance_name[KC_DISTANCES] = {KC_DISTANCE_TABLE(NAME_ROW)};
 const char *const kc_place_name[KC_PLACES] = {KC_PLACE_TABLE(NAME_ROW)};
+const char *const kc_when_name[KC_WHENS] = {KC_WHEN_TABLE(NAME_ROW)};
 const char *const kc_purpose_name[KC_PURPOSES] = {KC_PURPOSE_TABLE(NAME_ROW)};
 const char *const kc_program_name[KC_PROGRAMS] = {KC_PROGRAM_TABLE(NAME_ROW)};
 const char *const kc_lane_name[KC_LANES] = {KC_LANE_TABLE(NAME_ROW)};
@@ -181,6 +182,7 @@ static const struct kc_field graph_opcode[] = {
     SCALAR(kc_graph_opcode, in_place),
     SCALAR(kc_graph_opcode, accumulates),
     HIDDEN(kc_graph_opcode, pad),
+    SCALAR(kc_graph_opcode, optional),
     SPAN_OF(kc_graph_opcode, rules, graph_rule_layout),
 };
 static const struct kc_layout graph_opcode_layout = LAYOUT(kc_graph_opcode, graph_opcode);
@@ -192,6 +194,7 @@ static const struct kc_field graph_tensor[] = {
     ENUM(kc_graph_tensor, init, kc_init_name),
     ENUMS(kc_graph_tensor, dim, kc_dim_name),
     SCALAR(kc_graph_tensor, join),
+    SCALAR(kc_graph_tensor, sorted),
     HIDDEN(kc_graph_tensor, pad),
     SCALAR(kc_graph_tensor, layer),
     SCALAR(kc_graph_tensor, of),
@@ -214,12 +217,36 @@ static const struct kc_field graph_op[] = {
     SCALAR(kc_graph_op, scratch_most),
 };
 static const struct kc_layout graph_op_layout = LAYOUT(kc_graph_op, graph_op);
+static const struct kc_field graph_temp[] = {
+    TEXT(kc_graph_temp, name),    SCALAR(kc_graph_temp, type), SCALAR(kc_graph_temp, rank),
+    SCALAR(kc_graph_temp, first), SCALAR(kc_graph_temp, last), ENUMS(kc_graph_temp, dim, kc_dim_name),
+    ENUM(kc_graph_temp, role, kc_role_name),
+    HIDDEN(kc_graph_temp, pad),   ARRAY(kc_graph_temp, size),
+};
+static const struct kc_layout graph_temp_layout = LAYOUT(kc_graph_temp, graph_temp);
+static const struct kc_field graph_step[] = {
+    SCALAR(kc_graph_step, opcode), ENUM(kc_graph_step, when, kc_when_name), SCALAR(kc_graph_step, work),
+    SCALAR(kc_graph_step, inputs), SCALAR(kc_graph_step, outputs),          HIDDEN(kc_graph_step, pad),
+    ARRAY(kc_graph_step, at),
+};
+static const struct kc_layout graph_step_layout = LAYOUT(kc_graph_step, graph_step);
+static const struct kc_field graph_expansion[] = {
+    SCALAR(kc_graph_expansion, opcode),      ENUM(kc_graph_expansion, axis, kc_axis_name),
+    ENUM(kc_graph_expansion, dim, kc_dim_name), SCALAR(kc_graph_expansion, operand),
+    SCALAR(kc_graph_expansion, rounds),      HIDDEN(kc_graph_expansion, pad),
+    SCALAR(kc_graph_expansion, temps_first), SCALAR(kc_graph_expansion, temps_count),
+    SCALAR(kc_graph_expansion, steps_first), SCALAR(kc_graph_expansion, steps_count),
+};
+static const struct kc_layout graph_expansion_layout = LAYOUT(kc_graph_expansion, graph_expansion);
 static const struct kc_field model_graph[] = {
     HIDDEN(kc_model_graph, head),
     TEXT(kc_model_graph, family),
     SCALAR(kc_model_graph, layers),
     SCALAR(kc_model_graph, parameters),
     SPAN_OF(kc_model_graph, opcodes, graph_opcode_layout),
+    SPAN_OF(kc_model_graph, expansions, graph_expansion_layout),
+    SPAN_OF(kc_model_graph, temps, graph_temp_layout),
+    SPAN_OF(kc_model_graph, steps, graph_step_layout),
     SPAN_OF(kc_model_graph, tensors, graph_tensor_layout),
     SPAN_OF(kc_model_graph, ops, graph_op_layout),
     SCALAR(kc_model_graph, tokens),
@@ -271,7 +298,7 @@ static const struct kc_field plan_bucket[] = {
     SCALAR(kc_plan_bucket, segments_count), SCALAR(kc_plan_bucket, layer),
     ENUM(kc_plan_bucket, type, kc_type_name), SCALAR(kc_plan_bucket, axes),
     SCALAR(kc_plan_bucket, once),           SCALAR(kc_plan_bucket, stage),
-    SCALAR(kc_plan_bucket, tied),           HIDDEN(kc_plan_bucket, pad),
+    SCALAR(kc_plan_bucket, tied),           SCALAR(kc_plan_bucket, repeat),
 };
 static const struct kc_layout plan_bucket_layout = LAYOUT(kc_plan_bucket, plan_bucket);
 static const struct kc_field plan_op[] = {

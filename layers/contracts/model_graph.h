@@ -8,13 +8,14 @@
 #include "contracts/placement.h"
 #include "contracts/types.h"
 
-#define KC_MODEL_GRAPH_VERSION 3
+#define KC_MODEL_GRAPH_VERSION 4
 #define KC_RULE_TENSORS 12 /* most inputs plus outputs of an opcode */
 
 /* One row an opcode offers: with these placements of its inputs (on one axis) its outputs come out so. Order: inputs,
  * then outputs. An operand that the op leaves out (-1) has no placement: its column is not looked at. The first row of
- * every opcode is "all replicated". An input that is partial here is one whose sum over the axis is its value: the op is
- * called with it at coordinate 0 and without it elsewhere, so only an input that the op can do without may be so. */
+ * every opcode is "all replicated". An input that is partial here is one whose sum over the axis is its value: what is
+ * the same on all ranks becomes that where coordinate 0 alone calls the op with it, if the op can do without (`optional`),
+ * else where the other ranks have zeros. */
 struct kc_graph_rule {
     struct kc_placement at[KC_RULE_TENSORS];
 };
@@ -30,6 +31,7 @@ struct kc_graph_opcode {
                             other outputs are always overwritten. In one micro-batch all such outputs of an op
                             are written for the first time, or all were written before */
     uint8_t pad;
+    uint32_t optional; /* bit i: input i may be partial by being left out: see kc_graph_rule */
     struct kc_span rules; /* struct kc_graph_rule */
 };
 
@@ -40,7 +42,9 @@ struct kc_graph_tensor {
     uint8_t dim[KC_DIMS_MAX];       /* enum kc_dim */
     uint8_t join;                   /* PARAMETER: bit d: in files dimension d is one with d − 1. (768, 3, 12, 64) with
                                        bits 2 and 3 is [768, 2304] there */
-    uint8_t pad[2];
+    uint8_t sorted;                 /* 1: its rows stand in an order that a rank gives to those that it has: parts of it are
+                                       no parts of what one rank would have, so its placement is never converted */
+    uint8_t pad;
     int32_t layer;                  /* -1: before the first or after the last */
     int32_t of;                     /* GRADIENT: its parameter's tensor index; DERIVATIVE: its activation's; else -1 */
     float init_scale;               /* INIT_NORMAL: standard deviation */
@@ -60,12 +64,56 @@ struct kc_graph_op {
     uint64_t scratch_most;  /* … and no rank needs more than this: the op works by blocks */
 };
 
+/* ---- expansions: what stands for an op where one primitive between ops is not enough ----
+ *
+ * An opcode with an expansion is written as other ops where ranks along `axis` have parts of dimension `dim` of its operand
+ * `operand`. Steps run in rounds, one or as many as the axis has ranks. Strategy carries it out before placements spread, so
+ * that the steps' ops are placed by their own rules. Operands of the op are numbered inputs first, then outputs. */
+#define KC_TEMP_OWN 0xffu
+#define KC_TYPE_OF 0x80u /* as a temp's type: + i: as that of operand i */
+struct kc_graph_temp { /* a tensor between steps: there is one for each round */
+    kc_text name;
+    uint8_t type, rank;       /* enum kc_type, or KC_TYPE_OF + i */
+    uint8_t first, last;      /* the operand that it is in the first, in the last round; KC_TEMP_OWN: a tensor of its own */
+    uint8_t dim[KC_DIMS_MAX]; /* of the sizes that the op's operands have */
+    uint8_t role, pad[2];     /* ACTIVATION or DERIVATIVE */
+    uint32_t size[KC_DIMS_MAX]; /* of dimensions that are KC_NONE */
+};
+
+#define KC_WHEN_TABLE(X)                                                                                               \
+    X(WHEN_BEFORE, "before", 0) /* once, before the rounds */                                                          \
+    X(WHEN_EVERY, "every", 0) X(WHEN_LATER, "later", 0) /* in every round; in every one but the first */               \
+    X(WHEN_AFTER, "after", 0)   /* once; temps are those of the last round */
+enum kc_when { KC_WHEN_TABLE(KC_ENUM_ROW) KC_WHENS };
+extern const char *const kc_when_name[KC_WHENS];
+
+#define KC_STEP_SHIFT UINT16_MAX  /* as opcode: in[0] goes to the next rank of the axis, round it, out[0] is what comes */
+#define KC_STEP_TEMP 0x100u       /* + t: temp t of this round; left out where no step has written it yet */
+#define KC_STEP_EARLIER 0x200u    /* + t: temp t of the round before; left out in the first */
+#define KC_STEP_NONE 0xffffu
+struct kc_graph_step {
+    uint16_t opcode;      /* index into opcodes; in rounds the op's attributes are followed by round and rounds */
+    uint8_t when, work;   /* enum kc_when; its parts of the op's flops */
+    uint8_t inputs, outputs, pad[2];
+    uint16_t at[KC_RULE_TENSORS]; /* inputs, then outputs: operand i, or one of KC_STEP_… */
+};
+
+struct kc_graph_expansion {
+    uint16_t opcode;      /* index into opcodes */
+    uint8_t axis, dim;    /* enum kc_axis, enum kc_dim */
+    uint8_t operand;
+    uint8_t rounds;       /* 1: as many as the axis has ranks */
+    uint16_t pad;
+    uint32_t temps_first, temps_count, steps_first, steps_count; /* ranges in temps and steps */
+};
+
 struct kc_model_graph {
     struct kc_contract head;
     kc_text family;
     uint32_t layers;
     uint64_t parameters;    /* elements, tied ones once */
     struct kc_span opcodes; /* struct kc_graph_opcode */
+    struct kc_span expansions, temps, steps; /* struct kc_graph_expansion, kc_graph_temp, kc_graph_step */
     struct kc_span tensors; /* struct kc_graph_tensor */
     struct kc_span ops;     /* struct kc_graph_op, in a valid order, in four parts: see below */
     int32_t tokens, targets;/* INPUT tensors, i32 (batch, sequence) */
