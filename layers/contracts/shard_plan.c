@@ -60,6 +60,8 @@ int kc_plan_counts(const struct kc_shard_plan *p, const struct kc_plan_bucket *b
     for (int a = 0; a < KC_AXES; a++)
         if (b->once >> a & 1 && kc_plan_coordinate(p, rank, (enum kc_axis)a))
             return 0;
+    if (b->repeat > 1 && kc_plan_coordinate(p, rank, KC_TENSOR) % b->repeat)
+        return 0;
     return has_stage(p, b->stage, rank);
 }
 

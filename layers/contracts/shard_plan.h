@@ -12,7 +12,7 @@
 
 #include <assert.h>
 
-#define KC_SHARD_PLAN_VERSION 4
+#define KC_SHARD_PLAN_VERSION 5
 #define KC_ALIGN_ELEMENTS 64 /* tensors start at multiples of it in a bucket, shards are multiples of it */
 #define KC_EVERY_STAGE (-1)  /* as the stage of an op: on every stage that needs it */
 #define KC_FLAT KC_NONE      /* as the dimension of a placement: cut flat over a whole bucket, ignoring tensor borders */
@@ -60,7 +60,7 @@ struct kc_plan_bucket {
     uint32_t once;   /* bits 1 << enum kc_axis: ranks along these hold the same, coordinate 0 alone counts and saves it */
     int32_t stage;   /* virtual stage that holds it */
     int32_t tied;    /* another stage that holds it as well and does not count it; -1 none */
-    uint32_t pad;
+    uint32_t repeat; /* so many neighbours on the tensor axis hold the same, of which the first counts it; 0 and 1: none */
 };
 static_assert(sizeof(struct kc_plan_bucket) == 56, "contracts have no hidden padding");
 

@@ -110,7 +110,8 @@ static int build_graph(struct kc_engine *x, struct kc_error *e)
 
 static int plan(struct kc_engine *x, struct kc_error *e)
 {
-    struct kc_strategy_opcodes opcodes = {.update = KC_OP_ADAMW, .norm = KC_OP_NORM};
+    struct kc_strategy_opcodes opcodes = {.update = KC_OP_ADAMW, .norm = KC_OP_NORM, .box = KC_OP_BOX,
+                                           .pack = KC_OP_PACK, .unpack = KC_OP_UNPACK};
     int code = build_graph(x, e);
     if (code == 0)
         code = kc_startup_plan(x->spec, x->graph, x->view, x->costs, opcodes, &x->plans, e);
@@ -205,6 +206,9 @@ static int build_kernels(struct kc_engine *x, const char *snapshots, struct kc_e
 {
     char variant[64] = "";
     struct kc_jobs_config c = {.spec = x->spec,
+                               .batch_ranks = x->spec->axis[KC_DATA] * x->spec->axis[KC_EXPERT],
+                               .batch_rank = kc_plan_coordinate(x->plans.shard, x->rank, KC_DATA) * x->spec->axis[KC_EXPERT] +
+                                             kc_plan_coordinate(x->plans.shard, x->rank, KC_EXPERT),
                                .load = x->loader ? kc_loader_load : NULL,
                                .load_self = x->loader};
     if (*snapshots && kc_snapshot_variant(snapshots, variant, sizeof variant) == 0) {

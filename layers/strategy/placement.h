@@ -1,10 +1,7 @@
-/* placement.h - the algebra of placements: what one primitive can turn into what, and how placements spread through a
- * graph by the rules of its opcodes. Works along one mesh axis at a time; the axes are independent. */
+/* placement.h - the algebra of placements: what one primitive can turn into what, along one mesh axis. */
 #ifndef KC_STRATEGY_PLACEMENT_H
 #define KC_STRATEGY_PLACEMENT_H
 
-#include "base/error.h"
-#include "contracts/model_graph.h"
 #include "contracts/shard_plan.h"
 
 #include <stdbool.h>
@@ -15,6 +12,7 @@
 enum kc_conversion_kind {
     CONVERT_NOTHING,    /* it is there already */
     CONVERT_SLICE,      /* a local slice, nothing moves */
+    CONVERT_FILL,       /* what a rank has, in zeros: a part of a sum; nothing moves */
     CONVERT_PRIMITIVE,  /* one primitive */
     CONVERT_IMPOSSIBLE, /* no single primitive does it */
 };
@@ -39,7 +37,7 @@ static inline struct kc_placement place_partial(uint8_t reduce)
 
 bool kc_placement_equal(struct kc_placement a, struct kc_placement b);
 /* The same table for activations, gradients and buckets (KC_FLAT): P→R all-reduce, P→S reduce-scatter, S→R
- * all-gather, S→S all-to-all, R→S slice. */
+ * all-gather, S→S all-to-all, R→S slice, R→P and S→P fill. */
 struct kc_conversion kc_placement_convert(struct kc_placement from, struct kc_placement to);
 /* Bytes that one rank sends to convert a tensor of `bytes` (whole) among `ranks`. */
 double kc_conversion_bytes(struct kc_conversion c, uint64_t bytes, uint32_t ranks);
@@ -47,11 +45,5 @@ double kc_conversion_bytes(struct kc_conversion c, uint64_t bytes, uint32_t rank
 const char *kc_conversion_name(struct kc_conversion c);
 /* "R", "S(batch)", "S(flat)", "P(sum)" into out. */
 void kc_placement_text(struct kc_placement p, char out[32]);
-
-/* Place every tensor of `graph` along `axis` of `ranks` in tensors[…].place[axis]: inputs by their batch dimension
- * when the axis is KC_DATA, parameters replicated, the rest by the opcodes' rules, forward and backward. -ENOTSUP no
- * rule fits (e: op, tensor, axis, and the cheapest conversion that would make one fit). */
-int kc_placement_propagate(const struct kc_model_graph *graph, enum kc_axis axis, uint32_t ranks,
-                           struct kc_plan_tensor *tensors, struct kc_error *e);
 
 #endif

@@ -5,6 +5,7 @@
 #include "collectives.h"
 #include "costs.h"
 #include "placement.h"
+#include "scratch.h"
 #include "shard.h"
 
 #include <errno.h>
@@ -14,13 +15,12 @@ static int check_mesh(const struct kc_job_spec *spec, const struct kc_device_vie
     uint64_t product = 1;
     for (int a = 0; a < KC_AXES; a++)
         product *= spec->axis[a];
-    if (product != spec->ranks || spec->ranks == 0 || spec->ranks > KC_RANKS_MAX)
-        return kc_fail(
-            e, -EINVAL,
-            "ranks %u is not parallel.tensor %u x parallel.context %u x parallel.expert %u x parallel.data "
-            "%u x parallel.pipeline %u = %llu (1 to %d ranks)",
-            spec->ranks, spec->axis[KC_TENSOR], spec->axis[KC_CONTEXT], spec->axis[KC_EXPERT], spec->axis[KC_DATA],
-            spec->axis[KC_PIPELINE], (unsigned long long)product, KC_RANKS_MAX);
+    if (product != spec->ranks || spec->ranks == 0)
+        return kc_fail(e, -EINVAL, "ranks = %u, but tensor·context·expert·data·pipeline = %u·%u·%u·%u·%u = %llu", spec->ranks,
+                       spec->axis[KC_TENSOR], spec->axis[KC_CONTEXT], spec->axis[KC_EXPERT], spec->axis[KC_DATA],
+                       spec->axis[KC_PIPELINE], (unsigned long long)product);
+    if (spec->ranks > KC_RANKS_MAX)
+        return kc_fail(e, -EINVAL, "ranks = %u, at most %d", spec->ranks, KC_RANKS_MAX);
     if (devices->devices.count != spec->ranks)
         return kc_fail(e, -EINVAL, "ranks %u, but the device view has %u devices; one device a rank", spec->ranks,
                        devices->devices.count);
@@ -34,10 +34,8 @@ static int check_there(const struct kc_job_spec *spec, struct kc_error *e)
         return kc_fail(e, -ENOTSUP,
                        "parallel.zero %u: gradients and parameters are not sharded yet; 0 and 1 are there",
                        spec->zero);
-    for (int a = 0; a < KC_AXES; a++)
-        if (a != KC_DATA && spec->axis[a] > 1)
-            return kc_fail(e, -ENOTSUP, "parallel.%s %u: this axis is not carried out yet; parallel.data is",
-                           kc_axis_name[a], spec->axis[a]);
+    if (spec->axis[KC_PIPELINE] > 1)
+        return kc_fail(e, -ENOTSUP, "parallel.pipeline %u: this axis is not carried out yet", spec->axis[KC_PIPELINE]);
     if (spec->recompute != KC_RECOMPUTE_NONE)
         return kc_fail(e, -ENOTSUP, "parallel.recompute %s: nothing is made again yet; none is there",
                        kc_recompute_name[spec->recompute]);
@@ -62,6 +60,25 @@ static uint64_t bucket_target(const struct kc_job_spec *spec, const struct kc_de
     return bytes > (double)BUCKET_BYTES_MAX ? BUCKET_BYTES_MAX : (uint64_t)bytes;
 }
 
+/* The shard plan with its buckets, and the communication plan: neither is sealed. */
+static int plans_build(const struct kc_model_graph *graph, const struct kc_job_spec *spec,
+                       const struct kc_device_view *devices, const struct kc_comm_costs *costs,
+                       struct kc_strategy_opcodes opcodes, struct kc_arena *shard_arena, struct kc_arena *comm_arena,
+                       struct kc_shard_plan **shard, struct kc_comm_plan **comm, struct kc_error *e)
+{
+    const size_t size = shard_arena->size;
+    struct kc_made made;
+    int r = kc_shard_build(graph, spec, opcodes, shard_arena, shard, &made, e);
+    if (r == 0) {
+        struct kc_plan_tensor *tensors = (void *)(shard_arena->base + (*shard)->tensors.offset);
+        r = kc_bucket_layout(*shard, shard_arena, tensors, bucket_target(spec, devices, costs), e);
+    }
+    if (r == 0)
+        r = kc_collectives_build(spec, *shard, &made, devices, costs, comm_arena, comm, e);
+    kc_scratch_end(shard_arena, size);
+    return r;
+}
+
 int kc_strategy_plan(const struct kc_model_graph *graph, const struct kc_job_spec *spec,
                      const struct kc_device_view *devices, const struct kc_comm_costs *costs,
                      struct kc_strategy_opcodes opcodes, struct kc_arena *shard_arena, struct kc_arena *comm_arena,
@@ -71,8 +88,7 @@ int kc_strategy_plan(const struct kc_model_graph *graph, const struct kc_job_spe
     struct kc_comm_plan *c = NULL;
     int r = check_mesh(spec, devices, e);
     if (r < 0 || (r = check_there(spec, e)) < 0 ||
-        (r = kc_shard_build(graph, spec, opcodes, bucket_target(spec, devices, costs), shard_arena, &s, e)) < 0 ||
-        (r = kc_collectives_build(spec, s, devices, costs, comm_arena, &c, e)) < 0)
+        (r = plans_build(graph, spec, devices, costs, opcodes, shard_arena, comm_arena, &s, &c, e)) < 0)
         return r;
     if ((r = kc_contract_seal(shard_arena)) < 0)
         return kc_fail(e, r, "the shard plan needs %zu bytes, its arena has %zu", shard_arena->need,

@@ -13,9 +13,12 @@
 #include "contracts/model_graph.h"
 #include "contracts/shard_plan.h"
 
-/* What the optimizer ops are called by jobs: numbers that strategy only passes on. */
+/* What jobs call the ops that no graph has: the optimizer's, and those that turn a tensor into its parts and back (in or none
+ * → out). Numbers that strategy only passes on.
+ * box: what in and out both have of the logical tensor, zero elsewhere.
+ * pack: attributes d, n: the n parts of dimension d one behind the other; unpack: back. */
 struct kc_strategy_opcodes {
-    uint16_t update, norm;
+    uint16_t update, norm, box, pack, unpack;
 };
 
 /* Cut `graph` for the mesh of `spec`. Each plan is built, sealed and frozen in its own fresh arena.

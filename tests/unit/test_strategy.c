@@ -6,6 +6,7 @@
 #include "strategy/collectives.h"
 #include "strategy/costs.h"
 #include "strategy/placement.h"
+#include "strategy/propagate.h"
 #include "toy.h"
 #include "tests/unit/suite.h"
 
@@ -32,14 +33,15 @@ START_TEST(every_pair_of_placements_converts_by_the_table)
 {
     const struct kc_placement p[] = {place_replicated(),    place_sharded(KC_BATCH), place_sharded(KC_SEQUENCE),
                                      place_partial(KC_SUM), place_partial(KC_MAX),   place_sharded(KC_FLAT)};
-    /* rows: from, columns: to. = nothing, / slice, A all-reduce, G all-gather, S reduce-scatter, X all-to-all, !
+    /* rows: from, columns: to. = nothing, / slice, z fill with zeros, A all-reduce, G all-gather, S reduce-scatter, X all-to-all, !
      * impossible */
-    static const char *const expected[] = {"=//!!/", "G=X!!X", "GX=!!X", "ASS=!S", "ASS!=S", "GXX!!="};
+    static const char *const expected[] = {"=//z!/", "G=Xz!X", "GX=z!X", "ASS=!S", "ASS!=S", "GXXz!="};
     for (int i = 0; i < 6; i++)
         for (int j = 0; j < 6; j++) {
             struct kc_conversion c = kc_placement_convert(p[i], p[j]);
             char got = c.kind == CONVERT_NOTHING          ? '='
                        : c.kind == CONVERT_SLICE          ? '/'
+                       : c.kind == CONVERT_FILL           ? 'z'
                        : c.kind == CONVERT_IMPOSSIBLE     ? '!'
                        : c.primitive == KC_ALL_REDUCE     ? 'A'
                        : c.primitive == KC_ALL_GATHER     ? 'G'
@@ -68,16 +70,27 @@ START_TEST(conversions_cost_what_moves)
 }
 END_TEST
 
+/* Places on one axis of a toy graph; the arena is scratch memory. */
+static int spread(const struct kc_model_graph *g, const struct kc_job_spec *spec, enum kc_axis axis, struct kc_cut *cut,
+                  struct kc_arena *scratch, struct kc_error *e)
+{
+    ck_assert_int_eq(kc_arena_new(scratch, 1u << 20), 0);
+    ck_assert_int_eq(kc_cut_begin(g, spec, scratch, cut), 0);
+    return kc_propagate(cut, axis, scratch, e);
+}
+
 START_TEST(propagation_places_both_halves)
 {
     struct toy t;
     toy_make(&t, small);
-    struct kc_plan_tensor places[64] = {0};
+    struct kc_cut cut;
+    struct kc_arena scratch;
     struct kc_error e = {""};
-    ck_assert_int_eq(kc_placement_propagate(t.graph, KC_DATA, 2, places, &e), 0);
+    ck_assert_int_eq(spread(t.graph, t.spec, KC_DATA, &cut, &scratch, &e), 0);
+    ck_assert_uint_eq(cut.moves, 0);
     const struct kc_graph_tensor *tensors = KC_AT(t.graph, struct kc_graph_tensor, t.graph->tensors);
     for (uint32_t i = 0; i < t.graph->tensors.count; i++) {
-        struct kc_placement p = places[i].place[KC_DATA], want;
+        struct kc_placement p = cut.place[i][KC_DATA], want;
         switch (tensors[i].role) {
         case KC_PARAMETER:
             want = place_replicated();
@@ -95,10 +108,12 @@ START_TEST(propagation_places_both_halves)
         ck_assert_msg(kc_placement_equal(p, want), "%s: %s, expected %s", KC_TEXT(t.graph, tensors[i].name), got,
                       expected);
     }
+    kc_arena_free(&scratch);
     /* along an axis that cuts nothing, everything is replicated */
-    ck_assert_int_eq(kc_placement_propagate(t.graph, KC_TENSOR, 2, places, &e), 0);
+    ck_assert_int_eq(spread(t.graph, t.spec, KC_TENSOR, &cut, &scratch, &e), 0);
     for (uint32_t i = 0; i < t.graph->tensors.count; i++)
-        ck_assert_uint_eq(places[i].place[KC_TENSOR].kind, KC_PLACE_REPLICATED);
+        ck_assert_uint_eq(cut.place[i][KC_TENSOR].kind, KC_PLACE_REPLICATED);
+    kc_arena_free(&scratch);
     toy_free(&t);
 }
 END_TEST
@@ -107,14 +122,15 @@ START_TEST(a_missing_rule_is_refused_with_the_conversion_that_would_do)
 {
     struct toy t;
     toy_make(&t, small);
-    struct kc_arena a;
+    struct kc_arena a, scratch;
     const struct kc_model_graph *g = toy_graph(t.spec, TOY_AFFINE_F, &a);
-    struct kc_plan_tensor places[64] = {0};
+    struct kc_cut cut;
     struct kc_error e = {""};
-    ck_assert_int_eq(kc_placement_propagate(g, KC_DATA, 2, places, &e), -ENOTSUP);
+    ck_assert_int_eq(spread(g, t.spec, KC_DATA, &cut, &scratch, &e), -ENOTSUP);
     /* op, tensor, axis, both placements and the primitive by name */
     ck_assert_ptr_nonnull(strstr(e.text, "op 2 (affine, layer 0)"));
     ck_assert_ptr_nonnull(strstr(e.text, "x as R instead of S(batch) on axis data: one all-gather"));
+    kc_arena_free(&scratch);
     kc_arena_free(&a);
     toy_free(&t);
 }
@@ -292,13 +308,13 @@ START_TEST(a_bucket_holds_parameters_of_one_type)
     tensor[changed].type = KC_F32;
     ck_assert_int_eq(kc_arena_new(&t.arena[4], 4u << 20), 0);
     ck_assert_int_eq(kc_arena_new(&t.arena[5], 4u << 20), 0);
-    ck_assert_int_eq(kc_strategy_plan(g, t.spec, t.devices, t.costs, (struct kc_strategy_opcodes){TOY_UPDATE, TOY_NORM},
+    ck_assert_int_eq(kc_strategy_plan(g, t.spec, t.devices, t.costs, (struct kc_strategy_opcodes){.update = TOY_UPDATE, .norm = TOY_NORM},
                                       &t.arena[4], &t.arena[5], &t.shard, &t.comm, &e),
                      0);
     check_buckets(t.shard);
     const struct kc_plan_bucket *b = KC_AT(t.shard, struct kc_plan_bucket, t.shard->buckets);
     const struct kc_plan_tensor *p = KC_AT(t.shard, struct kc_plan_tensor, t.shard->tensors);
-    ck_assert_uint_eq(t.shard->buckets.count, 3); /* before it, it alone, behind it */
+    ck_assert_uint_eq(t.shard->buckets.count, 2); /* the others, it alone */
     for (uint32_t i = 0; i < t.shard->tensors.count; i++)
         if (p[i].role == KC_PARAMETER)
             ck_assert_uint_eq(b[p[i].bucket].type, p[i].type);
@@ -401,7 +417,7 @@ static int plan_with(const struct toy *t, void (*change)(struct kc_job_spec *), 
     change(&spec);
     const struct kc_shard_plan *s = NULL;
     const struct kc_comm_plan *c = NULL;
-    int r = kc_strategy_plan(t->graph, &spec, t->devices, t->costs, (struct kc_strategy_opcodes){0, 0}, &shard, &comm,
+    int r = kc_strategy_plan(t->graph, &spec, t->devices, t->costs, (struct kc_strategy_opcodes){0}, &shard, &comm,
                              &s, &c, e);
     if (r < 0) {
         ck_assert_ptr_null(s); /* outputs untouched */
@@ -434,9 +450,9 @@ static void all_again(struct kc_job_spec *s)
 {
     s->recompute = KC_RECOMPUTE_FULL;
 }
-static void on_tensor(struct kc_job_spec *s)
+static void on_pipeline(struct kc_job_spec *s)
 {
-    s->axis[KC_TENSOR] = 2, s->axis[KC_DATA] = 1;
+    s->axis[KC_PIPELINE] = 2, s->axis[KC_DATA] = 1;
 }
 static void unchanged(struct kc_job_spec *s)
 {
@@ -453,16 +469,15 @@ START_TEST(F48_what_cannot_be_cut_is_refused_with_all_numbers)
                      "batch.sequences 10 is not a multiple of batch.micro 2 x parallel.expert 1 x parallel.data 2 = 4; "
                      "12 would do");
     ck_assert_int_eq(plan_with(&t, wrong_product, 1u << 20, &e), -EINVAL);
-    ck_assert_ptr_nonnull(strstr(e.text, "ranks 2 is not parallel.tensor 1"));
-    ck_assert_ptr_nonnull(strstr(e.text, "parallel.pipeline 3 = 6"));
+    ck_assert_str_eq(e.text, "ranks = 2, but tensor·context·expert·data·pipeline = 1·1·1·2·3 = 6");
     ck_assert_int_eq(plan_with(&t, wrong_ranks, 1u << 20, &e), -EINVAL);
     ck_assert_ptr_nonnull(strstr(e.text, "ranks 4, but the device view has 2 devices"));
     ck_assert_int_eq(plan_with(&t, zero_three, 1u << 20, &e), -ENOTSUP);
     ck_assert_ptr_nonnull(strstr(e.text, "parallel.zero 3"));
     ck_assert_int_eq(plan_with(&t, all_again, 1u << 20, &e), -ENOTSUP);
     ck_assert_ptr_nonnull(strstr(e.text, "parallel.recompute full"));
-    ck_assert_int_eq(plan_with(&t, on_tensor, 1u << 20, &e), -ENOTSUP);
-    ck_assert_ptr_nonnull(strstr(e.text, "parallel.tensor 2"));
+    ck_assert_int_eq(plan_with(&t, on_pipeline, 1u << 20, &e), -ENOTSUP);
+    ck_assert_ptr_nonnull(strstr(e.text, "parallel.pipeline 2"));
     toy_free(&t);
 }
 END_TEST

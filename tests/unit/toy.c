@@ -175,7 +175,7 @@ static const struct kc_job_spec *spec_make(const struct toy_shape *s, struct kc_
     return p;
 }
 
-static const struct kc_device_view *devices_make(uint32_t n, struct kc_arena *a)
+const struct kc_device_view *toy_devices(uint32_t n, struct kc_arena *a)
 {
     ck_assert_int_eq(kc_arena_new(a, 65536), 0);
     struct kc_device_view *p = kc_contract_begin(a, KC_CONTRACT_DEVICE_VIEW, KC_DEVICE_VIEW_VERSION, sizeof *p);
@@ -187,7 +187,7 @@ static const struct kc_device_view *devices_make(uint32_t n, struct kc_arena *a)
     return p;
 }
 
-static const struct kc_comm_costs *costs_make(double latency_ns, struct kc_arena *a)
+const struct kc_comm_costs *toy_costs(double latency_ns, struct kc_arena *a)
 {
     ck_assert_int_eq(kc_arena_new(a, 65536), 0);
     struct kc_comm_costs *p = kc_contract_begin(a, KC_CONTRACT_COMM_COSTS, KC_COMM_COSTS_VERSION, sizeof *p);
@@ -210,8 +210,8 @@ void toy_make(struct toy *t, struct toy_shape shape)
     ck_assert_uint_le(shape.vocab, 64);
     t->spec = spec_make(&shape, &t->arena[0]);
     t->graph = toy_graph(t->spec, TOY_OPCODES, &t->arena[1]);
-    t->devices = devices_make(shape.ranks, &t->arena[2]);
-    t->costs = costs_make(shape.latency_ns, &t->arena[3]);
+    t->devices = toy_devices(shape.ranks, &t->arena[2]);
+    t->costs = toy_costs(shape.latency_ns, &t->arena[3]);
 }
 
 void toy_plan(struct toy *t, struct toy_shape shape)
@@ -221,7 +221,7 @@ void toy_plan(struct toy *t, struct toy_shape shape)
     ck_assert_int_eq(kc_arena_new(&t->arena[4], 4u << 20), 0);
     ck_assert_int_eq(kc_arena_new(&t->arena[5], 4u << 20), 0);
     int r =
-        kc_strategy_plan(t->graph, t->spec, t->devices, t->costs, (struct kc_strategy_opcodes){TOY_UPDATE, TOY_NORM},
+        kc_strategy_plan(t->graph, t->spec, t->devices, t->costs, (struct kc_strategy_opcodes){.update = TOY_UPDATE, .norm = TOY_NORM},
                          &t->arena[4], &t->arena[5], &t->shard, &t->comm, &e);
     ck_assert_msg(r == 0, "%s", e.text);
 }

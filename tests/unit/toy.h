@@ -57,6 +57,9 @@ void toy_make(struct toy *t, struct toy_shape shape);
 /* toy_make() and the plans of strategy. */
 void toy_plan(struct toy *t, struct toy_shape shape);
 void toy_free(struct toy *t);
+/* `n` devices of one machine; a cost table in which a ring has twice the bandwidth. */
+const struct kc_device_view *toy_devices(uint32_t n, struct kc_arena *arena);
+const struct kc_comm_costs *toy_costs(double latency_ns, struct kc_arena *arena);
 /* The graph with the data-sharded rule of one opcode left out. */
 const struct kc_model_graph *toy_graph(const struct kc_job_spec *spec, enum toy_opcode without,
                                        struct kc_arena *arena);

@@ -1,0 +1,253 @@
+/* cut.c - see cut.h. The same walk runs twice: it counts, then it writes. */
+#include "cut.h"
+
+#include "scratch.h"
+
+#include <errno.h>
+#include <string.h>
+
+struct walk {
+    struct kc_cut *cut;
+    struct kc_arena *arena;
+    bool writes, failed;
+    uint32_t tensors, ops;
+    /* of the expansion under way: tensors of its temps, in this round and in the one before; -1 not written */
+    int32_t now[KC_STEP_TEMP], before[KC_STEP_TEMP];
+    bool turns[KC_STEP_TEMP]; /* written in rounds: there is one for each; what is written before them stays */
+};
+
+const char *kc_cut_name(const struct kc_cut *c, const struct kc_cut_op *op)
+{
+    return op->opcode == KC_STEP_SHIFT ? "shift" : KC_TEXT(c->graph, c->opcodes[op->opcode].name);
+}
+
+/* The graph's op `from` as it stands, or an op that an expansion of it has made. */
+static struct kc_cut_op *append(struct walk *w, const struct kc_graph_op *from)
+{
+    const uint32_t i = w->ops++;
+    if (!w->writes)
+        return NULL;
+    struct kc_cut_op *op = &w->cut->ops[i];
+    *op = (struct kc_cut_op){.opcode = from->opcode, .klass = from->klass, .layer = from->layer};
+    return op;
+}
+
+static int32_t *operands_new(struct walk *w, uint32_t count)
+{
+    int32_t *at = kc_scratch_take(w->arena, count, sizeof *at);
+    w->failed |= !at;
+    return at;
+}
+
+static void copy_op(struct walk *w, const struct kc_graph_op *from)
+{
+    const struct kc_model_graph *g = w->cut->graph;
+    struct kc_cut_op *op = append(w, from);
+    int32_t *at = op ? operands_new(w, from->in.count + from->out.count) : NULL;
+    if (!at)
+        return;
+    memcpy(at, KC_AT(g, int32_t, from->in), from->in.count * sizeof *at);
+    memcpy(at + from->in.count, KC_AT(g, int32_t, from->out), from->out.count * sizeof *at);
+    op->at = at, op->inputs = from->in.count, op->outputs = from->out.count;
+    op->attr = KC_AT(g, double, from->attr), op->attrs = from->attr.count;
+    op->flops = from->flops, op->scratch = from->scratch, op->scratch_most = from->scratch_most;
+}
+
+/* ---- expansions ---- */
+
+static int32_t operand(const struct kc_model_graph *g, const struct kc_graph_op *op, uint32_t i)
+{
+    return i < op->in.count ? KC_AT(g, int32_t, op->in)[i] : KC_AT(g, int32_t, op->out)[i - op->in.count];
+}
+
+static bool has_dim(const struct kc_graph_tensor *t, uint8_t dim, uint64_t *size)
+{
+    for (int d = 0; d < t->rank; d++)
+        if (t->dim[d] == dim) {
+            *size = t->size[d];
+            return true;
+        }
+    return false;
+}
+
+static const struct kc_graph_expansion *expansion_of(const struct kc_cut *c, const struct kc_graph_op *op)
+{
+    const struct kc_graph_expansion *x = KC_AT(c->graph, struct kc_graph_expansion, c->graph->expansions);
+    for (uint32_t i = 0; i < c->graph->expansions.count; i++) {
+        uint64_t size;
+        const int32_t t = x[i].opcode == op->opcode && c->spec->axis[x[i].axis] > 1
+                              ? operand(c->graph, op, x[i].operand)
+                              : -1;
+        if (t >= 0 && has_dim(KC_AT(c->graph, struct kc_graph_tensor, c->graph->tensors) + t, x[i].dim, &size))
+            return &x[i];
+    }
+    return NULL;
+}
+
+/* A tensor for a temp, with the sizes that the op's operands have. */
+static int32_t temp_new(struct walk *w, const struct kc_graph_op *op, const struct kc_graph_temp *temp)
+{
+    const struct kc_model_graph *g = w->cut->graph;
+    const struct kc_graph_tensor *list = KC_AT(g, struct kc_graph_tensor, g->tensors);
+    const uint32_t i = w->tensors++;
+    if (!w->writes)
+        return (int32_t)i;
+    struct kc_graph_tensor *t = &w->cut->tensors[i];
+    *t = (struct kc_graph_tensor){.name = temp->name, .role = temp->role, .rank = temp->rank, .layer = op->layer, .of = -1};
+    t->type = temp->type;
+    if (temp->type & KC_TYPE_OF)
+        t->type = list[operand(g, op, temp->type & ~KC_TYPE_OF)].type;
+    for (int d = 0; d < temp->rank; d++) {
+        t->dim[d] = temp->dim[d];
+        t->size[d] = temp->size[d];
+        for (uint32_t k = 0; temp->dim[d] != KC_NONE && k < op->in.count + op->out.count; k++)
+            if (operand(g, op, k) >= 0 && has_dim(&list[operand(g, op, k)], temp->dim[d], &t->size[d]))
+                break;
+    }
+    return (int32_t)i;
+}
+
+/* What temp `t` is in this round, before a step writes it. */
+static int32_t temp_begin(const struct walk *w, const struct kc_graph_op *op, const struct kc_graph_temp *temp,
+                          uint32_t round, uint32_t rounds)
+{
+    if (round == 0 && temp->first != KC_TEMP_OWN)
+        return operand(w->cut->graph, op, temp->first);
+    return round + 1 == rounds && temp->last != KC_TEMP_OWN ? operand(w->cut->graph, op, temp->last) : -1;
+}
+
+static int32_t step_operand(struct walk *w, const struct kc_graph_op *op, const struct kc_graph_temp *temps, uint16_t at,
+                            bool output)
+{
+    if (at == KC_STEP_NONE)
+        return -1;
+    if (at < KC_STEP_TEMP)
+        return operand(w->cut->graph, op, at);
+    if (at >= KC_STEP_EARLIER)
+        return w->before[at - KC_STEP_EARLIER];
+    int32_t *temp = &w->now[at - KC_STEP_TEMP];
+    if (output && *temp < 0)
+        *temp = temp_new(w, op, &temps[at - KC_STEP_TEMP]);
+    return *temp;
+}
+
+static void step_attributes(struct walk *w, struct kc_cut_op *to, const struct kc_graph_op *op, uint32_t round,
+                            uint32_t rounds)
+{
+    const double *own = KC_AT(w->cut->graph, double, op->attr);
+    to->attr = own, to->attrs = op->attr.count;
+    if (rounds == 0)
+        return;
+    double *attr = kc_scratch_take(w->arena, op->attr.count + 2, sizeof *attr);
+    w->failed |= !attr;
+    if (!attr)
+        return;
+    memcpy(attr, own, op->attr.count * sizeof *attr);
+    attr[op->attr.count] = round, attr[op->attr.count + 1] = rounds;
+    to->attr = attr, to->attrs = op->attr.count + 2;
+}
+
+/* `rounds`: 0 outside of them. `work`: parts of flops in the whole expansion. */
+static void step(struct walk *w, const struct kc_graph_op *op, const struct kc_graph_expansion *x,
+                 const struct kc_graph_step *s, uint32_t round, uint32_t rounds, uint64_t work)
+{
+    const struct kc_graph_temp *temps = KC_AT(w->cut->graph, struct kc_graph_temp, w->cut->graph->temps) + x->temps_first;
+    const uint32_t n = (uint32_t)s->inputs + s->outputs;
+    int32_t at[KC_RULE_TENSORS];
+    for (uint32_t i = 0; i < n; i++)
+        at[i] = step_operand(w, op, temps, s->at[i], i >= s->inputs);
+    struct kc_cut_op *to = append(w, op);
+    int32_t *own = to ? operands_new(w, n) : NULL;
+    if (!own)
+        return;
+    to->at = memcpy(own, at, n * sizeof *own), to->inputs = s->inputs, to->outputs = s->outputs;
+    to->opcode = s->opcode;
+    if (s->opcode == KC_STEP_SHIFT) {
+        to->axis = x->axis;
+        w->cut->shifts++;
+        return;
+    }
+    to->klass = w->cut->opcodes[s->opcode].klass;
+    step_attributes(w, to, op, round, x->rounds ? rounds : 0);
+    if (s->work)
+        to->flops = op->flops * s->work / work, to->scratch = op->scratch, to->scratch_most = op->scratch_most;
+}
+
+static void temps_begin(struct walk *w, const struct kc_graph_op *op, const struct kc_graph_expansion *x,
+                        const struct kc_graph_step *steps, const struct kc_graph_temp *temps, uint32_t rounds)
+{
+    for (uint32_t t = 0; t < x->temps_count; t++) {
+        w->now[t] = temp_begin(w, op, &temps[t], 0, rounds);
+        w->before[t] = -1;
+        w->turns[t] = false;
+    }
+    for (uint32_t i = 0; i < x->steps_count; i++)
+        for (uint32_t k = 0; k < steps[i].outputs; k++) {
+            const uint16_t at = steps[i].at[steps[i].inputs + k];
+            if (steps[i].when != KC_WHEN_BEFORE && steps[i].when != KC_WHEN_AFTER && at >= KC_STEP_TEMP)
+                w->turns[at - KC_STEP_TEMP] = true;
+        }
+}
+
+static void expand(struct walk *w, const struct kc_graph_op *op, const struct kc_graph_expansion *x)
+{
+    const struct kc_model_graph *g = w->cut->graph;
+    const struct kc_graph_step *steps = KC_AT(g, struct kc_graph_step, g->steps) + x->steps_first;
+    const struct kc_graph_temp *temps = KC_AT(g, struct kc_graph_temp, g->temps) + x->temps_first;
+    const uint32_t rounds = x->rounds ? w->cut->spec->axis[x->axis] : 1;
+    uint64_t work = 0;
+    for (uint32_t i = 0; i < x->steps_count; i++)
+        work += (uint64_t)steps[i].work * (steps[i].when == KC_WHEN_EVERY ? rounds : 1);
+    temps_begin(w, op, x, steps, temps, rounds);
+    for (uint32_t i = 0; i < x->steps_count; i++)
+        if (steps[i].when == KC_WHEN_BEFORE)
+            step(w, op, x, &steps[i], 0, 0, work);
+    for (uint32_t r = 0; r < rounds; r++) {
+        for (uint32_t t = 0; r && t < x->temps_count; t++)
+            if (w->turns[t])
+                w->before[t] = w->now[t], w->now[t] = temp_begin(w, op, &temps[t], r, rounds);
+        for (uint32_t i = 0; i < x->steps_count; i++)
+            if (steps[i].when == KC_WHEN_EVERY || (steps[i].when == KC_WHEN_LATER && r))
+                step(w, op, x, &steps[i], r, rounds, work);
+    }
+    for (uint32_t i = 0; i < x->steps_count; i++)
+        if (steps[i].when == KC_WHEN_AFTER)
+            step(w, op, x, &steps[i], rounds, 0, work);
+}
+
+static void walk(struct walk *w)
+{
+    const struct kc_model_graph *g = w->cut->graph;
+    const struct kc_graph_op *ops = KC_AT(g, struct kc_graph_op, g->ops);
+    const uint32_t first[CUT_PARTS + 1] = {0, g->evaluate_first, g->logits_first, g->backward_first, g->ops.count};
+    w->tensors = g->tensors.count, w->ops = 0, w->cut->shifts = 0;
+    for (uint32_t o = 0, p = 0; o <= g->ops.count; o++) {
+        for (; p <= CUT_PARTS && first[p] == o; p++)
+            w->cut->part_first[p] = w->ops;
+        if (o == g->ops.count)
+            break;
+        const struct kc_graph_expansion *x = expansion_of(w->cut, &ops[o]);
+        if (x)
+            expand(w, &ops[o], x);
+        else
+            copy_op(w, &ops[o]);
+    }
+}
+
+int kc_cut_begin(const struct kc_model_graph *graph, const struct kc_job_spec *spec, struct kc_arena *arena,
+                 struct kc_cut *out)
+{
+    *out = (struct kc_cut){.graph = graph, .spec = spec, .opcodes = KC_AT(graph, struct kc_graph_opcode, graph->opcodes)};
+    struct walk w = {.cut = out, .arena = arena};
+    walk(&w);
+    out->tensor_count = w.tensors, out->op_count = w.ops;
+    out->tensors = kc_scratch_take(arena, w.tensors, sizeof *out->tensors);
+    out->ops = kc_scratch_take(arena, w.ops, sizeof *out->ops);
+    out->place = kc_scratch_take(arena, w.tensors, sizeof *out->place);
+    if (!out->tensors || !out->ops || !out->place)
+        return -ENOSPC;
+    memcpy(out->tensors, KC_AT(graph, struct kc_graph_tensor, graph->tensors), graph->tensors.count * sizeof *out->tensors);
+    w.writes = true;
+    walk(&w);
+    return w.failed ? -ENOSPC : 0;
+}
