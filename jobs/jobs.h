@@ -28,9 +28,13 @@ enum kc_opcode {
 #define KC_HEAD_ROW_BYTES(vocab) (4 * (vocab) + KC_HEAD_ROW_EXTRA)
 
 /* ---- models ---- */
+/* Rows of a micro-batch over all ranks: those along the data and the expert axis have rows of their own. */
+static inline uint64_t kc_batch_rows(const struct kc_job_spec *spec)
+{
+    return (uint64_t)spec->micro * spec->axis[KC_EXPERT] * spec->axis[KC_DATA];
+}
 /* The logical graph of one micro-batch over all ranks, forward and backward, sealed in a fresh arena; the batch
- * dimension is spec->micro × spec->axis[KC_DATA] × spec->axis[KC_EXPERT]. Gradients in it are sums over tokens: whoever updates multiplies by
- * 1/tokens. -EINVAL (e: the field, the numbers), -ENOSPC the arena is too small (arena->need: bytes wanted), -ENOMEM.
+ * dimension is kc_batch_rows(). Gradients in it are sums over tokens: whoever updates multiplies by 1/tokens. -EINVAL (e: the field, the numbers), -ENOSPC the arena is too small (arena->need: bytes wanted), -ENOMEM.
  */
 int kc_model_graph_build(const struct kc_job_spec *spec, struct kc_arena *arena, const struct kc_model_graph **out,
                          struct kc_error *e);
@@ -40,12 +44,24 @@ uint64_t kc_model_parameters(const struct kc_job_spec *spec);
 uint64_t kc_model_flops_per_token(const struct kc_job_spec *spec);
 
 /* ---- kernels ---- */
-/* Fill `rows` rows of `context` tokens, targets and starts (row-major) with the samples at positions position …
- * position+rows−1 of the training order, or (evaluate) with samples of those indices in file order. A target that does
- * not count is −1. starts (NULL: not wanted): where in the row the document of each token begins. -EIO the data is gone,
- * e says which file. */
-typedef int kc_load_fn(void *self, int evaluate, uint64_t position, uint32_t rows, uint32_t context, int32_t *tokens,
-                       int32_t *targets, int32_t *starts, struct kc_error *e);
+/* Which tokens of a sample are wanted: all, or the two runs of a sequence that is cut in pairs of chunks. */
+struct kc_load_part {
+    uint32_t context; /* tokens of the sample */
+    uint32_t runs;
+    struct {
+        uint32_t first, count;
+    } run[2];
+};
+static inline struct kc_load_part kc_load_all(uint32_t context)
+{
+    return (struct kc_load_part){.context = context, .runs = 1, .run = {{0, context}}};
+}
+/* Fill `rows` rows of tokens, targets and starts, each the part's runs one behind the other, with the samples at positions
+ * position … position+rows−1 of the training order, or (evaluate) with samples of those indices in file order. A target
+ * that does not count is −1. starts (NULL: not wanted): where in the sample the document of each token begins. -EIO the
+ * data is gone, e says which file. */
+typedef int kc_load_fn(void *self, int evaluate, uint64_t position, uint32_t rows, const struct kc_load_part *part,
+                       int32_t *tokens, int32_t *targets, int32_t *starts, struct kc_error *e);
 
 struct kc_jobs_config {
     const struct kc_job_spec *spec; /* borrowed, must outlive the table */
@@ -53,10 +69,10 @@ struct kc_jobs_config {
      * such as "avx512+onednn-2.6.3-isae7": vector code + matrix product (version, instruction set), and with
      * precision bf16 "+native" or "+widened": how its products are made. Plain "portable" is "portable+blocked". */
     const char *variant;
-    /* LOAD: micro-batch k of this rank, row b is row j = k·(micro·batch_ranks) + batch_rank·micro + b of the step, at
-     * position step->sample_first + j. When evaluating, rows with j ≥ step->rows are masked (token 0, target −1). */
-    uint32_t batch_ranks, batch_rank;
-    kc_load_fn *load; /* NULL: a program without LOAD (kc sample) */
+    /* LOAD: row b of micro-batch k is row j = k·kc_batch_rows() + view.first + b of the step, at position
+     * step->sample_first + j. When evaluating, rows with j ≥ step->rows are masked (token 0, target −1). NULL: a program
+     * without LOAD (kc sample). */
+    kc_load_fn *load;
     void *load_self;
 };
 

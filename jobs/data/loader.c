@@ -2,6 +2,7 @@
 #include "loader.h"
 
 #include "field.h"
+#include "jobs/jobs.h"
 #include "mask.h"
 #include "mixture.h"
 #include "permute.h"
@@ -177,10 +178,10 @@ int kc_loader_sample_at(const struct kc_loader *l, bool evaluate, uint64_t posit
 }
 
 static int bad_token(const struct kc_loader *l, const struct file *f, const char *field, const int32_t *row,
-                     uint64_t first, struct kc_error *e)
+                     uint64_t first, uint32_t count, struct kc_error *e)
 {
     uint32_t i = 0;
-    while (i < l->context && (uint32_t)row[i] < l->vocab)
+    while (i < count && (uint32_t)row[i] < l->vocab)
         i++;
     return kc_fail(e, -ERANGE,
                    "%s: %s: token %u at place %llu is not below model.vocab %u; raise model.vocab or prepare the "
@@ -189,10 +190,9 @@ static int bad_token(const struct kc_loader *l, const struct file *f, const char
 }
 
 /* Tokens [first, first + T] of the file, the last T of them again as targets, masked. */
-static int fill_row(const struct kc_loader *l, const struct file *f, const char *field, uint64_t first,
+static int fill_run(const struct kc_loader *l, const struct file *f, const char *field, uint64_t first, uint32_t T,
                     int32_t *tokens, int32_t *targets, struct kc_error *e)
 {
-    const uint32_t T = l->context;
     uint32_t largest, last;
     int r = kc_tokens_copy(f->tokens, first, T, tokens, &largest, e);
     if (r == 0) {
@@ -204,62 +204,122 @@ static int fill_row(const struct kc_loader *l, const struct file *f, const char 
     if (r < 0)
         return kc_fail_prefix(e, r, "%s", field);
     if (largest >= l->vocab)
-        return bad_token(l, f, field, tokens, first, e);
+        return bad_token(l, f, field, tokens, first, T, e);
     if (last >= l->vocab)
-        return bad_token(l, f, field, targets, first + 1, e);
+        return bad_token(l, f, field, targets, first + 1, T, e);
     if (f->mask && (r = kc_mask_apply(f->mask, first + 1, T, targets, e)) < 0)
         return kc_fail_prefix(e, r, "%s.mask", field);
     return 0;
 }
 
-static void fill_starts(const struct kc_loader *l, const int32_t *tokens, int32_t *starts)
+#define LOOK_BACK 256 /* tokens at a time */
+
+/* Where the document begins that token `at` of a sample is in the middle of; the sample begins at token `sample` of the
+ * file. */
+static int document_start(const struct kc_loader *l, const struct file *f, uint64_t sample, uint32_t at, int32_t *start,
+                          struct kc_error *e)
 {
-    int32_t start = 0;
-    for (uint32_t t = 0; t < l->context; t++) {
-        if ((uint32_t)tokens[t] == l->end_of_text)
-            start = (int32_t)t;
-        starts[t] = start;
+    int32_t before[LOOK_BACK];
+    for (uint32_t end = at, n; end > 0 && l->end_of_text != KC_NO_TOKEN; end -= n) {
+        n = end < LOOK_BACK ? end : LOOK_BACK;
+        int r = kc_tokens_copy(f->tokens, sample + end - n, n, before, NULL, e);
+        if (r < 0)
+            return r;
+        for (uint32_t i = n; i-- > 0;)
+            if ((uint32_t)before[i] == l->end_of_text) {
+                *start = (int32_t)(end - n + i);
+                return 0;
+            }
     }
+    *start = 0;
+    return 0;
 }
 
-static void prefetch(const struct kc_loader *l, bool evaluate, uint64_t position, uint32_t rows)
+static int fill_starts(const struct kc_loader *l, const struct file *f, uint64_t sample, uint32_t first, uint32_t count,
+                       const int32_t *tokens, int32_t *starts, struct kc_error *e)
+{
+    int32_t start = 0;
+    int r = document_start(l, f, sample, first, &start, e);
+    for (uint32_t t = 0; r == 0 && t < count; t++) {
+        if ((uint32_t)tokens[t] == l->end_of_text)
+            start = (int32_t)(first + t);
+        starts[t] = start;
+    }
+    return r;
+}
+
+/* The part's runs of the sample that begins at token `sample` of the file, one behind the other. */
+static int fill_row(const struct kc_loader *l, const struct file *f, const char *field, uint64_t sample,
+                    const struct kc_load_part *part, int32_t *tokens, int32_t *targets, int32_t *starts,
+                    struct kc_error *e)
+{
+    int r = 0;
+    uint32_t at = 0;
+    for (uint32_t i = 0; r == 0 && i < part->runs; at += part->run[i++].count) {
+        const uint32_t first = part->run[i].first, count = part->run[i].count;
+        r = fill_run(l, f, field, sample + first, count, tokens + at, targets + at, e);
+        if (r == 0 && starts && (r = fill_starts(l, f, sample, first, count, tokens + at, starts + at, e)) < 0)
+            r = kc_fail_prefix(e, r, "%s", field);
+    }
+    return r;
+}
+
+static void prefetch(const struct kc_loader *l, bool evaluate, uint64_t position, uint32_t rows,
+                     const struct kc_load_part *part)
 {
     uint32_t file;
     uint64_t sample;
     for (uint32_t b = 0; b < rows && kc_loader_sample_at(l, evaluate, position + b, &file, &sample) == 0; b++) {
         const struct file *f = file_at(l, evaluate, file);
-        kc_tokens_prefetch(f->tokens, sample * l->context, (size_t)l->context + 1);
-        if (f->mask)
-            kc_mask_prefetch(f->mask, sample * l->context, (size_t)l->context + 1);
+        for (uint32_t i = 0; i < part->runs; i++) {
+            const uint64_t first = sample * l->context + part->run[i].first;
+            kc_tokens_prefetch(f->tokens, first, (size_t)part->run[i].count + 1);
+            if (f->mask)
+                kc_mask_prefetch(f->mask, first, (size_t)part->run[i].count + 1);
+        }
     }
 }
 
-int kc_loader_load(void *self, int evaluate, uint64_t position, uint32_t rows, uint32_t context, int32_t *tokens,
-                   int32_t *targets, int32_t *starts, struct kc_error *e)
+/* Adds up the part's tokens. -EINVAL: it is not one of the samples that the loader was opened for. */
+static int part_check(const struct kc_loader *l, const struct kc_load_part *part, size_t *width, struct kc_error *e)
+{
+    if (part->context != l->context)
+        return kc_fail(e, -EINVAL, "model.context: rows of %u tokens were asked for, the loader was opened for %u",
+                       part->context, l->context);
+    for (uint32_t i = 0; i < part->runs; i++) {
+        const uint32_t first = part->run[i].first, count = part->run[i].count;
+        if (count == 0 || first >= l->context || count > l->context - first)
+            return kc_fail(e, -EINVAL, "model.context: %u tokens from %u on were asked for, a sample has %u", count, first,
+                           l->context);
+        *width += count;
+    }
+    return 0;
+}
+
+int kc_loader_load(void *self, int evaluate, uint64_t position, uint32_t rows, const struct kc_load_part *part,
+                   int32_t *tokens, int32_t *targets, int32_t *starts, struct kc_error *e)
 {
     const struct kc_loader *l = self;
-    const size_t T = l->context;
     uint32_t file;
     uint64_t sample;
+    size_t width = 0;
     char room[40];
-    if (context != l->context)
-        return kc_fail(e, -EINVAL, "model.context: rows of %u tokens were asked for, the loader was opened for %u",
-                       context, l->context);
+    int r = part_check(l, part, &width, e);
+    if (r < 0)
+        return r;
     if (evaluate && !l->validation.tokens)
         return kc_fail(e, -ENOENT, "data.validation: there is none, but an evaluation was asked for; name a file");
-    int r = kc_tokens_ready(file_at(l, evaluate != 0, 0)->tokens, e);
+    r = kc_tokens_ready(file_at(l, evaluate != 0, 0)->tokens, e);
     for (uint32_t b = 0; r == 0 && b < rows; b++) {
         if (kc_loader_sample_at(l, evaluate != 0, position + b, &file, &sample) < 0)
             return kc_fail(e, -ERANGE, "data.validation: sample %llu was asked for, %s has %llu of model.context %u",
                            (unsigned long long)(position + b), kc_tokens_path(l->validation.tokens),
-                           (unsigned long long)l->validation.samples, context);
-        r = fill_row(l, file_at(l, evaluate != 0, file), field_of(l, evaluate != 0, file, room), sample * T,
-                     tokens + b * T, targets + b * T, e);
-        if (r == 0 && starts)
-            fill_starts(l, tokens + b * T, starts + b * T);
+                           (unsigned long long)l->validation.samples, l->context);
+        r = fill_row(l, file_at(l, evaluate != 0, file), field_of(l, evaluate != 0, file, room), sample * l->context,
+                     part, tokens + b * width, targets + b * width, starts ? starts + b * width : NULL, e);
     }
     if (r == 0 && l->step_rows)
-        prefetch(l, evaluate != 0, position + l->step_rows, rows);
+        prefetch(l, evaluate != 0, position + l->step_rows, rows, part);
     return r;
 }
 

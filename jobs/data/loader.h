@@ -33,6 +33,7 @@ struct kc_loader_config {
 };
 
 struct kc_loader;
+struct kc_load_part;
 
 /* Open all files. *out is owned until kc_loader_close(). Errors as kc_tokens_open() and kc_mask_open(), and -EINVAL
  * for a file without one whole sample, or weights that sum to nothing; e begins with data.train or data.validation. */
@@ -49,14 +50,15 @@ int kc_loader_sample_at(const struct kc_loader *l, bool evaluate, uint64_t posit
                         uint64_t *sample);
 
 /* jobs/jobs.h's kc_load_fn, self a struct kc_loader. Rows are positions position, position + 1, …; tokens, targets
- * and starts: (rows, T), each int32. Targets that the mask leaves out are −1. starts (NULL: not wanted): where in
- * the row the document of each token begins; a document begins with its end-of-text token, and at the beginning of a
- * row. Copies from the mapped files; the rows of the next step are asked from the disk here, so that they are in
- * memory when their turn comes. -EIO a file shrank or cannot be read, -ERANGE a token ≥ vocab (or evaluate past the
+ * and starts: (rows, tokens of the part), each int32. Targets that the mask leaves out are −1. starts (NULL: not wanted):
+ * where in the sample the document of each token begins; a document begins with its end-of-text token, and at the
+ * beginning of a sample. Copies from the mapped files, of a sample the part and a token more, with starts as much
+ * before it as tells where its document begins; the rows of the next step are asked from the disk here, so that they
+ * are in memory when their turn comes. -EIO a file shrank or cannot be read, -ERANGE a token ≥ vocab (or evaluate past the
  * last sample), -ENOENT no validation file, -EINVAL context is not T, or a damaged mask; the outputs may then be
  * partly written. */
-int kc_loader_load(void *self, int evaluate, uint64_t position, uint32_t rows, uint32_t context, int32_t *tokens,
-                   int32_t *targets, int32_t *starts, struct kc_error *e);
+int kc_loader_load(void *self, int evaluate, uint64_t position, uint32_t rows, const struct kc_load_part *part,
+                   int32_t *tokens, int32_t *targets, int32_t *starts, struct kc_error *e);
 /* How many targets of the training positions [position, position + rows) count: what load would not set to −1. Reads
  * the masks alone, nothing where no file has one. Errors of load. */
 int kc_loader_count(void *self, uint64_t position, uint64_t rows, uint64_t *counted, struct kc_error *e);

@@ -156,7 +156,7 @@ static int32_t block_backward(struct gpt2 *m, const struct block *l, int32_t dy)
 
 int gpt2_emit(struct graph *g, const struct kc_job_spec *spec, struct graph_ends *ends)
 {
-    const uint64_t b = graph_rows(spec), t = spec->context, h = spec->hidden,
+    const uint64_t b = kc_batch_rows(spec), t = spec->context, h = spec->hidden,
                    v = spec->vocab;
     struct gpt2 m = {.g = g,
                      .spec = spec,

@@ -53,12 +53,6 @@ static inline int32_t gradient_of(int32_t parameter)
 /* Same shape and type as the activation, named after it. */
 int32_t graph_derivative(struct graph *g, int32_t activation);
 
-/* Rows of the batch over all ranks: the expert axis is one more batch axis. */
-static inline uint64_t graph_rows(const struct kc_job_spec *s)
-{
-    return (uint64_t)s->micro * s->axis[KC_EXPERT] * s->axis[KC_DATA];
-}
-
 /* Sizes that an op's cost is computed from (see opcodes.def). */
 struct op_size {
     uint64_t r, k, n, s;

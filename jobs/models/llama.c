@@ -174,7 +174,7 @@ static int32_t begin(struct llama *m, int32_t embed, struct graph_ends *ends)
 
 int llama_emit(struct graph *g, const struct kc_job_spec *spec, struct graph_ends *ends)
 {
-    const uint64_t b = graph_rows(spec), t = spec->context, h = spec->hidden;
+    const uint64_t b = kc_batch_rows(spec), t = spec->context, h = spec->hidden;
     struct llama m = {.g = g,
                       .spec = spec,
                       .b = b,

@@ -206,9 +206,6 @@ static int build_kernels(struct kc_engine *x, const char *snapshots, struct kc_e
 {
     char variant[64] = "";
     struct kc_jobs_config c = {.spec = x->spec,
-                               .batch_ranks = x->spec->axis[KC_DATA] * x->spec->axis[KC_EXPERT],
-                               .batch_rank = kc_plan_coordinate(x->plans.shard, x->rank, KC_DATA) * x->spec->axis[KC_EXPERT] +
-                                             kc_plan_coordinate(x->plans.shard, x->rank, KC_EXPERT),
                                .load = x->loader ? kc_loader_load : NULL,
                                .load_self = x->loader};
     if (*snapshots && kc_snapshot_variant(snapshots, variant, sizeof variant) == 0) {

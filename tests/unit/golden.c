@@ -124,11 +124,12 @@ struct kc_job_spec golden_spec(const struct golden *g, uint32_t micro)
     return s;
 }
 
-int golden_load(void *self, int evaluate, uint64_t position, uint32_t rows, uint32_t context, int32_t *tokens,
-                int32_t *targets, int32_t *starts, struct kc_error *e)
+int golden_load(void *self, int evaluate, uint64_t position, uint32_t rows, const struct kc_load_part *part,
+                int32_t *tokens, int32_t *targets, int32_t *starts, struct kc_error *e)
 {
     (void)evaluate, (void)starts, (void)e;
     const struct golden *g = self;
+    const uint32_t context = part->context;
     for (uint32_t r = 0; r < rows; r++)
         for (uint32_t i = 0; i < context; i++) {
             const uint16_t *at = g->tokens + (position + r) % g->samples * context + i;

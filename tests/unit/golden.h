@@ -32,8 +32,8 @@ double golden_number(const struct golden *g, const char *argument);
 /* The spec of the run with `micro` sequences a micro-batch. */
 struct kc_job_spec golden_spec(const struct golden *g, uint32_t micro);
 /* kc_load_fn, self a struct golden: sequential samples. */
-int golden_load(void *self, int evaluate, uint64_t position, uint32_t rows, uint32_t context, int32_t *tokens,
-                int32_t *targets, int32_t *starts, struct kc_error *e);
+int golden_load(void *self, int evaluate, uint64_t position, uint32_t rows, const struct kc_load_part *part,
+                int32_t *tokens, int32_t *targets, int32_t *starts, struct kc_error *e);
 /* The initial values of the run. */
 void golden_parameters(const struct golden *g, struct runner *r);
 /* Every tensor of `role` times `scale` is that of the file, to `tolerance` of its largest value. */

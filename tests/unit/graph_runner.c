@@ -173,7 +173,7 @@ int graph_runner_new(struct runner *r, const struct kc_job_spec *spec, const cha
     if (bad < 0)
         return bad;
     struct kc_jobs_config config = {
-        .spec = spec, .variant = variant, .batch_ranks = spec->axis[KC_DATA], .load = load, .load_self = load_self};
+        .spec = spec, .variant = variant, .load = load, .load_self = load_self};
     bad = kc_jobs_cpu_table(&config, &r->table, e);
     if (bad < 0)
         return bad;

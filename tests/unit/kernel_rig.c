@@ -17,7 +17,7 @@ double scratch[KERNEL_SCRATCH] __attribute__((aligned(64)));
 int use_variant(int i)
 {
     spec = test_spec(1, 8, 2, 8, 16, 1);
-    struct kc_jobs_config config = {.spec = &spec, .variant = variants[i], .batch_ranks = 1};
+    struct kc_jobs_config config = {.spec = &spec, .variant = variants[i]};
     test_lane_init(&lane, 1);
     int r = kc_jobs_cpu_table(&config, &table, NULL);
     ck_assert(r == 0 || r == -ENOTSUP);

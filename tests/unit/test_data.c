@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "jobs/data/info.h"
 #include "jobs/data/loader.h"
+#include "jobs/jobs.h"
 #include "jobs/data/permute.h"
 #include "jobs/data/prepare.h"
 #include "jobs/data/tokenizer.h"
@@ -97,7 +98,7 @@ static struct kc_loader *open_loader(const char *train, const char *validation, 
 
 static int fill(struct kc_loader *l, bool evaluate, uint64_t position, uint32_t rows, int32_t *x, int32_t *y, struct kc_error *at)
 {
-    return kc_loader_load(l, evaluate, position, rows, context_now, x, y, NULL, at);
+    return kc_loader_load(l, evaluate, position, rows, &(struct kc_load_part){context_now, 1, {{0, context_now}}}, x, y, NULL, at);
 }
 
 /* ---- token files ---- */
@@ -498,7 +499,7 @@ START_TEST(validation_is_in_file_order)
     }
     ck_assert_int_eq(fill(l, true, 4, 2, x, y, &e), -ERANGE);
     ck_assert_ptr_nonnull(strstr(e.text, "sample 5 was asked for"));
-    ck_assert_int_eq(kc_loader_load(l, 1, 4, 1, 16, x, y, NULL, &e), -EINVAL);
+    ck_assert_int_eq(kc_loader_load(l, 1, 4, 1, &(struct kc_load_part){16, 1, {{0, 16}}}, x, y, NULL, &e), -EINVAL);
     kc_loader_close(l);
     l = open_loader(in("t.bin"), NULL, 8, 3, true);
     ck_assert_int_eq(fill(l, true, 0, 1, x, y, &e), -ENOENT);

@@ -9,6 +9,7 @@
 #include "jobs/data/mask.h"
 #include "jobs/data/mixture.h"
 #include "jobs/data/permute.h"
+#include "jobs/jobs.h"
 #include "suite.h"
 
 #include <errno.h>
@@ -18,6 +19,7 @@
 #include <unistd.h>
 
 static struct kc_error e;
+static const struct kc_load_part all_of_4 = {4, 1, {{0, 4}}}, all_of_8 = {8, 1, {{0, 8}}};
 
 /* ---- the mixture ---- */
 
@@ -97,7 +99,7 @@ START_TEST(without_weights_an_epoch_has_every_sample_of_every_file_once)
         int32_t x[4], y[4];
         ck_assert_uint_eq(kc_loader_samples(l, false), 18);
         for (uint64_t q = 0; q < 2 * 18; q++) {
-            ck_assert_int_eq(kc_loader_load(l, 0, q, 1, 4, x, y, NULL, &e), 0);
+            ck_assert_int_eq(kc_loader_load(l, 0, q, 1, &all_of_4, x, y, NULL, &e), 0);
             ck_assert_int_eq(y[3], x[0] + 4);
             seen[x[0] / 1000][x[0] % 1000 / 4]++;
             for (int f = 0; q % 18 == 17 && f < 3; f++)
@@ -161,9 +163,9 @@ START_TEST(any_cut_of_the_positions_reads_the_same)
     const double weight[3] = {3, 2, 1};
     struct kc_loader *l = open_three(weight, true), *again = open_three(weight, true);
     int32_t x[30 * 4], y[30 * 4], one[4], next[4];
-    ck_assert_int_eq(kc_loader_load(l, 0, 100, 30, 4, x, y, NULL, &e), 0);
+    ck_assert_int_eq(kc_loader_load(l, 0, 100, 30, &all_of_4, x, y, NULL, &e), 0);
     for (uint64_t q = 129; q >= 100; q--) {
-        ck_assert_int_eq(kc_loader_load(again, 0, q, 1, 4, one, next, NULL, &e), 0);
+        ck_assert_int_eq(kc_loader_load(again, 0, q, 1, &all_of_4, one, next, NULL, &e), 0);
         ck_assert_mem_eq(one, x + (q - 100) * 4, sizeof one);
         ck_assert_mem_eq(next, y + (q - 100) * 4, sizeof next);
     }
@@ -225,7 +227,7 @@ START_TEST(a_target_counts_where_the_mask_of_its_token_says_so)
     uint64_t all = 0, counted;
     for (uint64_t q = 0; q < 20; q++) {
         uint64_t here = 0;
-        ck_assert_int_eq(kc_loader_load(l, 0, q, 1, 4, x, y, NULL, &e), 0);
+        ck_assert_int_eq(kc_loader_load(l, 0, q, 1, &all_of_4, x, y, NULL, &e), 0);
         for (int t = 0; t < 4; t++) {
             int32_t token = x[0] + t;
             ck_assert_int_eq(x[t], token); /* what does not count is read all the same */
@@ -239,7 +241,7 @@ START_TEST(a_target_counts_where_the_mask_of_its_token_says_so)
     }
     ck_assert_int_eq(kc_loader_count(l, 0, 20, &counted, &e), 0);
     ck_assert_uint_eq(counted, all);
-    ck_assert_int_eq(kc_loader_load(l, 1, 2, 1, 4, x, y, NULL, &e), 0); /* validation is masked, too */
+    ck_assert_int_eq(kc_loader_load(l, 1, 2, 1, &all_of_4, x, y, NULL, &e), 0); /* validation is masked, too */
     for (int t = 0; t < 4; t++)
         ck_assert_int_eq(y[t], bits[(9 + t) % 7] == '1' ? 9 + t : -1);
     kc_loader_close(l);
@@ -282,7 +284,7 @@ START_TEST(a_mask_that_does_not_fit_is_named)
     c.shuffled = false;
     c.train_count = 1;
     ck_assert_int_eq(kc_loader_open(&c, &l, &e), 0);
-    ck_assert_int_eq(kc_loader_load(l, 0, 1, 1, 4, x, y, NULL, &e), -EINVAL);
+    ck_assert_int_eq(kc_loader_load(l, 0, 1, 1, &all_of_4, x, y, NULL, &e), -EINVAL);
     ck_assert_msg(strstr(e.text, "the byte of token 7 is neither 0 nor 1"), "%s", e.text);
     ck_assert_int_eq(kc_loader_count(l, 0, 3, &counted, &e), -EINVAL);
     ck_assert_uint_eq(counted, 77);
@@ -309,7 +311,7 @@ START_TEST(a_mask_that_shrinks_is_an_error_and_no_crash)
     ck_assert_int_eq(kc_loader_count(l, 0, 25000, &counted, &e), 0);
     ck_assert_uint_eq(counted, 50000);
     ck_assert_int_eq(truncate(file.mask, 2000), 0);
-    ck_assert_int_eq(kc_loader_load(l, 0, 20000, 1, 4, x, y, NULL, &e), -EIO);
+    ck_assert_int_eq(kc_loader_load(l, 0, 20000, 1, &all_of_4, x, y, NULL, &e), -EIO);
     ck_assert_msg(strstr(e.text, "data.train.mask: ") == e.text && strstr(e.text, "shrank from 101025 to 2000 bytes"),
                   "%s", e.text);
     ck_assert_int_eq(kc_loader_count(l, 0, 25000, &counted, &e), -EIO);
@@ -354,15 +356,26 @@ START_TEST(a_document_begins_with_its_end_of_text_token_and_with_the_row)
     data_put_elements(file.path, 20240520, 1, 2, tokens, 17);
     for (int evaluate = 0; evaluate < 2; evaluate++) {
         ck_assert_int_eq(kc_loader_open(&c, &l, &e), 0);
-        ck_assert_int_eq(kc_loader_load(l, evaluate, 0, 2, 8, x, y, s, &e), 0);
+        ck_assert_int_eq(kc_loader_load(l, evaluate, 0, 2, &all_of_8, x, y, s, &e), 0);
         ck_assert_mem_eq(x, tokens, sizeof x);
         ck_assert_mem_eq(y, tokens + 1, sizeof y); /* the end of a document is learned, and so is how one begins */
         ck_assert_mem_eq(s, starts, sizeof s);
         l = kc_loader_close(l);
     }
+    /* Of a part, too, although it has begun before: two chunks of two, the first and the last but one. */
+    const struct kc_load_part part = {8, 2, {{1, 2}, {5, 2}}};
+    ck_assert_int_eq(kc_loader_open(&c, &l, &e), 0);
+    ck_assert_int_eq(kc_loader_load(l, 0, 0, 2, &part, x, y, s, &e), 0);
+    for (int i = 0; i < 8; i++) {
+        const int at = i / 4 * 8 + (i % 4 < 2 ? 1 : 5) + i % 2;
+        ck_assert(x[i] == tokens[at] && y[i] == tokens[at + 1] && s[i] == starts[at]);
+    }
+    ck_assert_int_eq(kc_loader_load(l, 0, 0, 1, &(struct kc_load_part){8, 1, {{6, 3}}}, x, y, s, &e), -EINVAL);
+    ck_assert_str_eq(e.text, "model.context: 3 tokens from 6 on were asked for, a sample has 8");
+    l = kc_loader_close(l);
     c.end_of_text = KC_NO_TOKEN;
     ck_assert_int_eq(kc_loader_open(&c, &l, &e), 0);
-    ck_assert_int_eq(kc_loader_load(l, 0, 0, 2, 8, x, y, s, &e), 0);
+    ck_assert_int_eq(kc_loader_load(l, 0, 0, 2, &all_of_8, x, y, s, &e), 0);
     for (int i = 0; i < 16; i++)
         ck_assert_int_eq(s[i], 0);
     kc_loader_close(l);

@@ -695,121 +695,25 @@ START_TEST(not_a_number_is_kept) /* F47 */
 }
 END_TEST
 
-/* What LOAD was asked for, and a source that can fail. */
-struct source {
-    uint64_t position;
-    uint32_t rows, context;
-    int calls, evaluate, result;
-};
-static int source_fill(void *self, int evaluate, uint64_t position, uint32_t rows, uint32_t context, int32_t *tokens,
-                       int32_t *targets, int32_t *starts, struct kc_error *e)
-{
-    (void)starts;
-    struct source *s = self;
-    s->position = position, s->rows = rows, s->context = context, s->evaluate = evaluate, s->calls++;
-    if (s->result < 0)
-        return kc_fail(e, s->result, "data.train: train.bin shrank");
-    for (uint64_t i = 0; i < (uint64_t)rows * context; i++)
-        tokens[i] = (int32_t)(position * context + i), targets[i] = tokens[i] + 1;
-    for (uint64_t i = 0; starts && i < (uint64_t)rows * context; i++)
-        starts[i] = 2;
-    return 0;
-}
-
-static void load_table(struct source *s, uint32_t ranks, uint32_t rank)
-{
-    spec = test_spec(1, 8, 2, 4, 16, 3);
-    struct kc_jobs_config config = {.spec = &spec, .batch_ranks = ranks, .batch_rank = rank, .load = source_fill,
-                                    .load_self = s};
-    test_lane_init(&lane, 1);
-    ck_assert_int_eq(kc_jobs_cpu_table(&config, &table, NULL), 0);
-}
-
-static int load_micro(struct tensor *out, uint32_t micro, struct kc_error *e)
-{
-    struct kc_view ov[] = {out[0].view, out[1].view, out[2].view, out[3].view};
-    struct kc_op_call call = {.opcode = KC_OP_LOAD, .outputs = 4, .out = ov, .micro = micro, .scratch = scratch,
-                              .scratch_bytes = sizeof scratch, .step = &step_values};
-    return table->ops[KC_OP_LOAD].enqueue(table->self, &call, &lane.lane, e);
-}
-
-START_TEST(load_asks_for_this_ranks_rows) /* F41 */
-{
-    struct source s = {0};
-    load_table(&s, 4, 2);
-    struct tensor out[] = {MAKE(KC_I32, 0, 3, 4), MAKE(KC_I32, 0, 3, 4), MAKE(KC_I32, 0, 3, 4),
-                           MAKE(KC_I32, 0, 3, 4)};
-    step_values = (struct kc_step_values){.sample_first = 1000};
-    ck_assert_int_eq(load_micro(out, 5, NULL), 0);
-    ck_assert_uint_eq(s.position, 1000 + 5 * 3 * 4 + 2 * 3);
-    ck_assert(s.rows == 3 && s.context == 4 && s.evaluate == 0);
-    ck_assert_int_eq(((int32_t *)out[0].view.data)[11], (int32_t)(s.position * 4 + 11));
-
-    /* evaluate, 7 of 12 rows are real: this rank has rows 6, 7, 8, of which one is */
-    step_values = (struct kc_step_values){.sample_first = 24, .rows = 7, .evaluate = 1};
-    ck_assert_int_eq(load_micro(out, 0, NULL), 0);
-    ck_assert(s.position == 30 && s.rows == 1 && s.evaluate == 1);
-    for (int i = 0; i < 12; i++) {
-        ck_assert_int_eq(((int32_t *)out[1].view.data)[i], i < 4 ? 30 * 4 + i + 1 : -1);
-        ck_assert_int_eq(((int32_t *)out[2].view.data)[i], i % 4); /* positions, of masked rows too */
-        ck_assert_int_eq(((int32_t *)out[3].view.data)[i], i < 4 ? 2 : 0);
-    }
-    step_values.rows = 6; /* none is: nobody is asked */
-    s.calls = 0;
-    ck_assert_int_eq(load_micro(out, 0, NULL), 0);
-    ck_assert_int_eq(s.calls, 0);
-    for (int i = 0; i < 12; i++)
-        ck_assert(((int32_t *)out[0].view.data)[i] == 0 && ((int32_t *)out[1].view.data)[i] == -1);
-    drop(out, 4);
-    end_variant();
-}
-END_TEST
-
-START_TEST(lost_data_is_told_by_the_next_op)
-{
-    struct source s = {.result = -EIO};
-    struct kc_error e = {{0}};
-    load_table(&s, 1, 0);
-    struct tensor out[] = {MAKE(KC_I32, 0, 3, 4), MAKE(KC_I32, 0, 3, 4), MAKE(KC_I32, 0, 3, 4), {.view = {0}}},
-                  x = MAKE(KC_F32, 1, 4), y = MAKE(KC_F64, 0, 1);
-    step_values = (struct kc_step_values){0};
-    ck_assert_int_eq(table->failed(table->self, &e), 0);
-    ck_assert_int_eq(load_micro(out, 0, &e), 0); /* it ran on the lane */
-    ck_assert_int_eq(((int32_t *)out[1].view.data)[0], -1);
-    ck_assert_int_eq(run(KC_OP_NORM, &x, 1, &y, 1, 0, NULL, &e), -EIO);
-    ck_assert_str_eq(e.text, "data.train: train.bin shrank");
-    ck_assert_int_eq(table->failed(table->self, &e), -EIO);
-    drop(out, 3), drop(&x, 1), drop(&y, 1);
-    end_variant();
-}
-END_TEST
-
 START_TEST(wrong_shapes_are_refused_by_name)
 {
     ck_assert(use_variant(0));
     struct kc_error e = {{0}};
     struct tensor in[] = {MAKE(KC_F32, 1, 1, 2, 3), MAKE(KC_F32, 1, 3, 4), MAKE(KC_F32, 1, 5)},
                   y = MAKE(KC_F32, 1, 1, 2, 4);
-    struct tensor rows[] = {MAKE(KC_I32, 0, 2, 8), MAKE(KC_I32, 0, 2, 8), MAKE(KC_I32, 0, 2, 8),
-                            {.view = {0}}}; /* the spec's micro is 3 */
     ck_assert_int_eq(run(KC_OP_LINEAR_F, in, 3, &y, 1, 0, NULL, &e), -EINVAL);
     ck_assert_str_eq(e.text, "op linear, operand 2: needs 4 elements of f32, has 5 of f32");
     ck_assert_int_eq(run(KC_OP_LINEAR_F, in, 2, &y, 1, 0, NULL, &e), -EINVAL);
     ck_assert_str_eq(e.text, "op linear has 3 inputs and 1 outputs, called with 2 and 1");
     end_variant();
-    struct source source = {0};
-    load_table(&source, 1, 0);
-    ck_assert_int_eq(load_micro(rows, 0, &e), -EINVAL);
-    ck_assert_str_eq(e.text, "op load: the plan gives 2 rows, batch.micro is 3");
-    drop(in, 3), drop(&y, 1), drop(rows, 3);
-    end_variant();
+    drop(in, 3), drop(&y, 1);
 }
 END_TEST
 
 START_TEST(a_variant_can_be_asked_for_by_its_full_name)
 {
     ck_assert(use_variant(0));
-    struct kc_jobs_config config = {.spec = &spec, .variant = table->variant, .batch_ranks = 1};
+    struct kc_jobs_config config = {.spec = &spec, .variant = table->variant};
     struct kc_op_table *again;
     ck_assert_int_eq(kc_jobs_cpu_table(&config, &again, NULL), 0);
     ck_assert_str_eq(again->variant, table->variant);
@@ -852,8 +756,6 @@ int main(void)
     tcase_add_loop_test(t, elementwise_bits_do_not_depend_on_the_cut, 0, VARIANTS);
     tcase_add_loop_test(t, norm_is_right_and_sees_what_is_not_finite, 0, VARIANTS);
     tcase_add_loop_test(t, not_a_number_is_kept, 0, VARIANTS);
-    tcase_add_test(t, load_asks_for_this_ranks_rows);
-    tcase_add_test(t, lost_data_is_told_by_the_next_op);
     tcase_add_test(t, wrong_shapes_are_refused_by_name);
     tcase_add_test(t, a_variant_can_be_asked_for_by_its_full_name);
     suite_add_tcase(s, t);

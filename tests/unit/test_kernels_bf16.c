@@ -23,7 +23,7 @@ static double scratch[1 << 15] __attribute__((aligned(64)));
 static int use_variant(int i)
 {
     spec = test_spec(1, 8, 2, 8, 16, 1);
-    struct kc_jobs_config config = {.spec = &spec, .variant = variants[i], .batch_ranks = 1};
+    struct kc_jobs_config config = {.spec = &spec, .variant = variants[i]};
     test_lane_init(&lane, 1);
     int r = kc_jobs_cpu_table(&config, &table, NULL);
     ck_assert(r == 0 || r == -ENOTSUP);

@@ -346,11 +346,11 @@ END_TEST
 
 /* ---- whole passes ---- */
 /* With starts, a row is two documents of half its length. */
-static int random_fill(void *self, int evaluate, uint64_t position, uint32_t rows, uint32_t context, int32_t *tokens,
-                       int32_t *targets, int32_t *starts, struct kc_error *e)
+static int random_fill(void *self, int evaluate, uint64_t position, uint32_t rows, const struct kc_load_part *part,
+                       int32_t *tokens, int32_t *targets, int32_t *starts, struct kc_error *e)
 {
     (void)evaluate, (void)e;
-    const uint32_t vocab = *(const uint32_t *)self;
+    const uint32_t vocab = *(const uint32_t *)self, context = part->context;
     for (uint64_t i = 0; i < (uint64_t)rows * context; i++) {
         uint64_t z = (position * context + i + 1) * UINT64_C(0x9e3779b97f4a7c15);
         tokens[i] = (int32_t)((z >> 33) % vocab);

@@ -25,14 +25,14 @@ static int use_variant(int i)
 {
     single = half = test_spec(1, 8, 2, 8, 16, 1);
     half.precision = KC_PRECISION_BF16;
-    struct kc_jobs_config config = {.spec = &half, .variant = variants[i], .batch_ranks = 1};
+    struct kc_jobs_config config = {.spec = &half, .variant = variants[i]};
     test_lane_init(&lane, 1);
     int r = kc_jobs_cpu_table(&config, &in_half, NULL);
     ck_assert(r == 0 || r == -ENOTSUP);
     if (r < 0)
         return 0;
     ck_assert_ptr_nonnull(strstr(in_half->variant, strrchr(variants[i], '+')));
-    config = (struct kc_jobs_config){.spec = &single, .batch_ranks = 1};
+    config = (struct kc_jobs_config){.spec = &single};
     ck_assert_int_eq(kc_jobs_cpu_table(&config, &in_single, NULL), 0);
     return 1;
 }
@@ -251,7 +251,7 @@ END_TEST
 START_TEST(the_way_of_bf16_is_part_of_the_variant)
 {
     struct kc_job_spec spec = test_spec(1, 8, 2, 8, 16, 1);
-    struct kc_jobs_config config = {.spec = &spec, .variant = "portable+blocked+widened", .batch_ranks = 1};
+    struct kc_jobs_config config = {.spec = &spec, .variant = "portable+blocked+widened"};
     struct kc_op_table *t = NULL;
     struct kc_error e = {{0}};
     ck_assert_int_eq(kc_jobs_cpu_table(&config, &t, &e), -ENOTSUP); /* of no meaning in fp32 */

@@ -66,7 +66,7 @@ START_TEST(a_failed_product_is_told_by_the_next_op)
 {
     struct kc_job_spec spec = test_spec(1, 8, 2, 8, 16, 1);
     spec.precision = (uint8_t)ways[_i].precision;
-    struct kc_jobs_config config = {.spec = &spec, .variant = ways[_i].variant, .batch_ranks = 1};
+    struct kc_jobs_config config = {.spec = &spec, .variant = ways[_i].variant};
     struct kc_op_table *table;
     struct kc_error e = {{0}};
     const uint8_t type = ways[_i].precision == KC_PRECISION_BF16 ? KC_BF16 : KC_F32;

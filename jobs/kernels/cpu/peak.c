@@ -9,7 +9,7 @@ int kc_jobs_cpu_peak(double seconds, double *flops_per_second, char *variant, si
                      struct kc_error *e)
 {
     static const struct kc_job_spec none;
-    struct kc_jobs_config config = {.spec = &none, .batch_ranks = 1};
+    struct kc_jobs_config config = {.spec = &none};
     struct kc_op_table *table;
     size_t bytes = sizeof(float) * SIZE * SIZE;
     uint64_t best = UINT64_MAX;

@@ -162,9 +162,6 @@ static int table_failed(void *self, struct kc_error *e)
 
 int kc_jobs_cpu_table(const struct kc_jobs_config *config, struct kc_op_table **out, struct kc_error *e)
 {
-    if (!config->spec || config->batch_ranks == 0 || config->batch_rank >= config->batch_ranks)
-        return kc_fail(e, -EINVAL, "op table: rank %u of %u on the batch axes", config->batch_rank,
-                       config->batch_ranks);
     struct cpu *c = calloc(1, sizeof *c);
     if (!c)
         return kc_fail(e, -ENOMEM, "no memory for the op table");
