@@ -127,7 +127,7 @@ int cut_rig_new(struct cut_rig *r, const struct kc_job_spec *spec, struct kc_err
                                &r->arena[1], &r->arena[2], &r->shard, &r->comm, e);
     if (bad < 0)
         return bad;
-    struct kc_jobs_config config = {.spec = &r->spec, .batch_ranks = spec->axis[KC_DATA] * spec->axis[KC_EXPERT]};
+    struct kc_jobs_config config = {.spec = &r->spec};
     ck_assert_int_eq(kc_jobs_cpu_table(&config, &r->table, e), 0);
     test_lane_init(&r->lane, 1);
     r->scratch_bytes = KC_SCRATCH_MIN;
