@@ -5,6 +5,7 @@
 #include "model.h"
 #include "session.h"
 
+#include "base/clock.h"
 #include "govern/spec.h"
 #include "jobs/data/check.h"
 #include "jobs/jobs.h"
@@ -104,7 +105,8 @@ static int imagine_leases(struct devices *d, struct kc_error *e)
     return rc;
 }
 
-static int look_at_devices(struct check *c, const struct kc_home *home, struct devices *d, struct kc_error *e)
+static int look_at_devices(struct check *c, const struct kc_home *home, enum check_what what, struct devices *d,
+                           struct kc_error *e)
 {
     /* A check makes no folders. Which cores are free now does not matter: the plan is the same on any of one machine. */
     struct kc_pool_config config = {.home = home->home, .run_dir = home->node, .look = true};
@@ -113,7 +115,7 @@ static int look_at_devices(struct check *c, const struct kc_home *home, struct d
                                        .units_per_rank = spec->threads, .oversubscribe = spec->oversubscribe != 0,
                                        .job = KC_TEXT(spec, spec->name), .who = "console"};
     int rc = kc_pool_open(&config, &d->pool, e);
-    if (!rc)
+    if (!rc && what == CHECK_START)
         rc = kc_lease_possible(d->pool, &request, e);
     if (!rc)
         rc = imagine_leases(d, e);
@@ -126,16 +128,18 @@ static int look_at_devices(struct check *c, const struct kc_home *home, struct d
 
 /* ---- all ------------------------------------------------------------------------------------------------------- */
 
-static int plan(struct check *c, const struct kc_home *home, const char *kept, struct kc_error *e)
+static int plan(struct check *c, const struct kc_home *home, const char *kept, enum check_what what, struct kc_error *e)
 {
     static const struct kc_strategy_opcodes opcodes = {.update = KC_OP_ADAMW, .norm = KC_OP_NORM, .box = KC_OP_BOX,
                                            .pack = KC_OP_PACK, .unpack = KC_OP_UNPACK};
     struct devices d = {.check = c, .home = home, .kept = kept};
     int rc = build(&c->graph_arena, build_graph, c, e);
     if (!rc)
-        rc = look_at_devices(c, home, &d, e);
+        rc = look_at_devices(c, home, what, &d, e);
+    const uint64_t begin = kc_now();
     if (!rc)
         rc = kc_startup_plan(c->spec, c->graph, c->devices, d.costs, opcodes, &c->plans, e);
+    c->seconds = (double)(kc_now() - begin) / KC_SECOND;
     for (uint32_t r = 0; r < KC_RANKS_MAX; r++)
         kc_lease_release(NULL, d.lease[r]);
     kc_pool_close(d.pool);
@@ -145,10 +149,9 @@ static int plan(struct check *c, const struct kc_home *home, const char *kept, s
 static int compare_memory(struct check *c, struct kc_error *e)
 {
     struct kc_memory memory;
-    kc_startup_memory(c->spec, &c->plans, &c->need);
     if (!kc_resource_memory(NULL, &memory))
         c->room = kc_memory_room(&memory);
-    return kc_startup_memory_check(&c->need, c->spec->ranks, c->room, e);
+    return kc_startup_memory_check(&c->figures.most, c->figures.memory_all, c->room, e);
 }
 
 /* Where a job whose spec lies at `path` keeps the table of costs that it plans with. */
@@ -189,7 +192,8 @@ int check_data(const struct kc_job_spec *spec, struct kc_error *e)
     return rc;
 }
 
-int check_spec(const struct kc_home *home, const char *path, bool own, struct check *out, struct kc_error *e)
+int check_spec(const struct kc_home *home, const char *path, bool own, enum check_what what, struct check *out,
+               struct kc_error *e)
 {
     struct check c;
     char kept[PATH_MAX + 32];
@@ -201,12 +205,14 @@ int check_spec(const struct kc_home *home, const char *path, bool own, struct ch
         rc = kc_spec_load(path, &c.spec_arena, &c.spec, e);
     code = session_code(rc); /* the spec itself may be missing: 4 */
     if (!rc) {
-        rc = check_data(c.spec, e);
+        rc = what == CHECK_START ? check_data(c.spec, e) : 0;
         if (!rc)
-            rc = plan(&c, home, own && is_a_jobs(home, path, kept) ? kept : NULL, e);
+            rc = plan(&c, home, own && is_a_jobs(home, path, kept) ? kept : NULL, what, e);
         if (!rc)
+            rc = plan_figure(c.spec, &c.plans, &c.figures, e);
+        if (!rc && what == CHECK_START)
             rc = compare_memory(&c, e);
-        if (!rc)
+        if (!rc && what == CHECK_START)
             rc = kc_weights_check(c.spec, c.plans.shard, e);
         code = rc == -ENOENT || rc == -EPROTO ? KC_EXIT_INVALID : session_code(rc); /* what it names is bad input */
         if (rc && *e->text)
@@ -232,7 +238,7 @@ int check_plan(const struct kc_home *home, const char *path, struct check *out, 
     if (!rc)
         rc = kc_spec_load(path, &c.spec_arena, &c.spec, e);
     if (!rc)
-        rc = plan(&c, home, kept, e);
+        rc = plan(&c, home, kept, CHECK_PLAN, e);
     if (rc) {
         check_free(&c);
         return rc;
@@ -257,6 +263,7 @@ void check_algorithms(const struct kc_home *home, struct job *j)
 
 void check_free(struct check *c)
 {
+    plan_free(&c->figures);
     kc_plans_free(&c->plans);
     kc_arena_free(&c->spec_arena);
     kc_arena_free(&c->graph_arena);

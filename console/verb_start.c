@@ -1,4 +1,4 @@
-/* verb_start.c - check and start. */
+/* verb_start.c - start. */
 #include "check.h"
 #include "client.h"
 #include "follow.h"
@@ -8,86 +8,12 @@
 #include "verbs.h"
 
 #include "govern/spec.h"
-#include "strategy/strategy.h"
 #include "supervisor/protocol.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-/* ---- check ----------------------------------------------------------------------------------------------------- */
-
-static json_t *memory_json(const struct check *c)
-{
-    const struct kc_memory_need *n = &c->need;
-    return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:o}", "parameters_bytes", (json_int_t)n->parameters,
-                     "gradients_bytes", (json_int_t)n->gradients, "moments_bytes", (json_int_t)n->moments,
-                     "masters_bytes", (json_int_t)n->masters, "work_bytes", (json_int_t)n->work, "communication_bytes",
-                     (json_int_t)n->communication, "program_bytes", (json_int_t)n->program, "rank_bytes",
-                     (json_int_t)n->rank, "node_bytes", (json_int_t)n->node, "free_bytes",
-                     c->room ? json_integer((json_int_t)c->room) : json_null());
-}
-
-static int emit_check(struct session *s, const struct check *c)
-{
-    json_t *o = session_envelope(s);
-    json_object_set_new(o, "spec", kc_spec_json(c->spec));
-    json_object_set_new(o, "parameters", json_integer((json_int_t)c->graph->parameters));
-    json_object_set_new(o, "shard_plan", kc_contract_json(c->plans.shard, &kc_shard_plan_layout));
-    json_object_set_new(o, "comm_plan", kc_contract_json(c->plans.comm, &kc_comm_plan_layout));
-    json_object_set_new(o, "deadlock_free", json_true());
-    json_object_set_new(o, "memory", memory_json(c));
-    return session_emit(s, o);
-}
-
-static int print_check(struct session *s, const char *path, const struct check *c)
-{
-    struct draft d;
-    FILE *out = draft_open(&d);
-    char need[32], rank[32], room[32], part[7][32];
-    size_t length = kc_strategy_table(c->plans.shard, c->plans.comm, NULL, 0) + 1;
-    char *table = malloc(length);
-    fprintf(out, "spec        %s is valid: %s\n", path, KC_TEXT(c->spec, c->spec->name));
-    fprintf(out, "data        fits the model\n");
-    if (table) {
-        kc_strategy_table(c->plans.shard, c->plans.comm, table, length);
-        fprintf(out, "plan        %llu parameters\n%s%s", (unsigned long long)c->graph->parameters, table,
-                length > 1 && table[length - 2] == '\n' ? "" : "\n");
-        free(table);
-    }
-    fprintf(out, "programs    %u ranks played to the end: no deadlock\n", c->spec->ranks);
-    fprintf(out, "memory      %s in all, %s a rank; %s free\n",
-            text_bytes((double)c->need.node, need, sizeof need), text_bytes((double)c->need.rank, rank, sizeof rank),
-            c->room ? text_bytes((double)c->room, room, sizeof room) : "unknown");
-    fprintf(out, "a rank      parameters %s, gradients %s, moments %s, masters %s, work %s,\n"
-                 "            communication %s, program and libraries about %s\n",
-            text_bytes((double)c->need.parameters, part[0], sizeof part[0]),
-            text_bytes((double)c->need.gradients, part[1], sizeof part[1]),
-            text_bytes((double)c->need.moments, part[2], sizeof part[2]),
-            text_bytes((double)c->need.masters, part[3], sizeof part[3]),
-            text_bytes((double)c->need.work, part[4], sizeof part[4]),
-            text_bytes((double)c->need.communication, part[5], sizeof part[5]),
-            text_bytes((double)c->need.program, part[6], sizeof part[6]));
-    return draft_close(s, &d);
-}
-
-int verb_check(struct session *s, const struct arguments *a)
-{
-    struct check c;
-    struct kc_error e = {""};
-    int code = check_spec(&s->home, a->word[0], true, &c, &e);
-    if (code)
-        return session_fail(s, code, "%s", e.text);
-    if (c.warning.text[0])
-        session_note(s, "%s", c.warning.text);
-    if (s->json)
-        code = emit_check(s, &c);
-    else
-        code = print_check(s, a->word[0], &c);
-    check_free(&c);
-    return code;
-}
 
 /* ---- start ----------------------------------------------------------------------------------------------------- */
 
@@ -131,7 +57,7 @@ int verb_start(struct session *s, const struct arguments *a)
     char folder[PATH_MAX], id[JOB_ID_ROOM];
     json_t *reply = NULL;
     bool wait = a->option[OPTION_WAIT] != NULL;
-    int code = check_spec(&s->home, a->word[0], false, &c, &e);
+    int code = check_spec(&s->home, a->word[0], false, CHECK_START, &c, &e);
     if (code)
         return session_fail(s, code, "%s", e.text);
     if (c.warning.text[0])

@@ -122,10 +122,10 @@ static int check_memory(struct kc_engine *x, struct kc_error *e)
 {
     struct kc_memory_need need;
     struct kc_memory memory;
-    kc_startup_memory(x->spec, &x->plans, &need);
+    kc_startup_memory(x->spec, &x->plans, x->rank, &need);
     x->room = kc_resource_memory(NULL, &memory) < 0 ? 0 : kc_memory_room(&memory); /* unknown is not too little */
     /* Peers may have taken theirs already: a rank asks for its own. The whole job was asked for when it was started. */
-    return kc_startup_memory_check(&need, 1, x->room, e);
+    return kc_startup_memory_check(&need, need.rank, x->room, e);
 }
 
 /* ---- comm ---- */

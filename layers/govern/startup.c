@@ -8,6 +8,7 @@
 #include "state/state.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define FIRST_ARENA (1u << 20)
@@ -85,14 +86,28 @@ static int cut(const struct kc_job_spec *spec, const struct kc_model_graph *grap
 
 static int expand(struct kc_plans *p, uint32_t rank, struct kc_error *e)
 {
-    for (size_t size = FIRST_ARENA;; size = kc_startup_larger(&p->exec_arena[rank])) {
-        int code = remake(&p->exec_arena[rank], size, e);
+    struct kc_arena *arena = &p->exec_arena[p->programs++];
+    for (size_t size = FIRST_ARENA;; size = kc_startup_larger(arena)) {
+        int code = remake(arena, size, e);
         if (code < 0)
             return code;
-        code = kc_schedule_expand(p->shard, p->comm, rank, &p->exec_arena[rank], &p->exec[rank], e);
+        code = kc_schedule_expand(p->shard, p->comm, rank, arena, &p->exec[rank], e);
         if (code != -ENOSPC)
             return code;
     }
+}
+
+static int expand_all(struct kc_plans *p, struct kc_error *e)
+{
+    const uint32_t ranks = p->shard->ranks;
+    p->exec = calloc(ranks, sizeof *p->exec);
+    p->exec_arena = calloc(ranks, sizeof *p->exec_arena);
+    if (!p->exec || !p->exec_arena)
+        return kc_fail(e, -ENOMEM, "no memory for the plans of %u ranks", ranks);
+    int code = 0;
+    for (uint32_t r = 0; code == 0 && r < ranks; r++)
+        code = expand(p, r, e);
+    return code;
 }
 
 int kc_startup_plan(const struct kc_job_spec *spec, const struct kc_model_graph *graph,
@@ -101,8 +116,8 @@ int kc_startup_plan(const struct kc_job_spec *spec, const struct kc_model_graph 
 {
     struct kc_plans p = {0};
     int code = cut(spec, graph, devices, costs, opcodes, &p, e);
-    for (uint32_t r = 0; code == 0 && r < spec->ranks; r++)
-        code = expand(&p, r, e);
+    if (code == 0)
+        code = expand_all(&p, e);
     if (code == 0)
         code = kc_schedule_check(p.exec, p.shard, p.comm, e);
     if (code < 0)
@@ -116,35 +131,40 @@ void kc_plans_free(struct kc_plans *p)
 {
     kc_arena_free(&p->shard_arena);
     kc_arena_free(&p->comm_arena);
-    for (int r = 0; r < KC_RANKS_MAX; r++)
-        kc_arena_free(&p->exec_arena[r]);
+    for (uint32_t i = 0; i < p->programs; i++)
+        kc_arena_free(&p->exec_arena[i]);
+    free(p->exec_arena);
+    free(p->exec);
     memset(p, 0, sizeof *p);
 }
 
-void kc_startup_memory(const struct kc_job_spec *spec, const struct kc_plans *plans, struct kc_memory_need *out)
+void kc_startup_memory(const struct kc_job_spec *spec, const struct kc_plans *plans, uint32_t rank,
+                       struct kc_memory_need *out)
 {
+    const struct kc_shard_plan *shard = plans->shard;
     struct kc_memory_need n = {0};
-    n.parameters = kc_state_class_bytes(plans->shard, KC_STATE_PARAMETER);
-    n.gradients = kc_state_class_bytes(plans->shard, KC_STATE_GRADIENT);
-    n.moments = kc_state_class_bytes(plans->shard, KC_STATE_MOMENT1) +
-                kc_state_class_bytes(plans->shard, KC_STATE_MOMENT2);
-    n.masters = kc_state_class_bytes(plans->shard, KC_STATE_MASTER);
-    n.communication = kc_transport_local_bytes(spec->ranks, plans->comm->families.count);
-    n.work = kc_schedule_memory(plans->exec[0]);
+    n.parameters = kc_state_class_bytes(shard, KC_STATE_PARAMETER);
+    n.gradients = kc_state_class_bytes(shard, KC_STATE_GRADIENT);
+    n.moments = kc_state_class_bytes(shard, KC_STATE_MOMENT1) + kc_state_class_bytes(shard, KC_STATE_MOMENT2);
+    n.masters = kc_state_class_bytes(shard, KC_STATE_MASTER);
+    n.communication = kc_transport_local_bytes(spec->ranks, plans->comm->families.count) + kc_state_window_bytes(shard) -
+                      n.parameters - n.gradients;
+    n.work = kc_schedule_memory(plans->exec[rank]);
+    n.activations = plans->exec[rank]->work_bytes;
     n.program = PROGRAM_BYTES + (uint64_t)spec->threads * THREAD_BYTES;
     n.rank = n.parameters + n.gradients + n.moments + n.masters + n.work + n.communication + n.program;
-    n.node = n.rank * spec->ranks;
     *out = n;
 }
 
-int kc_startup_memory_check(const struct kc_memory_need *need, uint32_t ranks, uint64_t free_bytes, struct kc_error *e)
+int kc_startup_memory_check(const struct kc_memory_need *need, uint64_t all, uint64_t free_bytes, struct kc_error *e)
 {
-    if (free_bytes == 0 || need->rank * ranks <= free_bytes)
+    if (free_bytes == 0 || all <= free_bytes)
         return 0;
+    const bool many = all != need->rank;
     return kc_fail(e, -ENOMEM,
                    "%s %llu MiB (%llu MiB a rank: parameters %llu, gradients %llu, moments %llu, masters %llu, "
                    "work %llu, communication %llu, program %llu), %llu MiB are free. %s",
-                   ranks > 1 ? "the job needs" : "a rank needs", (unsigned long long)(need->rank * ranks >> 20),
+                   many ? "the job needs" : "a rank needs", (unsigned long long)(all >> 20),
                    (unsigned long long)(need->rank >> 20),
                    (unsigned long long)(need->parameters >> 20), (unsigned long long)(need->gradients >> 20),
                    (unsigned long long)(need->moments >> 20), (unsigned long long)(need->masters >> 20),
@@ -152,7 +172,7 @@ int kc_startup_memory_check(const struct kc_memory_need *need, uint32_t ranks, u
                    (unsigned long long)(need->communication >> 20), (unsigned long long)(need->program >> 20),
                    (unsigned long long)(free_bytes >> 20),
                    need->gradients * 3 > free_bytes ? "The model itself is too large: lower model.layers or model.hidden"
-                   : need->moments >= 2 * need->gradients && ranks > 1
+                   : need->moments >= 2 * need->gradients && many
                        ? "Lower batch.micro or ranks, or set parallel.zero to 1"
                        : "Lower batch.micro or ranks");
 }

@@ -25,8 +25,9 @@ struct kc_op_table;
 struct kc_plans {
     const struct kc_shard_plan *shard;
     const struct kc_comm_plan *comm;
-    const struct kc_exec_plan *exec[KC_RANKS_MAX]; /* [0, shard->ranks) */
-    struct kc_arena shard_arena, comm_arena, exec_arena[KC_RANKS_MAX];
+    const struct kc_exec_plan **exec; /* by rank */
+    struct kc_arena shard_arena, comm_arena, *exec_arena;
+    uint32_t programs; /* arenas in exec_arena */
 };
 
 #define KC_LARGEST_ARENA (1u << 31) /* of a contract: spans are 32-bit */
@@ -43,16 +44,20 @@ void kc_plans_free(struct kc_plans *p);
  * these collectives: "all-reduce direct ring, reduce-scatter ring, 0123456789abcdef". */
 void kc_startup_plan_text(const struct kc_plans *plans, char *out, size_t room);
 
-/* What one rank needs, and the node for all of them, in bytes. */
+/* What a rank needs, in bytes: exactly what its state, its executor and its windows take. */
 struct kc_memory_need {
-    uint64_t parameters, gradients, moments, masters, work, communication; /* masters 0 where parameters are f32 */
+    uint64_t parameters, gradients, moments, masters; /* masters 0 where parameters are f32 */
+    uint64_t work;          /* of the executor: activations at their peak, scratch and results */
+    uint64_t activations;   /* of `work` */
+    uint64_t communication; /* what it shares with others beside parameters and gradients */
     uint64_t program; /* libraries, heap, and what each thread of the team takes: an estimate, no less than was measured */
-    uint64_t rank;    /* the sum of these */
-    uint64_t node; /* all ranks */
+    uint64_t rank;    /* the sum of these, activations once */
 };
-void kc_startup_memory(const struct kc_job_spec *spec, const struct kc_plans *plans, struct kc_memory_need *out);
-/* Compare the need of so many ranks with what is free. -ENOMEM: e has the numbers. `free_bytes` 0: unknown, not compared. */
-int kc_startup_memory_check(const struct kc_memory_need *need, uint32_t ranks, uint64_t free_bytes, struct kc_error *e);
+void kc_startup_memory(const struct kc_job_spec *spec, const struct kc_plans *plans, uint32_t rank,
+                       struct kc_memory_need *out);
+/* Compare the need of one rank (`all` is need->rank), or of all ranks together, of which `need` is the largest, with what is
+ * free. -ENOMEM: e has the numbers. `free_bytes` 0: unknown, not compared. */
+int kc_startup_memory_check(const struct kc_memory_need *need, uint64_t all, uint64_t free_bytes, struct kc_error *e);
 
 /* Does policy leave a step out whose values are not finite? The executor is built with the answer. */
 bool kc_startup_skips_nonfinite(const struct kc_job_spec *spec);

@@ -294,6 +294,7 @@ static const struct {
     {"snap ls", {"snap", "ls", "a-1"}, KC_EXIT_NO_OBJECT},
     {"snap verify", {"snap", "verify", "a-1"}, KC_EXIT_NO_OBJECT},
     {"check", {"check", "/nowhere/spec.json"}, KC_EXIT_NO_OBJECT},
+    {"plan", {"plan", "/nowhere/spec.json"}, KC_EXIT_NO_OBJECT},
     {"node", {"node"}, KC_EXIT_OK},
     {"metrics", {"metrics"}, KC_EXIT_OK},
     {"sample", {"sample", "a-1", "--prompt", "x", "--tokens", "3"}, KC_EXIT_NO_OBJECT},
