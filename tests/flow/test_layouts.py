@@ -179,7 +179,8 @@ class Runs:
     def run(self, line):
         job = self.node.kc("start", self.spec(line)).stdout.strip()
         done = self.node.kc("wait", job, ok=(0, 1))
-        assert done.returncode == 0, (self.node.read(job, "result.json") or {}).get("first_failure", done.stdout)
+        failure = (self.node.read(job, "result.json") or {}).get("first_failure") or {"text": done.stdout + done.stderr}
+        assert done.returncode == 0, failure["text"]
         manifest, values = snapshot(self.node.snapshots(job)[-1]["path"])
         figures = [(m["loss"], m["grad_norm"], m["tokens"]) for m in self.node.lines(job, "metrics.jsonl") if "loss" in m]
         assert len(figures) == STEPS, len(figures)
