@@ -1,28 +1,14 @@
 /* expand.c - the programs of one rank from the plans. Pure but for scratch memory that is gone when it returns. */
 #include "schedule/schedule.h"
 
-#include "builder.h"
-#include "memory.h"
+#include "expand_impl.h"
 #include "shm/records.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
-#define SCRATCH_MIN 4096 /* the optimizer and the norm have no op in the graph that could ask for it */
-
-static const struct kc_plan_bucket *bucket_at(const struct kc_builder *b, uint32_t bucket)
-{
-    return KC_AT(b->shard, struct kc_plan_bucket, b->shard->buckets) + bucket;
-}
-
-static int holds(const struct kc_builder *b, uint32_t bucket)
-{
-    return kc_plan_holds(b->shard, bucket_at(b, bucket), b->rank);
-}
-
-static void emit_simple(struct kc_builder *b, enum kc_instruction_kind kind, enum kc_part part, uint16_t opcode,
-                        struct kc_exec_ref in, struct kc_exec_ref out)
+void expand_simple(struct kc_builder *b, enum kc_instruction_kind kind, enum kc_part part, uint16_t opcode,
+                   struct kc_exec_ref in, struct kc_exec_ref out)
 {
     struct kc_emit e = {.base = {.kind = (uint8_t)kind,
                                  .lane = KC_LANE_COMPUTE,
@@ -38,18 +24,7 @@ static void emit_simple(struct kc_builder *b, enum kc_instruction_kind kind, enu
     kc_builder_emit(b, &e);
 }
 
-static struct kc_exec_ref whole_bucket(const struct kc_builder *b, enum kc_space space, uint32_t bucket)
-{
-    return kc_ref_run(b, space, bucket, 0, bucket_at(b, bucket)->count);
-}
-
-static void ticket(struct kc_builder *b, enum kc_instruction_kind kind, enum kc_space space, uint32_t bucket)
-{
-    emit_simple(b, kind, KC_PART_STATE, 0, kc_ref_none(), whole_bucket(b, space, bucket));
-}
-
-/* The collectives of a purpose and bucket that this rank takes part in. */
-static void collectives(struct kc_builder *b, enum kc_purpose purpose, int32_t bucket)
+void expand_collectives(struct kc_builder *b, enum kc_purpose purpose, int32_t bucket)
 {
     const struct kc_plan_collective *c = KC_AT(b->comm, struct kc_plan_collective, b->comm->collectives);
     for (uint32_t i = 0; i < b->comm->collectives.count; i++)
@@ -58,162 +33,31 @@ static void collectives(struct kc_builder *b, enum kc_purpose purpose, int32_t b
             kc_builder_collective(b, i);
 }
 
-static int runs(const struct kc_builder *b, enum kc_program_id program, uint32_t op)
+void expand_links(struct kc_builder *b, const struct kc_turns *t, uint32_t from, uint32_t to, bool sends, uint32_t micro)
 {
-    return kc_plan_runs(b->shard, program, op) &&
-           kc_plan_runs_op(b->shard, KC_AT(b->shard, struct kc_plan_op, b->shard->ops) + op, b->rank);
-}
-
-/* ---- train ---- */
-
-/* An op ran: reduce every bucket that it was the last one to add to. `left`: by bucket, gradients of ops still to come. */
-static void train_reduce(struct kc_builder *b, uint32_t op, uint32_t *left)
-{
-    const struct kc_plan_tensor *tensors = KC_AT(b->shard, struct kc_plan_tensor, b->shard->tensors);
-    const struct kc_plan_op *o = KC_AT(b->shard, struct kc_plan_op, b->shard->ops) + op;
-    for (uint32_t i = 0; i < o->out.count; i++) {
-        const int32_t t = KC_AT(b->shard, int32_t, o->out)[i];
-        if (t >= 0 && tensors[t].role == KC_GRADIENT && --left[tensors[t].bucket] == 0)
-            collectives(b, KC_PURPOSE_GRADIENT, tensors[t].bucket);
-    }
-}
-
-static void count_gradients(const struct kc_builder *b, uint32_t *left)
-{
-    const struct kc_shard_plan *s = b->shard;
-    const struct kc_plan_tensor *tensors = KC_AT(s, struct kc_plan_tensor, s->tensors);
-    const struct kc_plan_op *ops = KC_AT(s, struct kc_plan_op, s->ops);
-    for (uint32_t o = 0; o < s->ops.count; o++)
-        for (uint32_t i = 0; i < ops[o].out.count && runs(b, KC_PROGRAM_TRAIN, o); i++) {
-            const int32_t t = KC_AT(s, int32_t, ops[o].out)[i];
-            if (t >= 0 && tensors[t].role == KC_GRADIENT)
-                left[tensors[t].bucket] += s->micro_batches;
-        }
-}
-
-static void train_forward_and_backward(struct kc_builder *b)
-{
-    const struct kc_shard_plan *s = b->shard;
-    uint32_t *left = calloc(s->buckets.count + 1u, sizeof *left);
-    if (!left) {
-        b->failed = -ENOMEM;
-        return;
-    }
-    count_gradients(b, left);
-    for (uint32_t m = 0; m < s->micro_batches; m++)
-        for (uint32_t o = 0; o < s->ops.count; o++)
-            if (runs(b, KC_PROGRAM_TRAIN, o)) {
-                kc_builder_op(b, o, m);
-                train_reduce(b, o, left);
-            }
-    free(left);
-}
-
-/* Every rank takes the norm of the part it owns, whatever zero is, and of ranks that hold the same one does, so that the sum
- * over ranks counts each element once. */
-static void train_norm(struct kc_builder *b, uint32_t bucket)
-{
-    const struct kc_plan_bucket *k = bucket_at(b, bucket);
-    uint64_t own = kc_plan_owner(b->shard, k, b->rank);
-    if (!kc_plan_counts(b->shard, k, b->rank))
-        return;
-    struct kc_emit e = {.base = {.kind = KC_I_COMPUTE,
-                                 .lane = KC_LANE_COMPUTE,
-                                 .part = KC_PART_OPTIMIZER,
-                                 .accumulate = 1,
-                                 .opcode = b->shard->opcode_norm,
-                                 .layer = k->layer,
-                                 .collective = -1,
-                                 .op = -1,
-                                 .inputs = 1,
-                                 .outputs = 1,
-                                 .scratch = SCRATCH_MIN},
-                        .in = {kc_ref_run(b, KC_SPACE_GRADIENT, bucket, own * k->shard, k->shard)},
-                        .out = {kc_ref_vector(KC_SPACE_RESULT, KC_F64, KC_RESULT_OWN + KC_AGREE_NORM * 8, 1)}};
-    kc_builder_emit(b, &e);
-}
-
-static void train_update(struct kc_builder *b, uint32_t bucket)
-{
-    const struct kc_plan_bucket *k = bucket_at(b, bucket);
-    const struct kc_plan_segment *g = KC_AT(b->shard, struct kc_plan_segment, b->shard->segments) + k->segments_first;
-    uint64_t own = kc_plan_owner(b->shard, k, b->rank);
-    uint64_t first = b->shard->zero ? own * k->shard : 0, end = b->shard->zero ? first + k->shard : k->count;
-    for (uint32_t i = 0; i < k->segments_count; i++) {
-        uint64_t from = g[i].offset > first ? g[i].offset : first;
-        uint64_t to = g[i].offset + g[i].count < end ? g[i].offset + g[i].count : end;
-        if (from >= to)
-            continue;
-        struct kc_emit e = {.base = {.kind = KC_I_COMPUTE,
-                                     .lane = KC_LANE_COMPUTE,
-                                     .part = KC_PART_OPTIMIZER,
-                                     .opcode = b->shard->opcode_update,
-                                     .layer = k->layer,
-                                     .collective = -1,
-                                     .op = -1,
-                                     .inputs = 1,
-                                     .outputs = 4,
-                                     .attr_count = KC_UPDATES,
-                                     .scratch = SCRATCH_MIN},
-                            .in = {kc_ref_run(b, KC_SPACE_GRADIENT, bucket, from, to - from)},
-                            .out = {kc_ref_run(b, KC_SPACE_PARAMETER, bucket, from, to - from),
-                                    kc_ref_run(b, KC_SPACE_MOMENT1, bucket, from, to - from),
-                                    kc_ref_run(b, KC_SPACE_MOMENT2, bucket, from, to - from), kc_ref_none()}};
-        if (kc_bucket_has_master(k))
-            e.out[3] = kc_ref_run(b, KC_SPACE_MASTER, bucket, from, to - from);
-        memcpy(e.attr, b->shard->update, sizeof b->shard->update);
-        if (!g[i].decay)
-            e.attr[KC_UPDATE_DECAY] = 0;
-        kc_builder_emit(b, &e);
-    }
-}
-
-static void train(struct kc_builder *b)
-{
-    const uint32_t buckets = b->shard->buckets.count;
-    kc_builder_begin(b, KC_PROGRAM_TRAIN);
-    for (uint32_t k = 0; k < buckets; k++)
-        if (holds(b, k))
-            ticket(b, KC_I_OPEN, KC_SPACE_GRADIENT, k);
-    emit_simple(b, KC_I_CLEAR, KC_PART_BACKWARD, 0, kc_ref_none(),
-                kc_ref_vector(KC_SPACE_RESULT, KC_F64, KC_RESULT_OWN, KC_AGREE_NONFINITE + 1));
-    train_forward_and_backward(b);
-    for (uint32_t k = 0; k < buckets; k++) {
-        if (!holds(b, k))
-            continue;
-        train_norm(b, k);
-        ticket(b, KC_I_CLOSE, KC_SPACE_GRADIENT, k);
-    }
-    collectives(b, KC_PURPOSE_AGREE, -1);
-    emit_simple(b, KC_I_AGREE, KC_PART_OPTIMIZER, 0,
-                kc_ref_vector(KC_SPACE_RESULT, KC_F64, KC_RESULT_AGREED, KC_AGREES), kc_ref_none());
-    for (uint32_t k = 0; k < buckets; k++) {
-        static const enum kc_space own[] = {KC_SPACE_MOMENT1, KC_SPACE_MOMENT2, KC_SPACE_MASTER};
-        size_t count = kc_bucket_has_master(bucket_at(b, k)) ? 3 : 2;
-        if (!holds(b, k))
-            continue;
-        ticket(b, KC_I_OPEN, KC_SPACE_PARAMETER, k);
-        for (size_t i = 0; i < count; i++)
-            ticket(b, KC_I_OPEN, own[i], k);
-        train_update(b, k);
-        for (size_t i = 0; i < count; i++)
-            ticket(b, KC_I_CLOSE, own[i], k);
-        collectives(b, KC_PURPOSE_PARAMETER, (int32_t)k); /* while the next bucket is updated */
-    }
-    for (uint32_t k = 0; k < buckets; k++)
-        if (holds(b, k))
-            ticket(b, KC_I_CLOSE, KC_SPACE_PARAMETER, k);
-    kc_builder_end(b);
+    const struct kc_plan_link *links = KC_AT(b->shard, struct kc_plan_link, b->shard->links);
+    for (uint32_t l = 0; l < b->shard->links.count; l++)
+        if (links[l].from == from && links[l].to == to && links[l].send >= 0 && t->links[l] >> b->program & 1)
+            kc_builder_transfer(b, l, sends, micro);
 }
 
 /* ---- the other programs ---- */
 
-static void forward_only(struct kc_builder *b, enum kc_program_id program)
+/* One micro-batch through the stages that this rank has, from the first on. */
+static void forward_only(struct kc_builder *b, const struct kc_turns *t, enum kc_program_id program)
 {
+    const enum turn_list list = program == KC_PROGRAM_EVALUATE ? TURN_EVALUATE : TURN_SAMPLE;
+    const uint32_t coordinate = kc_plan_coordinate(b->shard, b->rank, KC_PIPELINE);
     kc_builder_begin(b, program);
-    for (uint32_t o = 0; o < b->shard->backward_first; o++)
-        if (runs(b, program, o))
-            kc_builder_op(b, o, 0);
+    for (uint32_t s = 0; s < t->stages; s++) {
+        if (turn_coordinate(t, s) != coordinate)
+            continue;
+        if (s > 0)
+            expand_links(b, t, s - 1, s, false, 0);
+        for (uint32_t i = t->first[s * TURN_LISTS + list]; i < t->first[s * TURN_LISTS + list + 1]; i++)
+            kc_builder_op(b, t->ops[i], 0);
+        expand_links(b, t, s, s + 1, true, 0);
+    }
     kc_builder_end(b);
 }
 
@@ -223,7 +67,7 @@ static void verb(struct kc_builder *b, enum kc_state_verb v)
     uint64_t parameters = 0;
     for (uint32_t t = 0; t < b->shard->tensors.count; t++)
         parameters += tensors[t].role == KC_PARAMETER;
-    emit_simple(b, KC_I_STATE, KC_PART_STATE, (uint16_t)v, kc_ref_none(),
+    expand_simple(b, KC_I_STATE, KC_PART_STATE, (uint16_t)v, kc_ref_none(),
                 kc_ref_vector(KC_SPACE_STORE, KC_U64, 0, KC_STORE_COUNT(parameters)));
 }
 
@@ -231,14 +75,14 @@ static void verb(struct kc_builder *b, enum kc_state_verb v)
 static void verb_agreed(struct kc_builder *b, enum kc_state_verb v)
 {
     verb(b, v);
-    collectives(b, KC_PURPOSE_STORE, -1);
+    expand_collectives(b, KC_PURPOSE_STORE, -1);
     verb(b, KC_VERB_STORE_AGREE);
 }
 
 static void root(struct kc_builder *b, enum kc_state_verb close)
 {
     verb(b, KC_VERB_ROOT_PART);
-    collectives(b, KC_PURPOSE_ROOT, -1);
+    expand_collectives(b, KC_PURPOSE_ROOT, -1);
     verb(b, close);
 }
 
@@ -262,14 +106,14 @@ static void storage(struct kc_builder *b)
 static void agreements(struct kc_builder *b)
 {
     kc_builder_begin(b, KC_PROGRAM_DIGEST);
-    collectives(b, KC_PURPOSE_DIGEST, -1);
-    emit_simple(b, KC_I_COMPARE, KC_PART_STATE, 0,
+    expand_collectives(b, KC_PURPOSE_DIGEST, -1);
+    expand_simple(b, KC_I_COMPARE, KC_PART_STATE, 0,
                 kc_ref_vector(KC_SPACE_RESULT, KC_U64, KC_RESULT_GATHERED, (uint64_t)b->shard->ranks * KC_DIGESTS),
                 kc_ref_none());
     kc_builder_end(b);
     kc_builder_begin(b, KC_PROGRAM_AGREE);
-    collectives(b, KC_PURPOSE_AGREE, -1);
-    emit_simple(b, KC_I_AGREE, KC_PART_STATE, 0, kc_ref_vector(KC_SPACE_RESULT, KC_F64, KC_RESULT_AGREED, KC_AGREES),
+    expand_collectives(b, KC_PURPOSE_AGREE, -1);
+    expand_simple(b, KC_I_AGREE, KC_PART_STATE, 0, kc_ref_vector(KC_SPACE_RESULT, KC_F64, KC_RESULT_AGREED, KC_AGREES),
                 kc_ref_none());
     kc_builder_end(b);
 }
@@ -295,7 +139,7 @@ static int write_down(const struct kc_builder *b, struct kc_arena *arena, const 
     p->rank = b->rank, p->ranks = b->shard->ranks;
     p->work_bytes = b->memory->bytes, p->work_bytes_unshared = b->memory->unshared;
     p->result_bytes = KC_RESULT_BYTES(b->shard->ranks);
-    p->scratch_bytes = SCRATCH_MIN;
+    p->scratch_bytes = EXPAND_SCRATCH_MIN;
     for (size_t i = 0; i < b->instructions.count; i++)
         if (ins[i].scratch > p->scratch_bytes)
             p->scratch_bytes = (ins[i].scratch + MEMORY_ALIGN - 1) / MEMORY_ALIGN * MEMORY_ALIGN;
@@ -334,14 +178,18 @@ int kc_schedule_expand(const struct kc_shard_plan *shard, const struct kc_comm_p
                        shard->sequences, shard->micro_batches, UINT16_MAX, shard->micro);
     struct kc_memory_plan memory = {0};
     struct kc_builder b = {0};
-    int r = kc_memory_plan_make(shard, rank, &memory);
+    struct kc_turns turns = {0};
+    int r = kc_turns_new(shard, &turns, e);
+    if (r < 0)
+        return kc_fail_prefix(e, r, "the programs of rank %u", rank);
+    r = kc_memory_plan_make(&turns, kc_plan_coordinate(shard, rank, KC_PIPELINE), &memory);
     if (r == 0)
         r = kc_builder_new(&b, shard, comm, &memory, rank);
     if (r == 0) {
         agreements(&b);
-        train(&b);
-        forward_only(&b, KC_PROGRAM_EVALUATE);
-        forward_only(&b, KC_PROGRAM_FORWARD);
+        expand_train(&b, &turns);
+        forward_only(&b, &turns, KC_PROGRAM_EVALUATE);
+        forward_only(&b, &turns, KC_PROGRAM_FORWARD);
         storage(&b);
         if (!b.failed && b.instructions.count > KC_TRACE_INDEX_MOST)
             b.failed = -ERANGE;
@@ -350,6 +198,7 @@ int kc_schedule_expand(const struct kc_shard_plan *shard, const struct kc_comm_p
     size_t count = b.instructions.count;
     kc_builder_free(&b);
     kc_memory_plan_free(&memory);
+    kc_turns_free(&turns);
     if (r == -ERANGE)
         return kc_fail(e, -EINVAL,
                        "the programs of rank %u have %zu instructions, the trace numbers %u; raise batch.micro %u",
@@ -358,7 +207,9 @@ int kc_schedule_expand(const struct kc_shard_plan *shard, const struct kc_comm_p
         kc_fail(e, r, "the programs of rank %u need more than %zu bytes", rank, arena->size);
     else if (r < 0)
         kc_fail(e, r, "the programs of rank %u: %s", rank,
-                r == -ENOMEM ? "no memory" : "an op has too many operands");
+                r == -ENOMEM   ? "no memory"
+                : r == -EPROTO ? "a collective is of a group that the rank is not in"
+                               : "an op has too many operands");
     return r;
 }
 

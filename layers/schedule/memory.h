@@ -1,17 +1,21 @@
-/* memory.h - the static memory plan: where every activation and derivative of a micro-batch lies. Pure.
+/* memory.h - the static memory plan: where every activation and derivative lies. Pure.
  *
- * A tensor lives from the op that writes it to the last op that reads it; a saved activation thus lives until
- * backward has read it. An op that may work in place takes over its input's memory when nobody reads that input
- * later. Placement is greedy by size with best fit (Pisarchyk and Lee 2020, "Efficient Memory Management for Deep
+ * A tensor lives from the op that writes it to the last op that reads it. Time is counted in turns (turns.h) and ops within
+ * them: what a turn makes for itself shares memory with what other turns make for themselves; what one turn makes and another
+ * reads, such as an activation that is saved for backward, is kept in every turn that may come between, in as many slots
+ * as the order has micro-batches under way. What goes from rank to rank has memory of its own, so that no transfer holds up
+ * a turn. An op that may work in place takes over its input's memory when nobody reads that input later.
+ * Placement is greedy by size with best fit (Pisarchyk and Lee 2020, "Efficient Memory Management for Deep
  * Neural Net Inference", as in TensorFlow Lite): large blocks first, each into the smallest gap that is free for
- * its whole life. One plan serves all programs. What only sampling makes, the logits, lives in its program alone:
- * there the activations that training saves for backward are dead, so the logits lie where those do and cost
- * nothing. */
+ * its whole life. One plan serves all programs, and all ranks of one coordinate on the pipeline axis. What evaluation or
+ * sampling alone makes lies where activations lie that training saves for backward: they are dead there. */
 #ifndef KC_SCHEDULE_MEMORY_H
 #define KC_SCHEDULE_MEMORY_H
 
 #include "contracts/exec_plan.h"
 #include "contracts/shard_plan.h"
+
+struct kc_turns;
 
 #define MEMORY_ALIGN 64
 
@@ -40,8 +44,8 @@ static inline uint64_t kc_memory_slot(const struct kc_memory_plan *m, uint32_t t
 /* Does it live in work memory: inputs, activations, derivatives. */
 int kc_tensor_in_work(const struct kc_plan_tensor *t);
 
-/* That of one rank. *out owns its arrays until kc_memory_plan_free(). -ENOMEM. */
-int kc_memory_plan_make(const struct kc_shard_plan *shard, uint32_t rank, struct kc_memory_plan *out);
+/* That of the ranks at a coordinate of the pipeline axis. *out owns its arrays until kc_memory_plan_free(). -ENOMEM. */
+int kc_memory_plan_make(const struct kc_turns *turns, uint32_t coordinate, struct kc_memory_plan *out);
 void kc_memory_plan_free(struct kc_memory_plan *m);
 
 #endif

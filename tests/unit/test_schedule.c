@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "schedule/check.h"
 #include "schedule/memory.h"
+#include "schedule/turns.h"
 #include "toy.h"
 #include "tests/unit/suite.h"
 
@@ -211,6 +212,17 @@ END_TEST
 
 /* ---- memory ---- */
 
+static int memory_of(const struct kc_shard_plan *s, struct kc_memory_plan *out)
+{
+    struct kc_turns turns;
+    struct kc_error e = {""};
+    const int code = kc_turns_new(s, &turns, &e);
+    ck_assert_msg(code == 0, "%s", e.text);
+    const int r = kc_memory_plan_make(&turns, 0, out);
+    kc_turns_free(&turns);
+    return r;
+}
+
 /* Brute force: play a program's ops on a map that says who wrote each 64-byte line last. */
 static void program_keeps_what_it_reads(const struct kc_shard_plan *s, const struct kc_memory_plan *m,
                                         enum kc_program_id program)
@@ -246,7 +258,7 @@ START_TEST(no_two_tensors_that_live_at_once_overlap_and_memory_is_shared)
     struct toy t;
     toy_plan(&t, s);
     struct kc_memory_plan m;
-    ck_assert_int_eq(kc_memory_plan_make(t.shard, 0, &m), 0);
+    ck_assert_int_eq(memory_of(t.shard, &m), 0);
     program_keeps_what_it_reads(t.shard, &m, KC_PROGRAM_TRAIN);
     program_keeps_what_it_reads(t.shard, &m, KC_PROGRAM_EVALUATE);
     program_keeps_what_it_reads(t.shard, &m, KC_PROGRAM_FORWARD);
@@ -271,7 +283,7 @@ START_TEST(logits_of_sampling_cost_training_no_memory)
     struct toy t;
     toy_plan(&t, s);
     struct kc_memory_plan m;
-    ck_assert_int_eq(kc_memory_plan_make(t.shard, 0, &m), 0);
+    ck_assert_int_eq(memory_of(t.shard, &m), 0);
     program_keeps_what_it_reads(t.shard, &m, KC_PROGRAM_TRAIN);
     program_keeps_what_it_reads(t.shard, &m, KC_PROGRAM_EVALUATE);
     program_keeps_what_it_reads(t.shard, &m, KC_PROGRAM_FORWARD);
@@ -291,17 +303,21 @@ static uint64_t chain_memory(uint8_t in_place, uint64_t offset[3])
     struct kc_plan_tensor *t = kc_contract_array(&a, &s->tensors, 3, sizeof *t);
     struct kc_plan_op *ops = kc_contract_array(&a, &s->ops, 3, sizeof *ops);
     s->logits = -1;
+    for (int i = 0; i < KC_AXES; i++)
+        s->axis[i] = 1;
+    s->chunks = s->micro_batches = 1;
+    kc_contract_array(&a, &s->stages, 1, sizeof(struct kc_plan_stage));
     s->evaluate_first = s->logits_first = s->backward_first = 3;
     for (int i = 0; i < 3; i++) {
         t[i].role = KC_ACTIVATION, t[i].rank = 1, t[i].local[0] = 32;
         ops[i].in_place = i ? in_place : 0;
-        ops[i].stage = KC_EVERY_STAGE, ops[i].collective = -1;
+        ops[i].collective = -1;
         *(int32_t *)kc_contract_array(&a, &ops[i].out, 1, 4) = i;
         if (i)
             *(int32_t *)kc_contract_array(&a, &ops[i].in, 1, 4) = i - 1;
     }
     struct kc_memory_plan m;
-    ck_assert_int_eq(kc_memory_plan_make(s, 0, &m), 0);
+    ck_assert_int_eq(memory_of(s, &m), 0);
     memcpy(offset, m.offset, 3 * sizeof *offset);
     uint64_t bytes = m.bytes;
     ck_assert_uint_eq(m.unshared, 3 * 128);
@@ -634,7 +650,7 @@ START_TEST(bf16_halves_the_memory_of_activations)
     struct kc_memory_plan m;
     s.layers = 12, s.precision = KC_PRECISION_BF16;
     toy_plan(&t, s);
-    ck_assert_int_eq(kc_memory_plan_make(t.shard, 0, &m), 0);
+    ck_assert_int_eq(memory_of(t.shard, &m), 0);
     uint64_t x_bytes = 2 * 20000 * 2;
     ck_assert_uint_ge(m.bytes, 13 * x_bytes);
     ck_assert_uint_lt(m.bytes, 14 * x_bytes);

@@ -1,0 +1,20 @@
+/* expand_impl.h - what the files of the expansion share: expand.c (all programs, written down) and expand_train.c. */
+#ifndef KC_SCHEDULE_EXPAND_IMPL_H
+#define KC_SCHEDULE_EXPAND_IMPL_H
+
+#include "builder.h"
+#include "turns.h"
+
+#define EXPAND_SCRATCH_MIN 4096 /* the optimizer and the norm have no op in the graph that could ask for it */
+
+/* An instruction of the compute lane with at most one input and one output. */
+void expand_simple(struct kc_builder *b, enum kc_instruction_kind kind, enum kc_part part, uint16_t opcode,
+                   struct kc_exec_ref in, struct kc_exec_ref out);
+/* The collectives of a purpose and bucket that this rank takes part in. */
+void expand_collectives(struct kc_builder *b, enum kc_purpose purpose, int32_t bucket);
+/* One side of all that goes from a stage to another in the program being built. */
+void expand_links(struct kc_builder *b, const struct kc_turns *t, uint32_t from, uint32_t to, bool sends, uint32_t micro);
+/* KC_PROGRAM_TRAIN. */
+void expand_train(struct kc_builder *b, const struct kc_turns *t);
+
+#endif

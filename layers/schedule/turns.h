@@ -1,0 +1,40 @@
+/* turns.h - a shard plan as turns of a pipeline: in which order each coordinate of the pipeline axis takes them (order.h), and
+ * the ops of each. Read for every rank, the same for all. Pure but for its memory. */
+#ifndef KC_SCHEDULE_TURNS_H
+#define KC_SCHEDULE_TURNS_H
+
+#include "contracts/exec_plan.h"
+#include "contracts/shard_plan.h"
+#include "order.h"
+
+/* Ops of a stage that run one after the other. TURN_B holds the whole backward where an order does not split it, else what
+ * leads to the gradient of the stage's input; TURN_W what is left. */
+enum turn_list { TURN_F, TURN_B, TURN_W, TURN_EVALUATE, TURN_SAMPLE, TURN_LISTS };
+#define TURN_TRAIN 3 /* so many of them make a step */
+
+struct kc_turns {
+    const struct kc_shard_plan *shard;
+    struct kc_order_lists order; /* of a step */
+    uint32_t stages;
+    bool split;                  /* the order has I and W */
+    uint32_t *ops, *first;       /* (stage, enum turn_list): ops[first[i]] to ops[first[i + 1] - 1], ascending */
+    uint32_t *chunk;             /* by stage: which of its coordinate's stages it is */
+    uint8_t *links;              /* by link: bits 1 << enum kc_program_id of the programs in which it moves something */
+};
+
+/* *out is the caller's until kc_turns_free(). -EINVAL (e) the order does not take such a pipeline, or the plan's stages are
+ * not where the order has them; -E2BIG, -ENOMEM. */
+int kc_turns_new(const struct kc_shard_plan *shard, struct kc_turns *out, struct kc_error *e);
+void kc_turns_free(struct kc_turns *t);
+
+static inline uint32_t turn_coordinate(const struct kc_turns *t, uint32_t stage)
+{
+    return KC_AT(t->shard, struct kc_plan_stage, t->shard->stages)[stage].coordinate;
+}
+/* The list of a turn that computes. */
+static inline enum turn_list turn_list_of(enum kc_turn_kind kind)
+{
+    return kind == KC_TURN_F ? TURN_F : kind == KC_TURN_W ? TURN_W : TURN_B;
+}
+
+#endif
