@@ -34,8 +34,6 @@ static int check_there(const struct kc_job_spec *spec, struct kc_error *e)
         return kc_fail(e, -ENOTSUP,
                        "parallel.zero %u: gradients and parameters are not sharded yet; 0 and 1 are there",
                        spec->zero);
-    if (spec->axis[KC_PIPELINE] > 1)
-        return kc_fail(e, -ENOTSUP, "parallel.pipeline %u: this axis is not carried out yet", spec->axis[KC_PIPELINE]);
     if (spec->recompute != KC_RECOMPUTE_NONE)
         return kc_fail(e, -ENOTSUP, "parallel.recompute %s: nothing is made again yet; none is there",
                        kc_recompute_name[spec->recompute]);

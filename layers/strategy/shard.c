@@ -1,6 +1,7 @@
 /* shard.c - see shard.h. What differs between ranks is not in the plan: it follows from a rank's coordinates. */
 #include "shard.h"
 
+#include "pipeline.h"
 #include "placement.h"
 #include "propagate.h"
 
@@ -140,7 +141,6 @@ static void plan_scalars(const struct kc_model_graph *graph, const struct kc_job
     plan->opcode_update = opcodes.update, plan->opcode_norm = opcodes.norm;
     plan->update[KC_UPDATE_BETA1] = spec->beta1, plan->update[KC_UPDATE_BETA2] = spec->beta2;
     plan->update[KC_UPDATE_EPS] = spec->eps, plan->update[KC_UPDATE_DECAY] = spec->weight_decay;
-    plan->chunks = 1;
 }
 
 /* Every op and tensor placed along every axis, and what follows from that. */
@@ -170,10 +170,6 @@ int kc_shard_build(const struct kc_model_graph *graph, const struct kc_job_spec 
     if (!plan)
         return full(arena, e);
     plan_scalars(graph, spec, opcodes, plan);
-    struct kc_plan_stage *stage = kc_contract_array(arena, &plan->stages, 1, sizeof *stage);
-    if (!stage)
-        return full(arena, e);
-    stage->layers = graph->layers;
     r = cut_and_convert(graph, spec, opcodes, plan, arena, made, e);
     if (r == 0) {
         plan->evaluate_first = made->part_first[1], plan->logits_first = made->part_first[2];
@@ -182,6 +178,8 @@ int kc_shard_build(const struct kc_model_graph *graph, const struct kc_job_spec 
     }
     if (r == 0)
         r = ops_write(plan, made, arena);
+    if (r == 0)
+        r = kc_pipeline_build(spec, made->collective_count, plan, arena, e);
     if (r == -ENOSPC)
         return full(arena, e);
     *out = plan;
