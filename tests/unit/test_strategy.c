@@ -450,10 +450,6 @@ static void all_again(struct kc_job_spec *s)
 {
     s->recompute = KC_RECOMPUTE_FULL;
 }
-static void on_pipeline(struct kc_job_spec *s)
-{
-    s->axis[KC_PIPELINE] = 2, s->axis[KC_DATA] = 1;
-}
 static void unchanged(struct kc_job_spec *s)
 {
     (void)s;
@@ -476,8 +472,6 @@ START_TEST(F48_what_cannot_be_cut_is_refused_with_all_numbers)
     ck_assert_ptr_nonnull(strstr(e.text, "parallel.zero 3"));
     ck_assert_int_eq(plan_with(&t, all_again, 1u << 20, &e), -ENOTSUP);
     ck_assert_ptr_nonnull(strstr(e.text, "parallel.recompute full"));
-    ck_assert_int_eq(plan_with(&t, on_pipeline, 1u << 20, &e), -ENOTSUP);
-    ck_assert_ptr_nonnull(strstr(e.text, "parallel.pipeline 2"));
     toy_free(&t);
 }
 END_TEST
