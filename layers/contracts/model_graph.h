@@ -9,7 +9,7 @@
 #include "contracts/types.h"
 
 #define KC_MODEL_GRAPH_VERSION 4
-#define KC_RULE_TENSORS 12 /* most inputs plus outputs of an opcode */
+#define KC_RULE_TENSORS 14 /* most inputs plus outputs of an opcode */
 
 /* One row an opcode offers: with these placements of its inputs (on one axis) its outputs come out so. Order: inputs,
  * then outputs. An operand that the op leaves out (-1) has no placement: its column is not looked at. The first row of

@@ -103,6 +103,8 @@ static const struct use {
     {KC_OP_VOCAB_SUM, "Fbsv Gbs Fbs", "Fbs2", 0, NULL},
     {KC_OP_VOCAB_LOSS, "Gbs Fbs Fbs2", "D2", 0, NULL},
     {KC_OP_VOCAB_SLOPE, "Fbsv Gbs Fbs Fbs2", "Fbsv", 0, NULL},
+    {KC_OP_SPLIT, "bs3hd", "bshd bshd bshd", 0, NULL},
+    {KC_OP_JOIN, "Fbshd Fbshd Fbshd", "bs3hd", 0, NULL},
 };
 enum { USES = sizeof uses / sizeof *uses, SETS = 4 };
 
@@ -390,12 +392,14 @@ START_TEST(parts_together_are_the_whole)
 }
 END_TEST
 
-/* No rule is left that no use shows, but those of LOAD and of rows that stand by expert. */
+/* No rule is left that no use shows, but those of LOAD, of rows that stand by expert (test_kernels_moe.c) and of rounds
+ * (test_kernels_ring.c). */
 START_TEST(all_rules_are_shown)
 {
     static const uint8_t elsewhere[KC_OPCODES] = {[KC_OP_LOAD] = 1, [KC_OP_ARRANGE_F] = 1, [KC_OP_DISPATCH_F] = 1,
                                                   [KC_OP_DISPATCH_I] = 1, [KC_OP_EXPERTS_F] = 1, [KC_OP_EXPERTS_I] = 1,
-                                                  [KC_OP_EXPERTS_W] = 1, [KC_OP_COMBINE_F] = 1, [KC_OP_COMBINE_I] = 1};
+                                                  [KC_OP_EXPERTS_W] = 1, [KC_OP_COMBINE_F] = 1, [KC_OP_COMBINE_I] = 1,
+                                                  [KC_OP_RING_F] = 1, [KC_OP_RING_I] = 1};
     ck_assert(use_variant(0));
     struct kc_arena arena;
     const struct kc_model_graph *g = graph(&arena);

@@ -32,7 +32,7 @@ static struct attention heads_of(const struct attention_arg *a, uint64_t b, uint
         .y = number_at(a->k, a->y, y), .dy = number_at(a->k, a->dy, y), .dq = number_at(a->k, a->dq, q),
         .dk = number_at(a->k, a->dk, k), .dv = number_at(a->k, a->dv, k), .lse = a->lse + row,
         .lower = number_at(a->k, a->lower, row * a->d), .ldq = a->ldq, .ldk = a->ldk, .ldy = a->heads * a->d,
-        .heads = last - first, .t = a->t, .d = a->d, .starts = a->starts ? a->starts + b * a->t : NULL,
+        .ldlse = a->t, .heads = last - first, .t = a->t, .keys = a->t, .d = a->d, .starts = a->starts ? a->starts + b * a->t : NULL,
         .origin = a->starts ? a->positions[b * a->t] : 0};
 }
 

@@ -40,7 +40,27 @@ static size_t keys_of(size_t d)
     return smaller(KEYS, KEY_FLOATS / d / GROUP * GROUP);
 }
 
-/* The first row that row `row` sees. */
+/* Rows of sums in f32: close together, zeros up to `filled` rows; back again; and on top of what stands there. */
+static void sums_gather(const float *from, size_t ld, float *to, size_t rows, size_t filled, size_t d)
+{
+    for (size_t r = 0; r < rows; r++)
+        memcpy(to + r * d, from + r * ld, d * sizeof *to);
+    memset(to + rows * d, 0, (filled - rows) * d * sizeof *to);
+}
+
+static void sums_scatter(const float *from, float *to, size_t ld, size_t rows, size_t d)
+{
+    for (size_t r = 0; r < rows; r++)
+        memcpy(to + r * ld, from + r * d, d * sizeof *to);
+}
+
+static void sums_add(const float *from, float *to, size_t ld, size_t rows, size_t d)
+{
+    for (size_t r = 0; r < rows; r++, from += d, to += ld)
+        V_EACH(d, v_put(to + i, lanes, v_get(to + i, lanes, 0) + v_get(from + i, lanes, 0)));
+}
+
+/* The first key that row `row` sees. */
 static size_t first_seen(const struct attention *c, size_t row)
 {
     return c->starts && c->starts[row] > c->origin ? (size_t)(c->starts[row] - c->origin) : 0;
@@ -53,17 +73,19 @@ struct group {
     FLOATS(largest, GROUP);
     FLOATS(sum, GROUP);
     FLOATS(begin, GROUP);          /* the first key that each sees */
-    size_t query, rows, from, all; /* from: the least of begin, all: the largest */
+    size_t query, rows, from, all; /* query: among the keys; from: the least of begin, all: the largest */
+    int begun;                     /* y is of keys before these */
 };
 
-static void group_begin(struct group *g, const struct attention *c, size_t query, size_t rows)
+static void group_begin(struct group *g, const struct attention *c, size_t row, size_t rows)
 {
+    const size_t query = row + c->ahead;
     g->query = query, g->rows = rows;
-    g->from = query, g->all = 0;
+    g->from = query, g->all = 0, g->begun = c->sums;
     for (size_t r = 0; r < GROUP; r++) {
-        const size_t begin = r < rows ? first_seen(c, query + r) : query;
-        g->largest[r] = -INFINITY;
-        g->sum[r] = 0;
+        const size_t begin = r < rows ? first_seen(c, row + r) : query;
+        g->largest[r] = c->sums && r < rows ? c->lse[row + r] : -INFINITY;
+        g->sum[r] = g->largest[r] == -INFINITY ? 0 : 1; /* that of what e^lse stands for */
         g->begin[r] = (float)begin;
         g->from = smaller(g->from, begin);
         g->all = begin > g->all && r < rows ? begin : g->all;
@@ -124,7 +146,7 @@ static void attention_group(const struct block *b, struct group *g, const float 
     FLOATS(p, KEYS * GROUP);
     float factor[GROUP];
     const size_t d = b->d, query = g->query, rows = g->rows, seen = smaller(b->keys, query + rows - b->from);
-    const int begun = g->from < b->from; /* there were blocks before */
+    const int begun = g->begun || g->from < b->from; /* there were keys before */
     for (size_t j = 0; j < seen; j += STRIP) { /* the first vector of queries does not see the last strips */
         const size_t skip = b->from + j < query + W ? 0 : W;
         product(b->k + j, b->most, q + skip, QUERIES, d, p + j * GROUP + skip, GROUP, GROUP - skip, 0);
@@ -169,7 +191,7 @@ struct queries {
     FLOATS(dq, BLOCK_FLOATS);
     float lse[BLOCK], delta[BLOCK]; /* delta: y·dy */
     size_t begin[BLOCK];            /* the first key that each sees */
-    size_t from, n, most;
+    size_t from, row, n, most;      /* from: among the keys; row: in q */
 };
 
 /* How many queries the block from a->from has: it ends where the block of keys ends, if it begins in there. */
@@ -184,7 +206,7 @@ static int queries_see(struct queries *a, const struct keys *b, const struct att
 {
     int see = 0;
     for (size_t r = 0; r < a->n; r++) {
-        a->begin[r] = first_seen(c, a->from + r);
+        a->begin[r] = first_seen(c, a->row + r);
         see |= a->begin[r] < b->from + b->n;
     }
     for (size_t r = a->n; r < rounded_up(a->n, STRIP); r++)

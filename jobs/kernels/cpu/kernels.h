@@ -42,12 +42,17 @@ struct finish {
 struct attention {
     const void *q, *k, *v, *dy;
     void *y, *dq, *dk, *dv;
-    void *lower;           /* (heads, t, d): in bf16, room for backward with several heads; else NULL */
-    float *lse;            /* (heads, t) */
+    void *lower;           /* (heads, t, d): in bf16, room for backward with several heads, but not of sums; else NULL */
+    float *lse;            /* (heads, t), ldlse apart */
     size_t ldq, ldk, ldy;  /* of q; of k and v; of y; derivatives likewise */
+    size_t ldlse;          /* from a head's lse to the next one's */
     size_t heads, t, d;
+    size_t keys, ahead;    /* rows of k and v; row r of q sees them up to number r + ahead: all, if that is `keys` or more,
+                              and else ahead is 0 */
+    int sums;              /* y, dq, dk and dv are f32 and are added to: y, with lse, becomes that of what it was made of
+                              and of these keys. Nothing so far is 0 and −∞ */
     const int32_t *starts; /* (t): position of the first row that a row sees, NULL: the first of all, */
-    int32_t origin;        /* whose position is this */
+    int32_t origin;        /* and the position of the first key */
 };
 
 /* A table for each type that numbers are stored in, f32 and bf16: `void *` means numbers of that type, `float *` is

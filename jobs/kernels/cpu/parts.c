@@ -195,3 +195,52 @@ int op_convert(void *self, const struct kc_op_call *call, struct kc_lane *lane, 
     int r = CALL_CHECK(self, call, e, {0, a.from, a.n}, {1, a.to, a.n});
     return r < 0 ? r : enqueue(lane, convert_tile, &a, sizeof a, tiles_of(a.n, RUN_TILE));
 }
+
+/* ---- split, join: q, k and v in one tensor (B, T, 3, A, D), and apart ---- */
+struct split_arg {
+    const struct kernels *k;
+    char *whole, *part[3];
+    uint64_t rows, width; /* of a part */
+    uint8_t whole_type, part_type;
+    int join;
+};
+
+static void split_tile(void *arg, uint32_t index, uint32_t worker)
+{
+    (void)worker;
+    const struct split_arg *a = arg;
+    const struct range rows = tile_range(index, ROW_TILE, a->rows);
+    for (uint64_t r = rows.first; r < rows.last; r++)
+        for (uint64_t i = 0; i < 3; i++) {
+            char *whole = a->whole + (3 * r + i) * a->width * kc_type_bytes[a->whole_type];
+            char *part = a->part[i] + r * a->width * kc_type_bytes[a->part_type];
+            if (a->join)
+                convert_run(a->k, part, a->part_type, whole, a->whole_type, a->width);
+            else
+                convert_run(a->k, whole, a->whole_type, part, a->part_type, a->width);
+        }
+}
+
+static int split(struct cpu *c, const struct kc_op_call *call, int join, struct kc_lane *lane, struct kc_error *e)
+{
+    const struct kc_view *whole = join ? &call->out[0] : &call->in[0], *part = join ? call->in : call->out;
+    struct split_arg a = {.k = c->k, .whole = whole->data, .rows = view_tokens(&part[0]), .width = view_features(&part[0]),
+                          .whole_type = stored_type(whole), .part_type = stored_type(&part[0]), .join = join};
+    const uint64_t n = a.rows * a.width;
+    const int at = join ? 0 : 1;
+    int r = CALL_CHECK(c, call, e, {join ? 3 : 0, a.whole_type, 3 * n}, {at, a.part_type, n}, {at + 1, a.part_type, n},
+                       {at + 2, a.part_type, n});
+    for (int i = 0; i < 3; i++)
+        a.part[i] = part[i].data;
+    return r < 0 ? r : enqueue(lane, split_tile, &a, sizeof a, tiles_of(a.rows, ROW_TILE));
+}
+
+int op_split(void *self, const struct kc_op_call *call, struct kc_lane *lane, struct kc_error *e)
+{
+    return split(self, call, 0, lane, e);
+}
+
+int op_join(void *self, const struct kc_op_call *call, struct kc_lane *lane, struct kc_error *e)
+{
+    return split(self, call, 1, lane, e);
+}

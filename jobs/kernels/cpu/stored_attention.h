@@ -38,30 +38,37 @@ static void STORED(block_gather)(struct block *b, const struct attention *c)
 /* Queries [first, last) of one head, at most QUERIES of them; pointers are to the head's columns of row 0. */
 static void STORED(attention)(const struct attention *c, size_t first, size_t last)
 {
-    const size_t d = c->d, n = last - first;
+    const size_t d = c->d, n = last - first, end = smaller(c->keys, last + c->ahead);
     struct block b = {.d = d, .most = keys_of(d), .scale = 1.f / sqrtf((float)d)};
     struct group group[QUERIES / GROUP];
     FLOATS(turned, WIDTH * QUERIES);
     FLOATS(rows, QUERIES * WIDTH);
-    REAL *y = c->y;
     STORED(gather)((const REAL *)c->q + first * c->ldq, c->ldq, rows, n, QUERIES, d);
     turn(rows, d, turned, QUERIES, QUERIES, d);
-    size_t from = last;
+    if (c->sums)
+        sums_gather((const float *)c->y + first * c->ldy, c->ldy, rows, n, QUERIES, d);
+    size_t from = end;
     for (size_t g = 0; g < n; g += GROUP) {
         group_begin(&group[g / GROUP], c, first + g, smaller(GROUP, n - g));
         from = smaller(from, group[g / GROUP].from);
     }
-    for (b.from = from / b.most * b.most; b.from < last; b.from += b.most) {
-        b.keys = smaller(b.most, last - b.from);
+    for (b.from = from / b.most * b.most; b.from < end; b.from += b.most) {
+        b.keys = smaller(b.most, end - b.from);
         STORED(block_gather)(&b, c);
         for (size_t g = 0; g < n; g += GROUP)
-            if (b.from <= first + g && group[g / GROUP].from < b.from + b.keys)
+            if (b.from <= first + g + c->ahead && group[g / GROUP].from < b.from + b.keys)
                 attention_group(&b, &group[g / GROUP], turned + g, rows + g * d);
     }
     for (size_t r = 0; r < n; r++) {
         const struct group *g = &group[r / GROUP];
-        const vf inverse = v_all(1.f / g->sum[r % GROUP]);
-        V_EACH(d, v_put(y + (first + r) * c->ldy + i, lanes, v_get(rows + r * d + i, lanes, 0) * inverse));
+        const vf inverse = v_all(g->sum[r % GROUP] == 0 ? 0 : 1.f / g->sum[r % GROUP]);
+        if (c->sums) {
+            float *y = (float *)c->y + (first + r) * c->ldy;
+            V_EACH(d, v_put(y + i, lanes, v_get(rows + r * d + i, lanes, 0) * inverse));
+        } else {
+            REAL *y = (REAL *)c->y + (first + r) * c->ldy;
+            V_EACH(d, v_put(y + i, lanes, v_get(rows + r * d + i, lanes, 0) * inverse));
+        }
         c->lse[first + r] = g->largest[r % GROUP] + (float)log((double)g->sum[r % GROUP]);
     }
 }
@@ -109,10 +116,10 @@ static float STORED(dot)(const REAL *a, const float *b, size_t n)
 static void STORED(queries_gather)(struct queries *a, const struct attention *c, size_t head)
 {
     const size_t d = c->d, filled = rounded_up(a->n, W);
-    const REAL *q = (const REAL *)c->q + head * d + a->from * c->ldq;
-    const REAL *y = (const REAL *)c->y + head * d + a->from * c->ldy;
-    const REAL *dy = (const REAL *)c->dy + head * d + a->from * c->ldy;
-    const float *lse = c->lse + head * c->t + a->from;
+    const REAL *q = (const REAL *)c->q + head * d + a->row * c->ldq;
+    const REAL *y = (const REAL *)c->y + head * d + a->row * c->ldy;
+    const REAL *dy = (const REAL *)c->dy + head * d + a->row * c->ldy;
+    const float *lse = c->lse + head * c->ldlse + a->row;
     STORED(gather)(dy, c->ldy, a->dy, a->n, filled, d);
     for (size_t r = 0; r < rounded_up(a->n, STRIP); r++) {
         STORED(fetch)(y + r * c->ldy, c->ldy, d);
@@ -124,23 +131,33 @@ static void STORED(queries_gather)(struct queries *a, const struct attention *c,
     turn(a->q, d, a->q_turned, a->most, filled, d);
 }
 
+/* What the block of queries gets from this block of keys goes to its dq; nothing, if it sees none of them. */
+static void STORED(dq_put)(struct queries *a, const struct keys *b, const struct attention *c, size_t head, int seen)
+{
+    if (c->sums && seen)
+        sums_add(a->dq, (float *)c->dq + head * c->d + a->row * c->ldq, c->ldq, a->n, c->d);
+    if (c->sums || (!seen && b->from > 0))
+        return;
+    if (!seen)
+        memset(a->dq, 0, a->n * c->d * sizeof *a->dq); /* their dq begins here all the same */
+    STORED(dq_add)(a, b, (REAL *)c->dq + head * c->d, c->ldq,
+                   c->lower ? (REAL *)c->lower + head * c->t * c->d : c->dk, c->lower ? c->d : c->ldk);
+}
+
 /* One block of keys against all queries of one head. */
 static void STORED(keys_run)(struct keys *b, struct queries *a, const struct attention *c, size_t head)
 {
-    REAL *dq = (REAL *)c->dq + head * c->d;
-    REAL *lower = c->lower ? (REAL *)c->lower + head * c->t * c->d : c->dk;
-    b->begun = head > 0;
-    for (a->from = b->from; a->from < c->t; a->from += a->n) {
-        a->n = queries_of(a, b, c->t);
-        if (queries_see(a, b, c)) {
+    const size_t end = c->t + c->ahead;
+    b->begun = c->sums || head > 0;
+    for (a->from = b->from > c->ahead ? b->from : c->ahead; a->from < end; a->from += a->n) {
+        a->n = queries_of(a, b, end);
+        a->row = a->from - c->ahead;
+        const int seen = queries_see(a, b, c);
+        if (seen) {
             STORED(queries_gather)(a, c, head);
             attention_block(b, a);
-        } else if (b->from == 0) {
-            memset(a->dq, 0, a->n * c->d * sizeof *a->dq); /* their dq begins here all the same */
-        } else {
-            continue;
         }
-        STORED(dq_add)(a, b, dq, c->ldq, lower, c->lower ? c->d : c->ldk);
+        STORED(dq_put)(a, b, c, head, seen);
     }
 }
 
@@ -154,16 +171,24 @@ static void STORED(attention_input)(const struct attention *c)
     b.most = keys_of(d);
     b.scale = 1.f / sqrtf((float)d);
     a.most = d > BLOCK_FLOATS / BLOCK ? BLOCK / 2 : BLOCK;
-    for (b.from = 0; b.from < c->t; b.from += b.most) {
-        b.n = smaller(b.most, c->t - b.from);
-        if (c->heads == 0) { /* nobody here reads them */
+    for (b.from = 0; b.from < c->keys; b.from += b.most) {
+        b.n = smaller(b.most, c->keys - b.from);
+        if (c->sums) {
+            sums_gather((const float *)c->dk + b.from * c->ldk, c->ldk, b.dk, b.n, rounded_up(b.n, STRIP), d);
+            sums_gather((const float *)c->dv + b.from * c->ldk, c->ldk, b.dv, b.n, rounded_up(b.n, STRIP), d);
+        } else if (c->heads == 0) { /* nobody here reads them */
             memset(b.dk, 0, b.n * d * sizeof *b.dk);
             memset(b.dv, 0, b.n * d * sizeof *b.dv);
         }
         STORED(keys_gather)(&b, c);
         for (size_t head = 0; head < c->heads; head++)
             STORED(keys_run)(&b, &a, c, head);
-        STORED(scatter)(b.dk, (REAL *)c->dk + b.from * c->ldk, c->ldk, b.n, d);
-        STORED(scatter)(b.dv, (REAL *)c->dv + b.from * c->ldk, c->ldk, b.n, d);
+        if (c->sums) {
+            sums_scatter(b.dk, (float *)c->dk + b.from * c->ldk, c->ldk, b.n, d);
+            sums_scatter(b.dv, (float *)c->dv + b.from * c->ldk, c->ldk, b.n, d);
+        } else {
+            STORED(scatter)(b.dk, (REAL *)c->dk + b.from * c->ldk, c->ldk, b.n, d);
+            STORED(scatter)(b.dv, (REAL *)c->dv + b.from * c->ldk, c->ldk, b.n, d);
+        }
     }
 }

@@ -56,6 +56,10 @@ static op_fn *const functions[KC_OPCODES] = { /* NULL: retired */
     [KC_OP_VOCAB_SUM] = op_vocab_sum,
     [KC_OP_VOCAB_LOSS] = op_vocab_loss,
     [KC_OP_VOCAB_SLOPE] = op_vocab_slope,
+    [KC_OP_RING_F] = op_ring_attention,
+    [KC_OP_RING_I] = op_ring_attention_input,
+    [KC_OP_SPLIT] = op_split,
+    [KC_OP_JOIN] = op_join,
 };
 
 static const struct {
