@@ -28,7 +28,7 @@ extern const char *const kc_purpose_name[KC_PURPOSES];
     X(AGREE_TOKENS, "tokens", 0)      /* unmasked tokens */                                                            \
     X(AGREE_NORM, "square_norm", 0)   /* Σ g² of what this rank owns, before division by tokens */                     \
     X(AGREE_NONFINITE, "nonfinite", 0)/* ranks that saw a value that is not finite before the reduction */             \
-    X(AGREE_DIGEST, "replica_digest", 0) /* 32 bits of a digest of the replicated parameters; Σ must be ranks × own */ \
+    X(AGREE_DIGEST, "replica_digest", 0) /* digests of parameters, weighted: Σ is 0 if ranks that hold the same agree */ \
     X(AGREE_STOP, "stop_votes", 0)    /* ranks that were told to stop */                                               \
     X(AGREE_CONTROL, "control", 0)    /* rank 0's control word; others add 0 */
 enum kc_agree { KC_AGREE_TABLE(KC_ENUM_ROW) KC_AGREES };

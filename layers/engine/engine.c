@@ -162,7 +162,7 @@ static int connect_ranks(struct kc_engine *x, const int *window_fds, struct kc_e
         .slots = x->plans.comm->families.count,
         .generation = x->incarnation,
         .window_fds = window_fds,
-        .data_bytes = kc_state_window_bytes(x->plans.shard),
+        .data_bytes = kc_state_window_bytes(x->plans.shard, x->rank),
         .room = x->room,
         .spin_short = !kc_resource_spare_core(x->spec->threads, x->spec->oversubscribe),
         .probe = x->probe,

@@ -13,7 +13,7 @@
 
 static uint64_t window_bytes(const struct kc_govern_config *c)
 {
-    return kc_state_window_bytes(c->plans->shard) + kc_transport_local_bytes(c->spec->ranks, c->plans->comm->families.count);
+    return kc_state_window_bytes(c->plans->shard, c->rank) + kc_transport_local_bytes(c->spec->ranks, c->plans->comm->families.count);
 }
 
 void publish_plan(const struct kc_govern_config *c, uint64_t first_step)
@@ -36,7 +36,7 @@ void publish_plan(const struct kc_govern_config *c, uint64_t first_step)
     kc_probe_set(c->probe, KC_METRIC_STEP, (double)first_step);
     size_t state_bytes = 0;
     for (int k = 0; k < KC_STATES; k++)
-        state_bytes += kc_state_class_bytes(c->plans->shard, (enum kc_state_class)k);
+        state_bytes += kc_state_class_bytes(c->plans->shard, c->rank, (enum kc_state_class)k);
     kc_probe_set(c->probe, KC_METRIC_STATE_BYTES, (double)state_bytes);
     kc_probe_set(c->probe, KC_METRIC_WORK_BYTES, (double)kc_schedule_memory(exec));
     kc_probe_set(c->probe, KC_METRIC_WINDOW_BYTES, (double)window_bytes(c));

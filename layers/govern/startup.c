@@ -143,11 +143,11 @@ void kc_startup_memory(const struct kc_job_spec *spec, const struct kc_plans *pl
 {
     const struct kc_shard_plan *shard = plans->shard;
     struct kc_memory_need n = {0};
-    n.parameters = kc_state_class_bytes(shard, KC_STATE_PARAMETER);
-    n.gradients = kc_state_class_bytes(shard, KC_STATE_GRADIENT);
-    n.moments = kc_state_class_bytes(shard, KC_STATE_MOMENT1) + kc_state_class_bytes(shard, KC_STATE_MOMENT2);
-    n.masters = kc_state_class_bytes(shard, KC_STATE_MASTER);
-    n.communication = kc_transport_local_bytes(spec->ranks, plans->comm->families.count) + kc_state_window_bytes(shard) -
+    n.parameters = kc_state_class_bytes(shard, rank, KC_STATE_PARAMETER);
+    n.gradients = kc_state_class_bytes(shard, rank, KC_STATE_GRADIENT);
+    n.moments = kc_state_class_bytes(shard, rank, KC_STATE_MOMENT1) + kc_state_class_bytes(shard, rank, KC_STATE_MOMENT2);
+    n.masters = kc_state_class_bytes(shard, rank, KC_STATE_MASTER);
+    n.communication = kc_transport_local_bytes(spec->ranks, plans->comm->families.count) + kc_state_window_bytes(shard, rank) -
                       n.parameters - n.gradients;
     n.work = kc_schedule_memory(plans->exec[rank]);
     n.activations = plans->exec[rank]->work_bytes;

@@ -61,7 +61,7 @@ void kc_executor_free(struct kc_executor *x);
 struct kc_run {
     struct kc_step_values values; /* in; executor sets scale after AGREE */
     double stop_vote, control;    /* in: this rank's contribution to AGREE (control: rank 0 only) */
-    double replica_digest;        /* in: 32 bits over the replicated parameters, or 0 when it is not compared */
+    double replica_digest;        /* in: kc_state_replica_digest(), or 0 when it is not compared */
     double agreed[KC_AGREES];     /* out: the summed vector, the same on all ranks */
     double loss, grad_norm;       /* out: mean loss over the step's tokens; global norm after division by tokens */
     double seconds[KC_PARTS]; /* out: time per part; PART_COMM: only what was exposed (compute lane stood still) */

@@ -77,12 +77,13 @@ void kc_verb_root_part(struct kc_state *s)
         s->store[0] = s->store[1] = 0;
     for (uint32_t t = 0; t < s->map.tensors; t++)
         for (int k = 0; k < KC_KIND_COUNT; k++) {
-            uint64_t lo, hi, *limb = s->store + 2 + 4 * ((size_t)t * KC_KIND_COUNT + (size_t)k);
+            const struct kc_map_tensor *m = &s->map.tensor[t];
+            const struct kc_range own = kc_map_counted(&s->map, m);
+            uint64_t *limb = s->store + 2 + 4 * ((size_t)t * KC_KIND_COUNT + (size_t)k);
             memset(limb, 0, 4 * sizeof *limb);
-            kc_map_owned(&s->map, &s->map.tensor[t], s->map.owner, &lo, &hi);
-            if (lo < hi)
-                kc_root_add(kc_root_key(s->map.tensor[t].name, (enum kc_kind)k), lo,
-                            kc_state_tensor(s, (enum kc_kind)k, t) + lo, hi - lo, limb);
+            if (own.lo < own.hi)
+                kc_root_add_box(kc_root_key(m->name, (enum kc_kind)k), &m->region, own.lo,
+                                kc_state_tensor(s, (enum kc_kind)k, t) + own.lo, own.hi - own.lo, limb);
         }
     s->root_part = true;
     s->root_known = false;
@@ -98,8 +99,7 @@ int kc_verb_root_close(struct kc_state *s, struct kc_error *e)
     for (uint32_t i = 0; i < s->map.tensors; i++) {
         const struct kc_map_tensor *m = &s->map.tensor[i];
         t[i].name = m->name;
-        t[i].rank = m->rank;
-        memcpy(t[i].size, m->size, sizeof t[i].size);
+        t[i].shape = m->shape;
         memcpy(t[i].limb, s->store + 2 + 4 * (size_t)KC_KIND_COUNT * i, sizeof t[i].limb);
         for (int k = 0; k < KC_KIND_COUNT; k++)
             kc_root_normalise(t[i].limb[k]);

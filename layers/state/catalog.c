@@ -1,6 +1,8 @@
 /* catalog.c - see catalog.h. Decides by what the directory holds, never by what was remembered. */
 #include "catalog.h"
 
+#include "cover.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -70,24 +72,29 @@ int kc_catalog_scan(const struct kc_storage *st, const char *directory, struct k
 
 /* ---- a whole version ---- */
 
+/* Format 1 writes no boxes: all are whole tensors. */
+static void complete(struct kc_pack *p, const struct kc_manifest *m)
+{
+    for (uint32_t i = 0; i < p->count && p->format == 1; i++)
+        if (p->extent[i].tensor < m->tensors)
+            memcpy(p->extent[i].box.size, m->tensor[p->extent[i].tensor].dims.size, sizeof p->extent[i].box.size);
+}
+
 /* Lengths and digests must be the manifest's (or become them, while it is made), and cover every element once. */
 int kc_whole_packs(const struct kc_storage *st, const char *folder, struct kc_whole *w, bool learn,
                    struct kc_error *e)
 {
     struct kc_manifest *m = &w->manifest;
     int r = 0;
-    uint64_t *elements = calloc(m->tensors + 1u, sizeof *elements);
-    const char **names = calloc(m->tensors + 1u, sizeof *names);
     w->bytes = 0;
-    if (!elements || !names)
-        r = kc_fail(e, -ENOMEM, "no memory to check %s", folder);
     for (uint32_t i = 0; i < m->packs && r == 0; i++) {
         const struct kc_pack_head head = {i, m->packs, m->version, m->progress.step};
         char path[4096];
         kc_catalog_pack_path(folder, i, path, sizeof path);
-        r = kc_pack_open(st, path, &head, &w->pack[i], e);
+        r = kc_pack_open(st, path, &head, learn ? KC_SNAPSHOT_FORMAT : m->format, &w->pack[i], e);
         if (r < 0)
             break;
+        complete(&w->pack[i], m);
         w->bytes += w->pack[i].bytes;
         if (learn) {
             m->pack[i].bytes = w->pack[i].bytes;
@@ -99,15 +106,7 @@ int kc_whole_packs(const struct kc_storage *st, const char *folder, struct kc_wh
                         path, w->pack[i].bytes, m->pack[i].bytes);
         }
     }
-    for (uint32_t t = 0; t < m->tensors && r == 0; t++) {
-        elements[t] = m->tensor[t].count;
-        names[t] = m->tensor[t].name;
-    }
-    if (r == 0)
-        r = kc_pack_cover(w->pack, m->packs, m->tensors, elements, names, e);
-    free(elements);
-    free(names);
-    return r;
+    return r == 0 ? kc_cover_check(m, w->pack, e) : r;
 }
 
 static int refuse_marked(const struct kc_storage *st, const char *path, struct kc_error *e)

@@ -53,7 +53,7 @@ void kc_guard_closed(struct kc_state *s, enum kc_state_class c, uint32_t bucket)
         return;
     if (s->guard == KC_GUARD_ALWAYS)
         protect_bucket(s, c, bucket, false);
-    else if (g->open == 0 && g->closed >= s->map.buckets) /* every bucket had its turn: the phase is over */
+    else if (g->open == 0 && g->closed >= s->map.class_buckets[c]) /* every bucket had its turn: the phase is over */
         protect_class(s, c, false);
 }
 

@@ -35,9 +35,9 @@ int kc_manifest_tensors(struct kc_manifest *m, const struct kc_map *map)
         t->name = strdup(map->tensor[m->tensors].name);
         if (!t->name)
             return -ENOMEM;
-        t->rank = map->tensor[m->tensors].rank;
-        t->count = map->tensor[m->tensors].count;
-        memcpy(t->size, map->tensor[m->tensors].size, sizeof t->size);
+        t->shape = map->tensor[m->tensors].shape;
+        t->dims = map->tensor[m->tensors].dims;
+        t->count = map->tensor[m->tensors].total;
     }
     return 0;
 }
@@ -51,17 +51,41 @@ static json_t *digest_json(struct kc_digest d)
     return json_string(text);
 }
 
+static json_t *shape_json(const struct kc_shape *s)
+{
+    json_t *list = json_array();
+    for (uint32_t d = 0; d < s->rank; d++)
+        json_array_append_new(list, json_integer((json_int_t)s->size[d]));
+    return list;
+}
+
 static json_t *tensors_json(const struct kc_manifest *m)
 {
     json_t *list = json_array();
     for (uint32_t i = 0; i < m->tensors; i++) {
-        json_t *shape = json_array();
-        for (uint32_t d = 0; d < m->tensor[i].rank; d++)
-            json_array_append_new(shape, json_integer((json_int_t)m->tensor[i].size[d]));
-        json_array_append_new(list,
-                              json_pack("{s:s, s:s, s:o}", "name", m->tensor[i].name, "type", "f32", "shape", shape));
+        const struct kc_manifest_tensor *t = &m->tensor[i];
+        json_t *o = json_pack("{s:s, s:s, s:o}", "name", t->name, "type", "f32", "shape", shape_json(&t->shape));
+        if (!kc_shape_equal(&t->shape, &t->dims))
+            json_object_set_new(o, "dims", shape_json(&t->dims));
+        json_array_append_new(list, o);
     }
     return list;
+}
+
+static json_t *layout_json(const struct kc_manifest *m)
+{
+    json_t *o = json_pack("{s:i, s:i}", "ranks", (int)m->ranks, "zero", (int)m->zero);
+    for (int a = 0; a < KC_AXES; a++)
+        json_object_set_new(o, kc_axis_name[a], json_integer((json_int_t)m->axis[a]));
+    return o;
+}
+
+static json_t *model_json(const struct kc_model_numbers *m)
+{
+    return json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:b, s:f, s:f, s:i, s:i}", "family", m->family, "layers",
+                     (int)m->layers, "hidden", (int)m->hidden, "heads", (int)m->heads, "context", (int)m->context, "vocab",
+                     (int)m->vocab, "kv_heads", (int)m->kv_heads, "ffn", (int)m->ffn, "tied", (int)m->tied, "rope_theta",
+                     m->rope_theta, "rms_eps", m->rms_eps, "experts", (int)m->experts, "top_k", (int)m->top_k);
 }
 
 static json_t *packs_json(const struct kc_manifest *m)
@@ -87,20 +111,18 @@ static json_t *history_json(const struct kc_history *h)
                      points);
 }
 
-static json_t *body_json(const struct kc_manifest *m, const struct kc_manifest_model *model)
+static json_t *body_json(const struct kc_manifest *m)
 {
-    return json_pack("{s:i, s:I, s:n, s:s, s:I, s:I, s:I, s:{s:s, s:I}, s:i, s:o, s:o, s:o, s:o, s:{s:i, s:i}, s:s,"
-                     " s:s, s:s, s:b, s:{s:s, s:i, s:i, s:i, s:i, s:i}, s:o, s:o, s:o}",
+    return json_pack("{s:i, s:I, s:n, s:s, s:I, s:I, s:I, s:{s:s, s:I}, s:i, s:o, s:o, s:o, s:o, s:o, s:s, s:s, s:s, s:b,"
+                     " s:o, s:o, s:o, s:o}",
                      "format", KC_SNAPSHOT_FORMAT, "version", (json_int_t)m->version, "parent", "written", m->written,
                      "step", (json_int_t)m->progress.step, "tokens", (json_int_t)m->progress.tokens, "position",
                      (json_int_t)m->progress.position, "rng", "kind", "philox4x32-10", "seed", (json_int_t)m->seed,
                      "restarts", (int)m->progress.restarts, "loss", kc_json_number(m->loss), "grad_norm",
                      kc_json_number(m->grad_norm), "state_root", digest_json(m->root), "spec", digest_json(m->spec),
-                     "layout", "ranks", (int)m->ranks, "zero", (int)m->zero, "variant", m->variant,
-                     "plan", m->plan, "precision", kc_precision_name[m->precision], "verified", 1,
-                     "model", "family", model->family, "layers", (int)model->layers, "hidden", (int)model->hidden,
-                     "heads", (int)model->heads, "context", (int)model->context, "vocab", (int)model->vocab,
-                     "packs", packs_json(m), "tensors", tensors_json(m), "history", history_json(&m->history));
+                     "layout", layout_json(m), "variant", m->variant, "plan", m->plan, "precision",
+                     kc_precision_name[m->precision], "verified", 1, "model", model_json(&m->model), "packs", packs_json(m),
+                     "tensors", tensors_json(m), "history", history_json(&m->history));
 }
 
 static int frame(char *body, char **out, size_t *bytes)
@@ -115,12 +137,11 @@ static int frame(char *body, char **out, size_t *bytes)
     return 0;
 }
 
-int kc_manifest_write(const struct kc_storage *st, const char *folder, const struct kc_manifest *m,
-                      const struct kc_manifest_model *model, struct kc_error *e)
+int kc_manifest_write(const struct kc_storage *st, const char *folder, const struct kc_manifest *m, struct kc_error *e)
 {
     char path[4096 + sizeof KC_MANIFEST_NAME + 1], *text = NULL;
     size_t bytes = 0;
-    json_t *json = body_json(m, model);
+    json_t *json = body_json(m);
     char *body = json ? json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
     json_decref(json);
     int r = body ? frame(body, &text, &bytes) : -ENOMEM;
@@ -156,21 +177,31 @@ static int parse_count(const json_t *o, const char *key, uint64_t most, uint64_t
     return 0;
 }
 
-static int parse_tensor(const json_t *o, struct kc_manifest_tensor *out)
+static int parse_shape(const json_t *list, struct kc_shape *out)
 {
-    const json_t *shape = json_object_get(o, "shape");
-    const char *name = kc_json_text(o, "name", "");
-    if (!*name || !json_is_array(shape) || json_array_size(shape) > KC_DIMS_MAX ||
-        strcmp(kc_json_text(o, "type", ""), "f32") != 0)
+    if (!json_is_array(list) || json_array_size(list) > KC_DIMS_MAX)
         return -EINVAL;
-    out->rank = (uint32_t)json_array_size(shape);
-    out->count = 1;
+    out->rank = (uint32_t)json_array_size(list);
     for (uint32_t d = 0; d < out->rank; d++) {
-        json_int_t n = json_integer_value(json_array_get(shape, d));
-        if (n < 0 || __builtin_mul_overflow(out->count, (uint64_t)n, &out->count) || out->count > UINT64_MAX / 16)
+        json_int_t n = json_integer_value(json_array_get(list, d));
+        if (n < 0)
             return -EINVAL;
         out->size[d] = (uint64_t)n;
     }
+    return 0;
+}
+
+static int parse_tensor(const json_t *o, struct kc_manifest_tensor *out)
+{
+    const json_t *dims = json_object_get(o, "dims");
+    const char *name = kc_json_text(o, "name", "");
+    uint64_t as_cut;
+    if (!*name || strcmp(kc_json_text(o, "type", ""), "f32") != 0 || parse_shape(json_object_get(o, "shape"), &out->shape) < 0 ||
+        kc_shape_elements(&out->shape, &out->count) < 0)
+        return -EINVAL;
+    out->dims = out->shape;
+    if (dims && (parse_shape(dims, &out->dims) < 0 || kc_shape_elements(&out->dims, &as_cut) < 0 || as_cut != out->count))
+        return -EINVAL;
     out->name = strdup(name);
     return out->name ? 0 : -ENOMEM;
 }
@@ -236,17 +267,51 @@ static int parse_precision(const json_t *o, enum kc_precision *out)
     return -EINVAL;
 }
 
+/* What was written before there were other axes has ranks along data alone. */
+static int parse_layout(const json_t *o, struct kc_manifest *m)
+{
+    uint64_t ranks, zero, size;
+    if (parse_count(o, "ranks", KC_RANKS_MAX, &ranks) < 0 || parse_count(o, "zero", 3, &zero) < 0 || ranks == 0)
+        return -EINVAL;
+    m->ranks = (uint32_t)ranks;
+    m->zero = (uint32_t)zero;
+    for (int a = 0; a < KC_AXES; a++) {
+        size = a == KC_DATA ? ranks : 1;
+        if (m->format > 1 && parse_count(o, kc_axis_name[a], KC_RANKS_MAX, &size) < 0)
+            return -EINVAL;
+        m->axis[a] = (uint32_t)size;
+    }
+    return 0;
+}
+
+static void parse_model(const json_t *o, struct kc_model_numbers *m)
+{
+    const struct {
+        const char *key;
+        uint32_t *to;
+    } row[] = {{"layers", &m->layers}, {"hidden", &m->hidden}, {"heads", &m->heads}, {"context", &m->context},
+               {"vocab", &m->vocab}, {"kv_heads", &m->kv_heads}, {"ffn", &m->ffn}, {"experts", &m->experts},
+               {"top_k", &m->top_k}};
+    for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
+        uint64_t n = 0;
+        parse_count(o, row[i].key, UINT32_MAX, &n);
+        *row[i].to = (uint32_t)n;
+    }
+    snprintf(m->family, sizeof m->family, "%s", kc_json_text(o, "family", ""));
+    m->tied = json_is_true(json_object_get(o, "tied"));
+    m->rope_theta = kc_json_real(o, "rope_theta", 0);
+    m->rms_eps = kc_json_real(o, "rms_eps", 0);
+}
+
 static int parse_body(const json_t *o, struct kc_manifest *m)
 {
-    const json_t *rng = json_object_get(o, "rng"), *layout = json_object_get(o, "layout");
-    uint64_t restarts, ranks, zero;
+    const json_t *rng = json_object_get(o, "rng");
+    uint64_t restarts;
     if (parse_count(o, "version", INT64_MAX, &m->version) < 0 ||
         parse_count(o, "step", INT64_MAX, &m->progress.step) < 0 ||
         parse_count(o, "tokens", INT64_MAX, &m->progress.tokens) < 0 ||
         parse_count(o, "position", INT64_MAX, &m->progress.position) < 0 ||
-        parse_count(o, "restarts", UINT32_MAX, &restarts) < 0 ||
-        parse_count(layout, "ranks", KC_RANKS_MAX, &ranks) < 0 || parse_count(layout, "zero", 3, &zero) < 0 ||
-        ranks == 0)
+        parse_count(o, "restarts", UINT32_MAX, &restarts) < 0 || parse_layout(json_object_get(o, "layout"), m) < 0)
         return -EINVAL;
     if (strcmp(kc_json_text(rng, "kind", ""), "philox4x32-10") != 0 ||
         !json_is_integer(json_object_get(rng, "seed")) || parse_digest(o, "state_root", &m->root) < 0 ||
@@ -255,8 +320,7 @@ static int parse_body(const json_t *o, struct kc_manifest *m)
         return -EINVAL;
     m->seed = (uint64_t)kc_json_integer(rng, "seed", 0);
     m->progress.restarts = (uint32_t)restarts;
-    m->ranks = (uint32_t)ranks;
-    m->zero = (uint32_t)zero;
+    parse_model(json_object_get(o, "model"), &m->model);
     m->loss = parse_number(o, "loss");
     m->grad_norm = parse_number(o, "grad_norm");
     snprintf(m->variant, sizeof m->variant, "%s", kc_json_text(o, "variant", ""));
@@ -307,9 +371,10 @@ int kc_manifest_read(const struct kc_storage *st, const char *folder, struct kc_
         r = kc_fail(e, -ENOMEM, "no memory to read %s", path);
     else if (!json)
         r = kc_fail(e, -EBADMSG, "%s is damaged: its digest is not that of its %zu bytes", path, bytes);
-    else if (format != KC_SNAPSHOT_FORMAT)
-        r = kc_fail(e, -EBADMSG, "%s has format %lld, this program reads %d", path, format, KC_SNAPSHOT_FORMAT);
-    else if ((r = parse_body(json, m)) < 0)
+    else if (format < KC_SNAPSHOT_OLDEST || format > KC_SNAPSHOT_FORMAT)
+        r = kc_fail(e, -EBADMSG, "%s has format %lld, this program reads %d to %d", path, format, KC_SNAPSHOT_OLDEST,
+                    KC_SNAPSHOT_FORMAT);
+    else if (m->format = (uint32_t)format, (r = parse_body(json, m)) < 0)
         r = kc_fail(e, r == -ENOMEM ? r : -EBADMSG, "%s does not say what a manifest must say", path);
     if (r == 0)
         *out = *m;

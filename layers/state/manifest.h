@@ -3,27 +3,31 @@
 #ifndef KC_STATE_MANIFEST_H
 #define KC_STATE_MANIFEST_H
 
+#include "config.h"
+#include "pack.h"
 #include "progress.h"
 #include "root.h"
 #include "storage.h"
 
 #include "contracts/job_spec.h"
 
-#define KC_SNAPSHOT_FORMAT 1
 #define KC_MANIFEST_NAME "MANIFEST.json"
 
 struct kc_manifest_tensor {
     char *name;
-    uint32_t rank;
-    uint64_t size[KC_DIMS_MAX], count;
+    struct kc_shape shape; /* as in files */
+    struct kc_shape dims;  /* as it was cut: boxes of extents count by these */
+    uint64_t count;        /* elements */
 };
 
 struct kc_manifest {
+    uint32_t format;             /* of a manifest that was read */
     uint64_t version, seed;
     struct kc_progress progress;
     double loss, grad_norm;      /* of the last step; NaN unknown */
     struct kc_digest root, spec; /* state_root; digest of the job_spec contract */
-    uint32_t ranks, zero;        /* the layout that wrote it */
+    uint32_t ranks, zero, axis[KC_AXES]; /* the layout that wrote it */
+    struct kc_model_numbers model; /* for people, and for config.json of an export; in format 1 not all of them */
     char variant[64];            /* kernels */
     char plan[KC_PLAN_TEXT];     /* how sums are made between ranks; "" in older versions */
     enum kc_precision precision; /* that it was trained in; the values are f32 in any */
@@ -39,18 +43,11 @@ struct kc_manifest {
     struct kc_history history;
 };
 
-/* The model as a person reads it; not needed for loading. */
-struct kc_manifest_model {
-    const char *family;
-    uint32_t layers, hidden, heads, context, vocab;
-};
-
 void kc_manifest_free(struct kc_manifest *m);
 /* Copy the tensor table from the map. -ENOMEM. */
 int kc_manifest_tensors(struct kc_manifest *m, const struct kc_map *map);
 /* Write to a new file in `folder` and fsync it. */
-int kc_manifest_write(const struct kc_storage *st, const char *folder, const struct kc_manifest *m,
-                      const struct kc_manifest_model *model, struct kc_error *e);
+int kc_manifest_write(const struct kc_storage *st, const char *folder, const struct kc_manifest *m, struct kc_error *e);
 /* -EBADMSG missing, damaged, or a version that this program does not know; else -errno. */
 int kc_manifest_read(const struct kc_storage *st, const char *folder, struct kc_manifest *out, struct kc_error *e);
 

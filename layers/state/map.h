@@ -1,7 +1,10 @@
-/* map.h - where every element of the state lies, derived once from the shard plan: tensors, buckets, the owned part.
- * Pure; the same on all ranks except for `owner`. Nothing here allocates memory for values. */
+/* map.h - where every element of the state lies on one rank, derived once from the shard plan: tensors and the boxes of
+ * them that the rank holds, buckets, the part that it owns. Pure; the list of tensors is the same on all ranks. Nothing here
+ * allocates memory for values. */
 #ifndef KC_STATE_MAP_H
 #define KC_STATE_MAP_H
+
+#include "region.h"
 
 #include "base/error.h"
 #include "contracts/shard_plan.h"
@@ -19,10 +22,12 @@ extern const char *const kc_kind_name[KC_KIND_COUNT];
 struct kc_map_tensor {
     const char *name;  /* borrowed from the plan */
     uint32_t bucket;
-    uint32_t rank;
-    uint64_t offset;   /* elements from the start of its bucket */
-    uint64_t count;    /* elements */
-    uint64_t size[KC_DIMS_MAX];
+    uint64_t offset;   /* elements from the start of its bucket: of the box, which is contiguous there */
+    uint64_t total;    /* elements of the whole tensor */
+    struct kc_shape shape; /* as in files: joined dimensions are one */
+    struct kc_shape dims;  /* as it is cut */
+    struct kc_box box;     /* what this rank holds of it; nothing if it does not hold the bucket … */
+    struct kc_region region; /* … and the same, to count in: count 0 */
     uint8_t init;
     float init_scale;
 };
@@ -30,17 +35,20 @@ struct kc_map_tensor {
 struct kc_map_bucket {
     uint64_t count, shard;     /* elements */
     enum kc_type type;         /* of its parameters */
+    uint32_t owner;            /* which of its owners this rank is */
+    bool held;                 /* the rank has one of its stages; else it takes no memory */
+    bool counts;               /* of the ranks that hold the same it is the one that counts and saves its owner's part */
     size_t at[KC_STATES];      /* bytes from the start of window or private memory (kc_map_private) */
     size_t bytes[KC_STATES];   /* bytes there; of private classes with zero ≥ 1 the owned shard alone; 0: none */
 };
 
 struct kc_map {
     uint32_t tensors, buckets;
-    uint32_t owner;            /* this rank's number among the owners of every bucket */
     bool sharded;              /* private classes: only the owned shard is kept */
     struct kc_map_tensor *tensor; /* parameters, in the order of the plan: their numbers on disk and in the vector */
     struct kc_map_bucket *bucket;
     size_t class_at[KC_STATES], class_bytes[KC_STATES]; /* each class lies in one run */
+    uint32_t class_buckets[KC_STATES]; /* that take memory */
     size_t store_at, store_count; /* the store vector in window memory: bytes, u64 elements */
     size_t window_bytes, private_bytes;
 };
@@ -52,10 +60,13 @@ static inline bool kc_map_private(enum kc_state_class what)
 }
 /* The class that holds a kind of this tensor. */
 enum kc_state_class kc_map_class(const struct kc_map *m, const struct kc_map_tensor *t, enum kc_kind kind);
-/* -EINVAL the plan contradicts itself, -ENOTSUP a parameter is cut, -ENOMEM; e names the tensor or bucket. */
+/* -EINVAL the plan contradicts itself, -ENOMEM; e names the tensor or bucket. */
 int kc_map_new(const struct kc_shard_plan *shard, uint32_t rank, struct kc_map *out, struct kc_error *e);
 void kc_map_free(struct kc_map *m);
-/* The elements [*lo, *hi) of tensor t (its own flat numbers) that this owner has; empty: lo == hi. */
-void kc_map_owned(const struct kc_map *m, const struct kc_map_tensor *t, uint32_t owner, uint64_t *lo, uint64_t *hi);
+/* The elements of tensor t, in its region's local numbers, that are this rank's share of the bucket (it may be that others
+ * own the same); that it keeps of a class; and that it counts and saves, as no other rank does. */
+struct kc_range kc_map_owned(const struct kc_map *m, const struct kc_map_tensor *t);
+struct kc_range kc_map_kept(const struct kc_map *m, const struct kc_map_tensor *t, enum kc_state_class what);
+struct kc_range kc_map_counted(const struct kc_map *m, const struct kc_map_tensor *t);
 
 #endif

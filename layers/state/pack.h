@@ -2,7 +2,8 @@
  *
  *   superblock (4 KiB) | extents, each 4 KiB aligned, at most 4 MiB | index | footer
  *
- * Extents are named in global coordinates: tensor, kind, flat range. Never a bucket, never padding of a layout. */
+ * Extents are named in global coordinates: tensor, kind, a box of the tensor, a flat range inside the box. Never a bucket,
+ * never padding of a layout. pack.c writes, pack_read.c reads. */
 #ifndef KC_STATE_PACK_H
 #define KC_STATE_PACK_H
 
@@ -14,7 +15,7 @@
 #include <assert.h>
 
 #define KC_PACK_ALIGN 4096
-#define KC_PACK_GRID (UINT64_C(1) << 20) /* elements: extents of a tensor end at its multiples */
+#define KC_PACK_GRID (UINT64_C(1) << 20) /* elements: extents of a box end at its multiples */
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "packs are little-endian and written as they lie in memory");
@@ -22,11 +23,16 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 struct kc_extent {
     uint32_t tensor;        /* number in the manifest's table */
     uint32_t kind;          /* enum kc_kind */
-    uint64_t lo, hi;        /* elements of the tensor, flat, row-major */
+    struct kc_box box;      /* of the tensor, by its dimensions as they are cut; the rest is 0 */
+    uint64_t lo, hi;        /* elements of the box, flat, row-major */
     uint64_t offset;        /* bytes in the file */
     struct kc_digest digest;
 };
-_Static_assert(sizeof(struct kc_extent) == 48, "the index is a format: bump KC_SNAPSHOT_FORMAT and kc-snapshot(5)");
+_Static_assert(sizeof(struct kc_extent) == 128, "the index is a format: bump KC_SNAPSHOT_FORMAT and kc-snapshot(5)");
+
+/* Formats of packs, and of the manifests that name them. In the first one every box is a whole tensor and is not written. */
+#define KC_SNAPSHOT_FORMAT 2
+#define KC_SNAPSHOT_OLDEST 1
 
 /* Which pack this is; stands in the superblock. */
 struct kc_pack_head {
@@ -38,9 +44,9 @@ struct kc_pack {
     int fd;                 /* -1: closed */
     char path[4096];
     struct kc_pack_head head;
+    uint32_t format;
     uint64_t bytes;         /* of the file */
-    struct kc_digest
-        index; /* of the index: it stands for the whole pack, as the index has a digest of every extent */
+    struct kc_digest index; /* of the index: it stands for the whole pack, as the index has a digest of every extent */
     struct kc_extent *extent;
     uint32_t count;
 };
@@ -50,8 +56,8 @@ static inline size_t kc_extent_bytes(const struct kc_extent *x)
     return (size_t)(x->hi - x->lo) * sizeof(float);
 }
 
-/* The extents that `owner` writes, placed, digests still zero; out->bytes is the file's final length. -ENOMEM. */
-int kc_pack_plan(const struct kc_map *m, uint32_t owner, struct kc_pack *out);
+/* The extents that the map's rank writes, placed, digests still zero; out->bytes is the file's final length. -ENOMEM. */
+int kc_pack_plan(const struct kc_map *m, struct kc_pack *out);
 /* Close and free. */
 void kc_pack_free(const struct kc_storage *st, struct kc_pack *p);
 
@@ -63,17 +69,28 @@ typedef int kc_pack_source(void *arg, const struct kc_extent *x, const float **v
 int kc_pack_write(const struct kc_storage *st, const char *path, const struct kc_pack_head *head, struct kc_pack *p,
                   kc_pack_source *source, void *arg, struct kc_error *e);
 
-/* Open for reading: superblock, footer and index checked. -EBADMSG damaged or missing (e says what), else -errno. */
-int kc_pack_open(const struct kc_storage *st, const char *path, const struct kc_pack_head *head, struct kc_pack *out,
-                 struct kc_error *e);
+/* Open for reading: superblock, footer and index checked; boxes are not, and of format 1 they are left 0. -EBADMSG damaged
+ * or missing (e says what), else -errno. */
+int kc_pack_open(const struct kc_storage *st, const char *path, const struct kc_pack_head *head, uint32_t format,
+                 struct kc_pack *out, struct kc_error *e);
 /* Read extent i into `buffer` (KC_PACK_GRID floats) and compare its digest. -EBADMSG, -EIO. */
 int kc_pack_read(const struct kc_storage *st, const struct kc_pack *p, uint32_t i, float *buffer, struct kc_error *e);
 /* What lies between extent i and the next thing is zero. -EBADMSG. */
 int kc_pack_check_gap(const struct kc_storage *st, const struct kc_pack *p, uint32_t i, struct kc_error *e);
 
-/* Do the packs hold every element of every tensor and kind exactly once? elements[t] for t < tensors. -EBADMSG e
- * names tensor, kind, element. */
-int kc_pack_cover(const struct kc_pack *packs, uint32_t count, uint32_t tensors, const uint64_t *elements,
-                  const char *const *names, struct kc_error *e);
+/* ---- what the two share ---- */
+#define KC_PACK_FOOTER 48 /* bytes */
+struct kc_pack_footer {
+    uint64_t index_offset, count, bytes; /* bytes: of the whole file */
+    struct kc_digest index;
+    char magic[8];
+};
+_Static_assert(sizeof(struct kc_pack_footer) == KC_PACK_FOOTER, "format: bump KC_SNAPSHOT_FORMAT");
+extern const char kc_pack_footer_magic[8];
+/* The superblock of that pack. */
+void kc_pack_super(unsigned char block[KC_PACK_ALIGN], const struct kc_pack_head *head, uint32_t format);
+/* Where what follows extent x begins; where the index begins. */
+uint64_t kc_extent_next(const struct kc_extent *x);
+uint64_t kc_pack_index_offset(const struct kc_pack *p);
 
 #endif

@@ -108,8 +108,8 @@ static bool tell_other_bits(const struct kc_state *s, const struct kc_manifest *
     if (strcmp(m->variant, s->variant) != 0)
         kc_print(notes, "%swritten with %s kernels, this run has %s: bits will change", before ? "; " : "", m->variant,
                  s->variant);
-    if (m->plan[0] && s->plan[0] && strcmp(m->plan, s->plan) != 0 && m->ranks == s->shard->ranks &&
-        m->zero == s->shard->zero)
+    if (m->plan[0] && s->plan[0] && strcmp(m->plan, s->plan) != 0 && m->zero == s->shard->zero &&
+        memcmp(m->axis, s->shard->axis, sizeof m->axis) == 0)
         kc_print(notes, "%swritten with the plan %s, this run has %s: bits will change", notes->length ? "; " : "",
                  m->plan, s->plan);
     return notes->length > before;

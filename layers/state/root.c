@@ -68,6 +68,18 @@ void kc_root_add(uint64_t key, uint64_t first, const float *values, uint64_t cou
     }
 }
 
+void kc_root_add_box(uint64_t key, const struct kc_region *r, uint64_t lo, const float *values, uint64_t count,
+                     uint64_t limb[4])
+{
+    while (count > 0) {
+        uint64_t run, first = kc_region_global(r, lo, &run), n = run < count ? run : count;
+        kc_root_add(key, first, values, n, limb);
+        lo += n;
+        values += n;
+        count -= n;
+    }
+}
+
 static int by_name(const void *a, const void *b)
 {
     return strcmp(((const struct kc_root_tensor *)a)->name, ((const struct kc_root_tensor *)b)->name);
@@ -84,8 +96,8 @@ static unsigned char *put_tensor(unsigned char *at, const struct kc_root_tensor 
     uint32_t length = (uint32_t)strlen(t->name);
     at = put(at, &length, 4);
     at = put(at, t->name, length);
-    at = put(at, &t->rank, 4);
-    at = put(at, t->size, 8 * (size_t)t->rank);
+    at = put(at, &t->shape.rank, 4);
+    at = put(at, t->shape.size, 8 * (size_t)t->shape.rank);
     for (int k = 0; k < KC_KIND_COUNT; k++)
         for (int i = 0; i < 4; i++) {
             uint32_t limb = (uint32_t)t->limb[k][i];

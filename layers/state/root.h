@@ -19,10 +19,13 @@ void kc_root_add(uint64_t key, uint64_t first, const float *values, uint64_t cou
 /* Limbs of any size → each below 2^32, modulo 2^128. */
 void kc_root_normalise(uint64_t limb[4]);
 
+/* The same for elements `lo` … lo + count - 1 of a box. */
+void kc_root_add_box(uint64_t key, const struct kc_region *r, uint64_t lo, const float *values, uint64_t count,
+                     uint64_t limb[4]);
+
 struct kc_root_tensor {
     const char *name;
-    uint32_t rank;
-    uint64_t size[KC_DIMS_MAX];
+    struct kc_shape shape; /* as in files */
     uint64_t limb[KC_KIND_COUNT][4]; /* normalised */
 };
 /* The digest over the tensors in the order of their names (`t` is sorted), and progress and seed. -ENOMEM. */

@@ -87,11 +87,13 @@ static int source(void *arg, const struct kc_extent *x, const float **values, st
     const struct kc_state *s = arg;
     const float *v = kc_state_tensor(s, (enum kc_kind)x->kind, x->tensor) + x->lo;
     int64_t bad = kc_find_nonfinite(v, x->hi - x->lo);
+    uint64_t run;
     if (bad >= 0)
         return kc_fail(e, -EDOM,
                        "%s of %s is not finite at element %" PRIu64 " after step %" PRIu64
                        "; such a state never replaces a snapshot",
-                       kc_kind_name[x->kind], s->map.tensor[x->tensor].name, x->lo + (uint64_t)bad, s->progress.step);
+                       kc_kind_name[x->kind], s->map.tensor[x->tensor].name, kc_region_global(&s->map.tensor[x->tensor].region, x->lo + (uint64_t)bad, &run),
+                       s->progress.step);
     *values = v;
     return 0;
 }
@@ -100,11 +102,11 @@ static int write_pack(struct kc_state *s, uint64_t *bytes, struct kc_error *e)
 {
     char tmp[4096], path[4096 + 32];
     struct kc_pack pack;
-    const struct kc_pack_head head = {s->map.owner, s->shard->ranks, s->attempt.version, s->progress.step};
-    if (kc_pack_plan(&s->map, s->map.owner, &pack) < 0)
+    const struct kc_pack_head head = {s->rank, s->shard->ranks, s->attempt.version, s->progress.step};
+    if (kc_pack_plan(&s->map, &pack) < 0)
         return kc_fail(e, -ENOMEM, "no memory for the index of a snapshot");
     kc_catalog_tmp_path(s->directory, s->attempt.version, tmp);
-    kc_catalog_pack_path(tmp, s->map.owner, path, sizeof path);
+    kc_catalog_pack_path(tmp, s->rank, path, sizeof path);
     int r = kc_pack_write(s->st, path, &head, &pack, source, s, e);
     *bytes = pack.bytes;
     kc_pack_free(s->st, &pack);
@@ -137,6 +139,8 @@ static int fill_manifest(const struct kc_state *s, struct kc_manifest *m)
     m->spec = s->spec->head.digest;
     m->ranks = m->packs = s->shard->ranks;
     m->zero = s->shard->zero;
+    memcpy(m->axis, s->shard->axis, sizeof m->axis);
+    kc_model_numbers(s->spec, &m->model);
     m->precision = (enum kc_precision)s->spec->precision;
     m->history = s->history;
     snprintf(m->variant, sizeof m->variant, "%s", s->variant);
@@ -150,13 +154,6 @@ static int fill_manifest(const struct kc_state *s, struct kc_manifest *m)
 static int commit(struct kc_state *s, struct kc_error *e)
 {
     char tmp[4096], path[4096];
-    const struct kc_job_spec *spec = s->spec;
-    const struct kc_manifest_model model = {spec->family < KC_FAMILIES ? kc_family_name[spec->family] : "?",
-                                            spec->layers,
-                                            spec->hidden,
-                                            spec->heads,
-                                            spec->context,
-                                            spec->vocab};
     struct kc_manifest again = {.tensors = 0};
     struct kc_whole *w = calloc(1, sizeof *w);
     kc_catalog_tmp_path(s->directory, s->attempt.version, tmp);
@@ -167,7 +164,7 @@ static int commit(struct kc_state *s, struct kc_error *e)
     if (r == 0)
         r = kc_whole_packs(s->st, tmp, w, true, e);
     if (r == 0)
-        r = kc_manifest_write(s->st, tmp, &w->manifest, &model, e);
+        r = kc_manifest_write(s->st, tmp, &w->manifest, e);
     if (r == 0)
         r = kc_manifest_read(s->st, tmp, &again, e);
     bool renamed = false;

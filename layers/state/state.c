@@ -23,7 +23,7 @@ void *kc_state_at(const struct kc_state *s, enum kc_state_class what, uint32_t b
         return s->window + b->at[what];
     /* as integers: the start of the whole bucket may lie before anything that exists */
     uintptr_t at = (uintptr_t)(s->private + b->at[what]);
-    return (void *)(s->map.sharded ? at - s->map.owner * b->shard * sizeof(float) : at);
+    return (void *)(s->map.sharded ? at - b->owner * b->shard * sizeof(float) : at);
 }
 
 float *kc_state_tensor(const struct kc_state *s, enum kc_kind kind, uint32_t tensor)
@@ -33,20 +33,20 @@ float *kc_state_tensor(const struct kc_state *s, enum kc_kind kind, uint32_t ten
     return (float *)((uintptr_t)kc_state_at(s, class, t->bucket) + t->offset * sizeof(float));
 }
 
-size_t kc_state_window_bytes(const struct kc_shard_plan *shard)
+size_t kc_state_window_bytes(const struct kc_shard_plan *shard, uint32_t rank)
 {
     struct kc_map m;
-    if (kc_map_new(shard, 0, &m, NULL) < 0)
+    if (kc_map_new(shard, rank, &m, NULL) < 0)
         return 0; /* kc_state_new() says what is wrong with the plan */
     size_t bytes = m.window_bytes;
     kc_map_free(&m);
     return bytes;
 }
 
-size_t kc_state_class_bytes(const struct kc_shard_plan *shard, enum kc_state_class what)
+size_t kc_state_class_bytes(const struct kc_shard_plan *shard, uint32_t rank, enum kc_state_class what)
 {
     struct kc_map m;
-    if (kc_map_new(shard, 0, &m, NULL) < 0)
+    if (kc_map_new(shard, rank, &m, NULL) < 0)
         return 0;
     size_t bytes = m.class_bytes[what];
     kc_map_free(&m);
@@ -154,7 +154,7 @@ void kc_state_free(struct kc_state *s)
 
 /* ---- the interface ---- */
 
-/* Masters are there only where parameters are not f32. */
+/* Masters are there only where parameters are not f32; of a bucket of other stages there is nothing. */
 static bool exists(const struct kc_state *s, enum kc_state_class what, uint32_t bucket)
 {
     return (unsigned)what < KC_STATES && bucket < s->map.buckets && s->map.bucket[bucket].bytes[what] > 0;
@@ -318,17 +318,6 @@ void kc_state_history(const struct kc_state *s, uint64_t *steps, float *losses, 
         losses[i] = (float)(whole ? h->point[point] : h->open_sum / (double)h->open_steps);
     }
     *count = n;
-}
-
-uint32_t kc_state_replica_digest(const struct kc_state *s)
-{
-    uint64_t fold = 0;
-    for (uint32_t b = 0; b < s->map.buckets; b++) {
-        struct kc_digest d =
-            kc_digest(kc_state_at(s, KC_STATE_PARAMETER, b), s->map.bucket[b].bytes[KC_STATE_PARAMETER]);
-        fold = (fold << 1 | fold >> 63) ^ d.low; /* turned, so that buckets that change places are seen */
-    }
-    return (uint32_t)(fold ^ fold >> 32);
 }
 
 void kc_state_root_text(const struct kc_state *s, char out[33])

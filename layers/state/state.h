@@ -47,11 +47,11 @@ struct kc_state_config {
     const struct kc_storage *storage; /* NULL: POSIX */
 };
 
-/* Bytes of window memory that parameters, gradients and the store vector need, a pure function of the plan (the
- * layout is the same on all ranks, so that a peer's bucket lies at the same offset); and of one class, in window memory
- * (parameters, gradients) or in private memory (moments, masters). */
-size_t kc_state_window_bytes(const struct kc_shard_plan *shard);
-size_t kc_state_class_bytes(const struct kc_shard_plan *shard, enum kc_state_class what);
+/* Bytes of window memory that a rank's parameters, gradients and the store vector need, a pure function of the plan; and of
+ * one class, in window memory (parameters, gradients) or in private memory (moments, masters). Buckets that the rank has no
+ * stage of take none. */
+size_t kc_state_window_bytes(const struct kc_shard_plan *shard, uint32_t rank);
+size_t kc_state_class_bytes(const struct kc_shard_plan *shard, uint32_t rank, enum kc_state_class what);
 
 /* -EINVAL the plan contradicts itself or the memory does not fit it, -ENOTSUP a parameter that is not replicated,
  * -ENOMEM. All values are 0 until kc_state_init() or a restore. */
@@ -148,7 +148,8 @@ struct kc_refusal {
 };
 /* The first refusals (at most 16 are kept), oldest first; returns how many are kept. */
 size_t kc_state_refusals(const struct kc_state *s, struct kc_refusal *out, size_t room);
-/* 32 bits over the replicated parameters' bits, for AGREE's replica digest. */
-uint32_t kc_state_replica_digest(const struct kc_state *s);
+/* This rank's part of a sum over all ranks that is 0 if those that hold the same parameters hold the same bits (replica.c):
+ * for AGREE. A whole number; the sum is exact. */
+double kc_state_replica_digest(const struct kc_state *s);
 
 #endif

@@ -103,17 +103,23 @@ void kc_guard_all(struct kc_state *s, bool writable);
 /* Count a refused write, keep its stack, tell the board. Under the lock. */
 void kc_ledger_refuse(struct kc_caller *c, enum kc_state_class what, uint32_t bucket);
 
-/* ---- values.c ---- */
+/* ---- load.c ---- */
 /* The model of an opened snapshot against ours; where[i]: our number of its tensor i (free()). -EINVAL e lists. */
 int kc_values_match(const struct kc_state *s, const struct kc_manifest *m, uint32_t **where, struct kc_error *e);
 /* Read what this rank needs, every extent verified. Masters, and moments if asked for. */
 int kc_values_read(struct kc_state *s, const struct kc_whole *w, bool moments, struct kc_error *e);
+/* ---- values.c ---- */
 /* Set parameters, moments and masters to 0, padding too. */
 void kc_values_clear(struct kc_state *s);
-/* Put the elements lo … lo + count - 1 of a tensor's kind where this rank keeps them; what it does not keep is left out.
- * A master makes its parameter, on every rank. */
+/* Put the elements lo … lo + count - 1 of this rank's box of a tensor where it keeps them; what it does not keep is left
+ * out. A master makes its parameter, on every rank. */
 void kc_values_put(struct kc_state *s, enum kc_kind kind, uint32_t tensor, uint64_t lo, uint64_t count,
                    const float *values);
+
+/* The elements of its box that a rank must be given: of masters all, since they make its parameters. */
+struct kc_range kc_values_wanted(const struct kc_state *s, enum kc_kind kind, uint32_t tensor);
+/* Put what of the masters `first` … first + count - 1 of the whole tensor lies in this rank's box. */
+void kc_values_spread(struct kc_state *s, uint32_t tensor, uint64_t first, uint64_t count, const float *values);
 
 /* ---- agreement.c: the first two elements of the store vector ---- */
 void kc_agree_put(struct kc_state *s, int error, uint64_t value);

@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <jansson.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -223,6 +224,25 @@ int kc_storage_read_file(const struct kc_storage *st, const char *path, size_t l
     data[size] = 0;
     *out = data;
     *bytes = (size_t)size;
+    return 0;
+}
+
+int kc_storage_read_json(const struct kc_storage *st, const char *path, struct json_t **out, struct kc_error *e)
+{
+    char *text;
+    size_t bytes;
+    json_error_t je;
+    int r = kc_storage_read_file(st, path, 64 << 20, &text, &bytes);
+    if (r < 0)
+        return kc_storage_fail(st, e, r, "read", path, 0);
+    json_t *json = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &je);
+    free(text);
+    if (!json_is_object(json)) {
+        r = kc_fail(e, -EBADMSG, "%s is no JSON object: line %d: %s", path, je.line, json ? "not an object" : je.text);
+        json_decref(json);
+        return r;
+    }
+    *out = json;
     return 0;
 }
 

@@ -38,6 +38,9 @@ int kc_storage_write_all(const struct kc_storage *st, int fd, const void *data, 
 int kc_storage_read_all(const struct kc_storage *st, int fd, void *data, size_t bytes, uint64_t at);
 /* A whole file of at most `limit` bytes; *out: free(), a NUL behind the last byte. -EFBIG. */
 int kc_storage_read_file(const struct kc_storage *st, const char *path, size_t limit, char **out, size_t *bytes);
+/* A file that is one JSON object; *out: json_decref(). e says what is wrong. */
+struct json_t;
+int kc_storage_read_json(const struct kc_storage *st, const char *path, struct json_t **out, struct kc_error *e);
 /* Create `path` (-EEXIST) with that content and fsync it; a file that failed is removed. */
 int kc_storage_write_file(const struct kc_storage *st, const char *path, const void *data, size_t bytes);
 /* Remove a folder of files. */

@@ -130,6 +130,7 @@ int kc_snapshot_resolve(const struct kc_storage *st, const char *path, char out[
 static int read_all(const struct kc_storage *st, const struct kc_whole *w, struct kc_root_tensor *t,
                     struct kc_error *e)
 {
+    struct kc_region region;
     float *buffer = malloc(KC_PACK_GRID * sizeof *buffer);
     int r = buffer ? 0 : kc_fail(e, -ENOMEM, "no memory to read %s", w->path);
     for (uint32_t p = 0; p < w->manifest.packs && r == 0; p++)
@@ -139,10 +140,12 @@ static int read_all(const struct kc_storage *st, const struct kc_whole *w, struc
             r = kc_pack_read(st, &w->pack[p], i, buffer, e);
             if (r == 0)
                 r = kc_pack_check_gap(st, &w->pack[p], i, e);
-            if (r < 0)
+            if (r < 0) {
                 kc_fail_prefix(e, r, "%.200s", name);
-            else
-                kc_root_add(kc_root_key(name, (enum kc_kind)x->kind), x->lo, buffer, x->hi - x->lo,
+                break;
+            }
+            kc_region_make(&w->manifest.tensor[x->tensor].dims, &x->box, &region);
+            kc_root_add_box(kc_root_key(name, (enum kc_kind)x->kind), &region, x->lo, buffer, x->hi - x->lo,
                             t[x->tensor].limb[x->kind]);
         }
     free(buffer);
@@ -159,8 +162,7 @@ static int check_root(const struct kc_storage *st, const struct kc_whole *w, str
         return kc_fail(e, -ENOMEM, "no memory to verify %s", w->path);
     for (uint32_t i = 0; i < m->tensors; i++) {
         t[i].name = m->tensor[i].name;
-        t[i].rank = m->tensor[i].rank;
-        memcpy(t[i].size, m->tensor[i].size, sizeof t[i].size);
+        t[i].shape = m->tensor[i].shape;
     }
     int r = read_all(st, w, t, e);
     if (r == 0 && kc_root_digest(t, m->tensors, &m->progress, m->seed, &root) < 0)

@@ -101,7 +101,7 @@ static double views(const struct kc_state_if *io)
 static double digest(const struct kc_state *s)
 {
     uint64_t from = kc_now();
-    sink += kc_state_replica_digest(s);
+    sink += (uint64_t)(int64_t)kc_state_replica_digest(s);
     return (double)(kc_now() - from) / DIGEST_EVERY;
 }
 
@@ -193,7 +193,7 @@ static double step(struct kc_error *e)
     graph_runner_init_parameters(&r, 1);
     for (int i = 0; i < 12; i++) {
         uint64_t from = kc_now();
-        if (graph_runner_run(&r, 0, r.graph->ops.count, 0, 0, &v, e) < 0)
+        if (graph_runner_run(&r, RUN_TRAIN, 0, 0, &v, e) < 0)
             return -1;
         pass = fmin(pass, (double)(kc_now() - from));
         from = kc_now();

@@ -84,12 +84,39 @@ def snapshot(path):
             data = f.read()
         assert len(data) == pack["bytes"]
         index, count, length = struct.unpack_from("<QQQ", data, len(data) - 48)  # the footer
-        assert (count, length) == (pack["extents"], len(data))
+        assert (manifest["format"], count, length) == (2, pack["extents"], len(data))
         for i in range(count):
-            tensor, kind, lo, hi, offset = struct.unpack_from("<IIQQQ", data, index + 48 * i)
-            name = manifest["tensors"][tensor]["name"]
-            values[kind][name][lo:hi] = array.array("f", data[offset:offset + 4 * (hi - lo)])
-    return manifest, values
+            tensor, kind, *box = struct.unpack_from("<II10Q", data, index + 128 * i)
+            lo, hi, offset = struct.unpack_from("<QQQ", data, index + 128 * i + 88)
+            t = manifest["tensors"][tensor]
+            put(values[kind][t["name"]], t.get("dims", t["shape"]), box[:5], box[5:], lo, array.array("f", data[offset:offset + 4 * (hi - lo)]))
+    return manifest, [by_name_in_files(manifest["tensors"], v) for v in values]
+
+
+def put(tensor, dims, first, sizes, lo, values):
+    """Values lo … of a box into its tensor, a row of the last dimension at a time."""
+    if not dims:
+        dims, first, sizes = [1], [0], [1]
+    done = 0
+    while done < len(values):
+        rest, n = divmod(lo + done, sizes[len(dims) - 1])
+        run = min(sizes[len(dims) - 1] - n, len(values) - done)
+        at, stride = first[len(dims) - 1] + n, dims[-1]
+        for d in range(len(dims) - 2, -1, -1):
+            rest, n = divmod(rest, sizes[d])
+            at, stride = at + (first[d] + n) * stride, stride * dims[d]
+        tensor[at:at + run] = values[done:done + run]
+        done += run
+
+
+def by_name_in_files(tensors, values):
+    """A name with a star is one tensor for each index of dimension 0."""
+    out = {}
+    for t in tensors:
+        v, parts = values[t["name"]], t["shape"][0] if "*" in t["name"] else 1
+        for i in range(parts):
+            out[t["name"].replace("*", str(i))] = v[len(v) // parts * i:len(v) // parts * (i + 1)]
+    return out
 
 
 def size(shape):

@@ -58,6 +58,7 @@ void rig_plan(struct rig *r, const struct rig_tensor *tensors, uint32_t count, s
     struct kc_plan_tensor *t = kc_contract_array(&r->plan_arena, &p->tensors, count, sizeof *t);
     struct kc_plan_bucket *b = kc_contract_array(&r->plan_arena, &p->buckets, buckets, sizeof *b);
     struct kc_plan_segment *s = kc_contract_array(&r->plan_arena, &p->segments, count, sizeof *s);
+    kc_contract_array(&r->plan_arena, &p->stages, 1, sizeof(struct kc_plan_stage));
     p->ranks = l.ranks;
     p->zero = l.zero;
     for (int a = 0; a < KC_AXES; a++)
@@ -76,6 +77,8 @@ void rig_plan(struct rig *r, const struct rig_tensor *tensors, uint32_t count, s
             b[bucket].segments_first = i;
         b[bucket].segments_count++;
         b[bucket].shards = l.ranks;
+        b[bucket].axes = 1u << KC_DATA;
+        b[bucket].tied = -1;
         b[bucket].layer = -1;
         b[bucket].type = type;
         b[bucket].count = (offset + unit - 1) / unit * unit;
@@ -88,18 +91,16 @@ void rig_plan(struct rig *r, const struct rig_tensor *tensors, uint32_t count, s
 
 const char *rig_plan_text = "all-reduce direct, 00000000000000d1";
 
-void rig_open(struct rig *r, const struct rig_tensor *tensors, uint32_t count, struct rig_layout layout,
-              const char *directory, const struct kc_storage *storage, const char *init_from)
+void rig_start(struct rig *r, const char *directory, const struct kc_storage *storage, const char *init_from)
 {
     struct kc_error e = {""};
-    memset(r, 0, sizeof *r);
-    rig_plan(r, tensors, count, layout);
+    const bool bf16 = KC_AT(r->plan, struct kc_plan_bucket, r->plan->buckets)->type == KC_BF16;
     ck_assert_int_eq(kc_arena_new(&r->spec_arena, 1 << 16), 0);
     r->spec = kc_contract_begin(&r->spec_arena, KC_CONTRACT_JOB_SPEC, KC_JOB_SPEC_VERSION, sizeof *r->spec);
     r->spec->name = kc_contract_text(&r->spec_arena, "rig");
     r->spec->init_from = kc_contract_text(&r->spec_arena, init_from);
-    r->spec->ranks = layout.ranks;
-    r->spec->precision = layout.bf16 ? KC_PRECISION_BF16 : KC_PRECISION_FP32;
+    r->spec->ranks = r->ranks;
+    r->spec->precision = bf16 ? KC_PRECISION_BF16 : KC_PRECISION_FP32;
     r->spec->seed = 7;
     r->spec->snapshot_keep = 2;
     r->spec->layers = 2, r->spec->hidden = 32, r->spec->heads = 4, r->spec->context = 32, r->spec->vocab = 256;
@@ -110,6 +111,14 @@ void rig_open(struct rig *r, const struct rig_tensor *tensors, uint32_t count, s
         ck_assert_msg(kc_state_new(&c, &r->state[i], &e) == 0, "%s", e.text);
         ck_assert_int_eq(kc_state_offer(r->state[i], "schedule", &r->io[i]), 0);
     }
+}
+
+void rig_open(struct rig *r, const struct rig_tensor *tensors, uint32_t count, struct rig_layout layout,
+              const char *directory, const struct kc_storage *storage, const char *init_from)
+{
+    memset(r, 0, sizeof *r);
+    rig_plan(r, tensors, count, layout);
+    rig_start(r, directory, storage, init_from);
 }
 
 void rig_free_plan(struct rig *r)
@@ -139,55 +148,76 @@ enum kc_state_class rig_class(const struct rig *r, int kind)
     return kind == 0 && own ? KC_STATE_PARAMETER : klass[kind];
 }
 
-/* What the optimizer and the gather behind it leave in a bf16 bucket, on all ranks. */
-static void train_rounded(struct rig *r, uint32_t rank, uint64_t step)
+struct rig_part rig_part(const struct rig *r, uint32_t tensor, uint32_t rank)
 {
-    const struct kc_plan_tensor *p = KC_AT(r->plan, struct kc_plan_tensor, r->plan->tensors);
-    for (uint32_t b = 0; b < r->plan->buckets.count; b++) {
-        void *data;
-        ck_assert_int_eq(r->io[rank].open(r->io[rank].self, KC_STATE_PARAMETER, b, &data), 0);
-        for (uint32_t t = 0; t < r->plan->tensors.count; t++) {
-            uint64_t n = 1;
-            for (int d = 0; d < p[t].rank; d++)
-                n *= p[t].global[d];
-            for (uint64_t i = 0; (uint32_t)p[t].bucket == b && i < n; i++)
-                ((uint16_t *)data)[p[t].offset + i] = kc_bf16_from_float(rig_value(t, 0, i, step));
-        }
-        r->io[rank].close(r->io[rank].self, KC_STATE_PARAMETER, b);
-    }
+    struct rig_part p = {.tensor = &KC_AT(r->plan, struct kc_plan_tensor, r->plan->tensors)[tensor]};
+    p.bucket = &KC_AT(r->plan, struct kc_plan_bucket, r->plan->buckets)[p.tensor->bucket];
+    kc_plan_box(r->plan, p.tensor, rank, &p.box);
+    p.count = kc_plan_holds(r->plan, p.bucket, rank) ? kc_box_elements(&p.box, p.tensor->rank) : 0;
+    p.owner = kc_plan_owner(r->plan, p.bucket, rank);
+    p.sharded = r->plan->zero > 0;
+    return p;
 }
 
-static void train_tensor(struct rig *r, uint32_t rank, uint32_t t, float *bucket, int kind, uint64_t step)
+uint64_t rig_global(const struct rig_part *p, uint64_t local)
 {
-    const struct kc_plan_tensor *p = &KC_AT(r->plan, struct kc_plan_tensor, r->plan->tensors)[t];
-    const struct kc_plan_bucket *b = &KC_AT(r->plan, struct kc_plan_bucket, r->plan->buckets)[p->bucket];
-    uint64_t n = 1;
-    for (int d = 0; d < p->rank; d++)
-        n *= p->global[d];
-    for (uint64_t i = 0; i < n; i++) {
-        bool owned = (p->offset + i) / b->shard == rank;
-        if (rig_class(r, kind) == KC_STATE_PARAMETER || owned || r->plan->zero == 0)
-            bucket[p->offset + i] = rig_value(t, kind, i, step);
+    uint64_t at = 0, stride = 1;
+    for (int d = p->tensor->rank; d-- > 0;) {
+        at += (p->box.first[d] + local % p->box.size[d]) * stride;
+        local /= p->box.size[d];
+        stride *= p->tensor->global[d];
     }
+    return at;
+}
+
+bool rig_keeps(const struct rig_part *p, enum kc_state_class what, uint64_t local)
+{
+    return what == KC_STATE_PARAMETER || !p->sharded || (p->tensor->offset + local) / p->bucket->shard == p->owner;
+}
+
+/* What the optimizer and the gather behind it leave in a bf16 bucket, on all ranks. */
+static void train_rounded(struct rig *r, uint32_t rank, uint32_t bucket, uint64_t step)
+{
+    const struct kc_plan_tensor *p = KC_AT(r->plan, struct kc_plan_tensor, r->plan->tensors);
+    void *data;
+    ck_assert_int_eq(r->io[rank].open(r->io[rank].self, KC_STATE_PARAMETER, bucket, &data), 0);
+    for (uint32_t t = 0; t < r->plan->tensors.count; t++) {
+        const struct rig_part part = rig_part(r, t, rank);
+        for (uint64_t i = 0; (uint32_t)p[t].bucket == bucket && i < part.count; i++)
+            ((uint16_t *)data)[p[t].offset + i] = kc_bf16_from_float(rig_value(t, 0, rig_global(&part, i), step));
+    }
+    r->io[rank].close(r->io[rank].self, KC_STATE_PARAMETER, bucket);
+}
+
+static void train_bucket(struct rig *r, uint32_t rank, uint32_t bucket, int kind, uint64_t step)
+{
+    const struct kc_plan_tensor *p = KC_AT(r->plan, struct kc_plan_tensor, r->plan->tensors);
+    const enum kc_state_class what = rig_class(r, kind);
+    void *data;
+    ck_assert_int_eq(r->io[rank].open(r->io[rank].self, what, bucket, &data), 0);
+    for (uint32_t t = 0; t < r->plan->tensors.count; t++) {
+        const struct rig_part part = rig_part(r, t, rank);
+        for (uint64_t i = 0; (uint32_t)p[t].bucket == bucket && i < part.count; i++)
+            if (rig_keeps(&part, what, i))
+                ((float *)data)[p[t].offset + i] = rig_value(t, kind, rig_global(&part, i), step);
+    }
+    r->io[rank].close(r->io[rank].self, what, bucket);
 }
 
 void rig_train(struct rig *r)
 {
-    const struct kc_plan_tensor *p = KC_AT(r->plan, struct kc_plan_tensor, r->plan->tensors);
+    const struct kc_plan_bucket *b = KC_AT(r->plan, struct kc_plan_bucket, r->plan->buckets);
     for (uint32_t rank = 0; rank < r->ranks; rank++) {
         struct kc_progress now;
         kc_state_progress(r->state[rank], &now);
-        for (int k = 0; k < 3; k++)
-            for (uint32_t b = 0; b < r->plan->buckets.count; b++) {
-                void *data;
-                ck_assert_int_eq(r->io[rank].open(r->io[rank].self, rig_class(r, k), b, &data), 0);
-                for (uint32_t t = 0; t < r->plan->tensors.count; t++)
-                    if ((uint32_t)p[t].bucket == b)
-                        train_tensor(r, rank, t, data, k, now.step);
-                r->io[rank].close(r->io[rank].self, rig_class(r, k), b);
-            }
-        if (rig_class(r, 0) == KC_STATE_MASTER)
-            train_rounded(r, rank, now.step);
+        for (uint32_t i = 0; i < r->plan->buckets.count; i++) {
+            if (!kc_plan_holds(r->plan, &b[i], rank))
+                continue;
+            for (int k = 0; k < 3; k++)
+                train_bucket(r, rank, i, k, now.step);
+            if (rig_class(r, 0) == KC_STATE_MASTER)
+                train_rounded(r, rank, i, now.step);
+        }
         kc_state_advance(r->state[rank], 100, 8, 5.0 / (double)(now.step + 1), 1.5);
     }
 }

@@ -27,7 +27,7 @@ struct rig_layout {
     bool bf16;           /* parameters are bf16 and have masters */
 };
 
-#define RIG_RANKS 4
+#define RIG_RANKS 8
 struct rig {
     struct kc_arena plan_arena, spec_arena;
     struct kc_shard_plan *plan;
@@ -48,6 +48,8 @@ void rig_plan(struct rig *r, const struct rig_tensor *tensors, uint32_t count, s
 /* Plan, spec (seed 7, keep 2, init_from) and a state per rank. Aborts the test on failure. */
 void rig_open(struct rig *r, const struct rig_tensor *tensors, uint32_t count, struct rig_layout layout,
               const char *directory, const struct kc_storage *storage, const char *init_from);
+/* The same for a plan that stands in r->plan, of r->ranks. */
+void rig_start(struct rig *r, const char *directory, const struct kc_storage *storage, const char *init_from);
 /* What rig_open() gives as the plan that sums between ranks. */
 extern const char *rig_plan_text;
 void rig_close(struct rig *r);
@@ -60,6 +62,18 @@ void rig_train(struct rig *r);
 enum kc_state_class rig_class(const struct rig *r, int kind);
 /* The value that rig_train() writes. */
 float rig_value(uint32_t tensor, int kind, uint64_t element, uint64_t step);
+/* What a rank holds of a tensor; the number in the tensor of an element of it; does it keep that in a class. */
+struct rig_part {
+    const struct kc_plan_tensor *tensor;
+    const struct kc_plan_bucket *bucket;
+    struct kc_box box;
+    uint64_t count; /* elements; 0 also where it does not hold the bucket */
+    uint32_t owner;
+    bool sharded;
+};
+struct rig_part rig_part(const struct rig *r, uint32_t tensor, uint32_t rank);
+uint64_t rig_global(const struct rig_part *p, uint64_t local);
+bool rig_keeps(const struct rig_part *p, enum kc_state_class what, uint64_t local);
 /* Run one verb on all ranks; returns the first error. */
 int rig_verb(struct rig *r, enum kc_state_verb verb, struct kc_error *e);
 /* Sum the store vectors over the ranks, from element `first` to before `end`. */

@@ -951,7 +951,7 @@ START_TEST(the_manifest_reads_as_documented)
     path_of("v00000001/MANIFEST.json", path);
     json_t *file = json_load_file(path, JSON_REJECT_DUPLICATES, &je), *m = json_object_get(file, "manifest");
     ck_assert_msg(m != NULL, "%s", je.text);
-    ck_assert_int_eq(kc_json_integer(m, "format", 0), 1);
+    ck_assert_int_eq(kc_json_integer(m, "format", 0), 2);
     ck_assert_int_eq(kc_json_integer(m, "version", 0), 1);
     ck_assert(json_is_null(json_object_get(m, "parent")));
     ck_assert_int_eq(kc_json_integer(m, "step", 0), 1);
@@ -959,6 +959,10 @@ START_TEST(the_manifest_reads_as_documented)
     ck_assert_int_eq(kc_json_integer(m, "position", 0), 8);
     ck_assert_int_eq(kc_json_integer(json_object_get(m, "rng"), "seed", 0), 7);
     ck_assert_int_eq(kc_json_integer(json_object_get(m, "layout"), "ranks", 0), 2);
+    ck_assert_int_eq(kc_json_integer(json_object_get(m, "layout"), "data", 0), 2);
+    ck_assert_int_eq(kc_json_integer(json_object_get(m, "layout"), "pipeline", 0), 1);
+    ck_assert_int_eq(kc_json_integer(json_object_get(m, "model"), "hidden", 0), 32);
+    ck_assert(json_is_false(json_object_get(json_object_get(m, "model"), "tied")));
     ck_assert_str_eq(kc_json_text(m, "variant", ""), "portable");
     ck_assert_str_eq(kc_json_text(m, "plan", ""), rig_plan_text);
     ck_assert(kc_json_real(m, "loss", 0) == 5);

@@ -1,0 +1,27 @@
+/* config.h - a model in numbers, and config.json: how Hugging Face transformers writes them. */
+#ifndef KC_STATE_CONFIG_H
+#define KC_STATE_CONFIG_H
+
+#include "storage.h"
+
+#include "contracts/job_spec.h"
+
+#include <stdbool.h>
+
+/* 0 where the family has no such number. Needed for files alone, not for loading a snapshot. */
+struct kc_model_numbers {
+    char family[16];
+    uint32_t layers, hidden, heads, context, vocab;
+    uint32_t kv_heads, ffn, tied, experts, top_k;
+    double rope_theta, rms_eps;
+};
+void kc_model_numbers(const struct kc_job_spec *spec, struct kc_model_numbers *out);
+
+/* config.json at `path` against the numbers: everything that differs, with both values, and what this family is not.
+ * -EINVAL e lists; else -errno. */
+int kc_config_check(const struct kc_model_numbers *m, const char *path, struct kc_error *e);
+/* Write config.json to a new file in `folder`. -ENOTSUP a number that it needs is not known (a snapshot of format 1). */
+int kc_config_write(const struct kc_storage *st, const char *folder, const struct kc_model_numbers *m, bool bf16,
+                    struct kc_error *e);
+
+#endif

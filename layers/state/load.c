@@ -1,0 +1,98 @@
+/* load.c - the values of a snapshot, written in any layout, into this one. An extent is read once and whole, at most 4 MiB
+ * at a time, its digest compared; of it each rank takes what it keeps. */
+#include "state_impl.h"
+
+#include "base/print.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool same_shape(const struct kc_map_tensor *t, const struct kc_manifest_tensor *m)
+{
+    return kc_shape_equal(&t->shape, &m->shape);
+}
+
+int kc_values_match(const struct kc_state *s, const struct kc_manifest *m, uint32_t **where, struct kc_error *e)
+{
+    char list[700];
+    struct kc_print p = {.out = list, .room = sizeof list};
+    uint32_t *to = calloc(m->tensors + 1u, sizeof *to);
+    bool *found = calloc(s->map.tensors + 1u, sizeof *found);
+    int r = to && found ? 0 : kc_fail(e, -ENOMEM, "no memory to compare a snapshot with the model");
+    list[0] = 0;
+    for (uint32_t i = 0; i < m->tensors && r == 0; i++) {
+        uint32_t t = 0;
+        while (t < s->map.tensors && strcmp(s->map.tensor[t].name, m->tensor[i].name) != 0)
+            t++;
+        to[i] = t;
+        if (t == s->map.tensors)
+            kc_print(&p, "; unexpected %s", m->tensor[i].name);
+        else if (found[t])
+            kc_print(&p, "; twice %s", m->tensor[i].name);
+        else if (!same_shape(&s->map.tensor[t], &m->tensor[i]))
+            kc_print(&p, "; shape of %s: %" PRIu64 " elements, the model has %" PRIu64, m->tensor[i].name,
+                     m->tensor[i].count, s->map.tensor[t].total);
+        if (t < s->map.tensors)
+            found[t] = true;
+    }
+    for (uint32_t t = 0; t < s->map.tensors && r == 0; t++)
+        if (!found[t])
+            kc_print(&p, "; missing %s", s->map.tensor[t].name);
+    if (r == 0 && p.length)
+        r = kc_fail(e, -EINVAL,
+                    "is of another model than model.layers, model.hidden, model.context and model.vocab say (set those, or "
+                    "name another snapshot): %.600s%s",
+                    list + 2, strlen(list) > 602 ? " …" : "");
+    free(found);
+    if (r < 0)
+        free(to);
+    else
+        *where = to;
+    return r;
+}
+
+/* What of an extent this rank keeps, one run after the other, from its values. */
+static void put_extent(struct kc_state *s, const struct kc_extent *x, const struct kc_region *box, uint32_t tensor,
+                       const float *values)
+{
+    const struct kc_region *own = &s->map.tensor[tensor].region;
+    const struct kc_range wanted = kc_values_wanted(s, (enum kc_kind)x->kind, tensor);
+    struct kc_range in = {x->lo, x->hi};
+    struct kc_overlap o;
+    for (; kc_region_meet(box, in, own, wanted, &o); in.lo = o.a + o.count)
+        kc_values_put(s, (enum kc_kind)x->kind, tensor, o.b, o.count, values + (o.a - x->lo));
+}
+
+/* Masters always: also where this rank does not keep them, they make its parameters. */
+static bool is_wanted(const struct kc_state *s, const struct kc_extent *x, const struct kc_region *box, uint32_t tensor)
+{
+    struct kc_overlap o;
+    return kc_region_meet(box, (struct kc_range){x->lo, x->hi}, &s->map.tensor[tensor].region,
+                          kc_values_wanted(s, (enum kc_kind)x->kind, tensor), &o);
+}
+
+int kc_values_read(struct kc_state *s, const struct kc_whole *w, bool moments, struct kc_error *e)
+{
+    uint32_t *where = NULL;
+    float *buffer = malloc(KC_PACK_GRID * sizeof *buffer);
+    int r =
+        buffer ? kc_values_match(s, &w->manifest, &where, e) : kc_fail(e, -ENOMEM, "no memory to read a snapshot");
+    for (uint32_t p = 0; p < w->manifest.packs && r == 0; p++)
+        for (uint32_t i = 0; i < w->pack[p].count && r == 0; i++) {
+            const struct kc_extent *x = &w->pack[p].extent[i];
+            struct kc_region box;
+            if (x->kind != KC_MASTER && !moments)
+                continue;
+            kc_region_make(&w->manifest.tensor[x->tensor].dims, &x->box, &box);
+            if (!is_wanted(s, x, &box, where[x->tensor]))
+                continue;
+            r = kc_pack_read(s->st, &w->pack[p], i, buffer, e);
+            if (r == 0)
+                put_extent(s, x, &box, where[x->tensor], buffer);
+        }
+    free(where);
+    free(buffer);
+    return r;
+}
