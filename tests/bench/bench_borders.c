@@ -171,13 +171,13 @@ static double board(void)
 
 /* ---- the step without layers ---- */
 
-static int random_rows(void *self, int evaluate, uint64_t position, uint32_t rows, uint32_t context, int32_t *tokens,
-                       int32_t *targets, int32_t *starts, struct kc_error *e)
+static int random_rows(void *self, int evaluate, uint64_t position, uint32_t rows, const struct kc_load_part *part,
+                       int32_t *tokens, int32_t *targets, int32_t *starts, struct kc_error *e)
 {
     (void)starts;
     (void)evaluate, (void)e, (void)self;
-    for (uint64_t i = 0; i < (uint64_t)rows * context; i++)
-        tokens[i] = targets[i] = (int32_t)(((position * context + i + 1) * UINT64_C(0x9e3779b97f4a7c15)) >> 56);
+    for (uint64_t i = 0; i < (uint64_t)rows * part->context; i++)
+        tokens[i] = targets[i] = (int32_t)(((position * part->context + i + 1) * UINT64_C(0x9e3779b97f4a7c15)) >> 56);
     return 0;
 }
 
