@@ -5,7 +5,7 @@
 #include "memory.h"
 #include "turns.h"
 
-/* Ops, both inclusive: an op's inputs and outputs live at the same time. */
+/* Ops by turn_when(), both inclusive: an op's inputs and outputs live at the same time. */
 struct life {
     uint32_t first, last;
     int used;

@@ -83,8 +83,8 @@ static void touch_list(struct lives *l, uint32_t stage, enum turn_list list)
             const int32_t t = operand(l, op, i);
             if (t < 0 || !kc_tensor_in_work(&l->tensors[t]))
                 continue;
-            touch(&l->blocks[t].life[kind], *o);
-            touch(&l->blocks[t].life[kind], i < op->in.count ? until : *o);
+            touch(&l->blocks[t].life[kind], turn_when(l->t, *o));
+            touch(&l->blocks[t].life[kind], turn_when(l->t, i < op->in.count ? until : *o));
             struct origin *from = &l->origin[t];
             if (i >= op->in.count && list < TURN_TRAIN && from->kind == UINT32_MAX) {
                 from->kind = kind;
@@ -132,9 +132,10 @@ static void touch_links(struct lives *l)
 /* In the time that the op runs in, the input ends with it and the output begins; in others there is no input. */
 static bool hands_over(const struct lives *l, uint32_t op, int32_t in, int32_t out, uint64_t runs)
 {
+    const uint32_t when = turn_when(l->t, op);
     for (uint32_t k = 0; k < l->kinds; k++) {
         const struct life *i = &l->blocks[in].life[k], *u = &l->blocks[out].life[k];
-        if (!(k < 64 && runs >> k & 1) ? i->used : !i->used || !u->used || i->last != op || u->first != op)
+        if (!(k < 64 && runs >> k & 1) ? i->used : !i->used || !u->used || i->last != when || u->first != when)
             return false;
     }
     return true;

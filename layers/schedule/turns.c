@@ -41,7 +41,7 @@ static bool belongs(const struct kc_turns *t, uint32_t op, uint32_t stage, enum 
 {
     const int32_t at = op_at(t, op)->stage;
     const bool here = at == (int32_t)stage || (at == KC_EVERY_STAGE && t->chunk[stage] == 0);
-    const bool backward = op >= t->shard->backward_first;
+    const bool backward = op >= t->shard->backward_first && at != KC_EVERY_STAGE; /* who reads it may come in any order */
     if (!here)
         return false;
     switch (list) {
@@ -56,7 +56,7 @@ static bool belongs(const struct kc_turns *t, uint32_t op, uint32_t stage, enum 
     }
 }
 
-/* An op of every stage is in the list of the first stage that a rank has: once a micro-batch. */
+/* An op of every stage is in the forward of the first stage that a rank has: once a micro-batch, before all others. */
 static int list_ops(struct kc_turns *t)
 {
     const uint32_t ops = t->shard->ops.count;
@@ -66,9 +66,11 @@ static int list_ops(struct kc_turns *t)
                                                                                   stage in as many as there are stages */
     t->first = calloc((size_t)t->stages * TURN_LISTS + 1, sizeof *t->first);
     for (uint32_t i = 0; late && t->ops && t->first && i < t->stages * TURN_LISTS; i++) {
-        for (uint32_t o = 0; o < ops; o++)
-            if (belongs(t, o, i / TURN_LISTS, (enum turn_list)(i % TURN_LISTS), late[o]))
-                t->ops[n++] = o;
+        for (int every = 1; every >= 0; every--)
+            for (uint32_t o = 0; o < ops; o++)
+                if ((op_at(t, o)->stage == KC_EVERY_STAGE) == every &&
+                    belongs(t, o, i / TURN_LISTS, (enum turn_list)(i % TURN_LISTS), late[o]))
+                    t->ops[n++] = o;
         t->first[i + 1] = n;
     }
     const int code = late && t->ops && t->first ? 0 : -ENOMEM;

@@ -17,7 +17,8 @@ struct kc_turns {
     struct kc_order_lists order; /* of a step */
     uint32_t stages;
     bool split;                  /* the order has I and W */
-    uint32_t *ops, *first;       /* (stage, enum turn_list): ops[first[i]] to ops[first[i + 1] - 1], ascending */
+    uint32_t *ops, *first;       /* (stage, enum turn_list): ops[first[i]] to ops[first[i + 1] - 1], those of
+                                    every stage first, then ascending */
     uint32_t *chunk;             /* by stage: which of its coordinate's stages it is */
     uint8_t *links;              /* by link: bits 1 << enum kc_program_id of the programs in which it moves something */
 };
@@ -30,6 +31,12 @@ void kc_turns_free(struct kc_turns *t);
 static inline uint32_t turn_coordinate(const struct kc_turns *t, uint32_t stage)
 {
     return KC_AT(t->shard, struct kc_plan_stage, t->shard->stages)[stage].coordinate;
+}
+/* Rises from op to op of a list. */
+static inline uint32_t turn_when(const struct kc_turns *t, uint32_t op)
+{
+    const bool every = KC_AT(t->shard, struct kc_plan_op, t->shard->ops)[op].stage == KC_EVERY_STAGE;
+    return every ? op : op + t->shard->ops.count;
 }
 /* The list of a turn that computes. */
 static inline enum turn_list turn_list_of(enum kc_turn_kind kind)

@@ -138,6 +138,39 @@ START_TEST(a_mixture_of_experts_passes_stages)
 }
 END_TEST
 
+/* Stages whose ops are cut along other axes as well: what passes between them are parts. */
+static const struct {
+    enum kc_family family;
+    uint32_t tensor, sequence, context, expert, data, stages, chunks;
+    enum kc_pipeline order;
+} crossed[] = {
+    {KC_FAMILY_GPT2, 2, 0, 1, 1, 1, 2, 1, KC_PIPELINE_1F1B},
+    {KC_FAMILY_LLAMA, 2, 1, 1, 1, 1, 3, 1, KC_PIPELINE_1F1B},
+    {KC_FAMILY_LLAMA, 2, 1, 1, 1, 2, 2, 1, KC_PIPELINE_ZERO_BUBBLE},
+    {KC_FAMILY_GPT2, 4, 1, 1, 1, 1, 2, 2, KC_PIPELINE_ZERO_BUBBLE},
+    {KC_FAMILY_LLAMA, 2, 0, 1, 1, 2, 2, 3, KC_PIPELINE_INTERLEAVED},
+    {KC_FAMILY_MOE, 2, 0, 1, 1, 1, 2, 1, KC_PIPELINE_GPIPE},
+    {KC_FAMILY_MOE, 1, 0, 1, 2, 1, 2, 1, KC_PIPELINE_1F1B},
+};
+enum { CROSSED = sizeof crossed / sizeof *crossed };
+
+START_TEST(other_axes_cross_a_pipeline)
+{
+    const struct kc_job_spec one = small(crossed[_i].family, 0);
+    struct kc_job_spec s = cut(one, crossed[_i].order, crossed[_i].stages, crossed[_i].chunks, crossed[_i].data, 4);
+    s.axis[KC_TENSOR] = crossed[_i].tensor, s.sequence = crossed[_i].sequence, s.axis[KC_CONTEXT] = crossed[_i].context;
+    s.axis[KC_EXPERT] = crossed[_i].expert, s.micro /= crossed[_i].expert;
+    s.ranks *= crossed[_i].tensor * crossed[_i].context * crossed[_i].expert;
+    s.zero = crossed[_i].data > 1;
+    const struct run want = run_of(&one), got = run_of(&s), again = run_of(&s);
+    same_training(&got, &want);
+    same_bits(&got, &again);
+    free(want.values);
+    free(got.values);
+    free(again.values);
+}
+END_TEST
+
 START_TEST(an_evaluation_passes_all_stages)
 {
     struct kc_job_spec one = small(KC_FAMILY_GPT2, 1);
@@ -411,6 +444,7 @@ int main(void)
     tcase_add_test(t, every_order_trains_llama_as_one_rank_does);
     tcase_add_test(t, every_order_trains_tied_llama_as_one_rank_does);
     tcase_add_test(t, a_mixture_of_experts_passes_stages);
+    tcase_add_loop_test(t, other_axes_cross_a_pipeline, 0, CROSSED);
     tcase_add_test(t, an_evaluation_passes_all_stages);
     suite_add_tcase(s, t);
     t = tcase_create("plans");
