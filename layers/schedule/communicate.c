@@ -1,5 +1,5 @@
 /* communicate.c - the communication lane: one thread that runs the collectives of a program in order, each when what
- * it waits for is complete. Before a gradient leaves this rank it is looked through for values that are not finite:
+ * it waits for is complete. Before a gradient is added to others it is looked through for values that are not finite:
  * after the sum nobody could say whose they were. Allocates nothing. */
 #include "executor_impl.h"
 
@@ -99,12 +99,33 @@ static void look_through(struct kc_executor *x, uint32_t bucket, const float *da
             x->nonfinite = g[i].tensor;
 }
 
+/* Is a bucket's gradient added to that of other ranks? */
+static bool is_reduced(const struct kc_executor *x, uint32_t bucket)
+{
+    const int32_t first = x->first_reduction[bucket];
+    return first >= 0 && members_of(x, collective_at(x, (uint32_t)first)) > 1;
+}
+
+/* Gradients that are nobody else's were not looked through on their way out: their norm says whether it has to be done. */
+static void look_at_own(struct kc_executor *x)
+{
+    const struct kc_shard_plan *s = x->c.shard;
+    const struct kc_plan_bucket *b = KC_AT(s, struct kc_plan_bucket, s->buckets);
+    for (uint32_t k = 0; k < s->buckets.count; k++) {
+        const struct kc_place *place = &x->places[KC_STATE_GRADIENT * s->buckets.count + k];
+        if (place->data && !is_reduced(x, k))
+            look_through(x, k, place->data, b[k].count);
+    }
+}
+
 /* What has to be in the vector before it is summed. */
 static void complete_agreement(struct kc_executor *x)
 {
     double *own = (double *)(void *)(x->result + KC_RESULT_OWN);
     if (x->program != KC_PROGRAM_TRAIN)
         return;
+    if (!isfinite(own[KC_AGREE_NORM]))
+        look_at_own(x);
     if (!isfinite(own[KC_AGREE_LOSS]))
         x->nonfinite = -2;
     own[KC_AGREE_NONFINITE] = kc_nonfinite_encode(x->c.plan->rank, x->nonfinite);
@@ -146,7 +167,7 @@ static int collective_run(struct kc_executor *x, const struct kc_exec_instructio
     if (call.sequence != x->next[c->family])
         return kc_fail(&x->comm_error, -EPROTO, "collective %llu of group %u comes when %llu is due",
                        (unsigned long long)call.sequence, group, (unsigned long long)x->next[c->family]);
-    if (c->purpose == KC_PURPOSE_GRADIENT && x->first_reduction[c->bucket] == i->collective)
+    if (c->purpose == KC_PURPOSE_GRADIENT && x->first_reduction[c->bucket] == i->collective && members_of(x, c) > 1)
         look_through(x, (uint32_t)c->bucket, call.in, c->count);
     else if (c->purpose == KC_PURPOSE_AGREE)
         complete_agreement(x);

@@ -812,6 +812,21 @@ START_TEST(F47_a_value_that_is_not_finite_is_named_before_the_reduction)
 }
 END_TEST
 
+START_TEST(F47_a_rank_that_is_alone_names_it_too)
+{
+    struct job *j = malloc(sizeof *j);
+    struct toy_shape one = shape;
+    one.ranks = 1;
+    job_make(j, one, 1, 1, false);
+    j->rank[0].toy.poison_at = 1;
+    job_run(j, KC_PROGRAM_TRAIN, 1);
+    ck_assert_int_eq(j->rank[0].code, -EDOM);
+    ck_assert_ptr_nonnull(strstr(j->rank[0].e.text, "rank 0 has a value that is not finite in the gradient of h.2.w"));
+    job_free(j);
+    free(j);
+}
+END_TEST
+
 START_TEST(a_step_that_is_not_finite_is_left_out_when_policy_says_so)
 {
     struct job *j = malloc(sizeof *j);
@@ -1231,6 +1246,7 @@ int main(void)
     t = tcase_create("faults");
     tcase_set_timeout(t, 60);
     tcase_add_test(t, F47_a_value_that_is_not_finite_is_named_before_the_reduction);
+    tcase_add_test(t, F47_a_rank_that_is_alone_names_it_too);
     tcase_add_test(t, a_step_that_is_not_finite_is_left_out_when_policy_says_so);
     tcase_add_test(t, an_error_of_the_communication_lane_ends_the_program);
     tcase_add_test(t, F11_an_error_of_the_compute_lane_does_not_wait_for_communication);
