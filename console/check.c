@@ -50,14 +50,15 @@ struct devices {
     const struct kc_home *home;
     const char *kept; /* the table of costs of a job that there is; NULL: a new job would choose */
     struct kc_pool *pool;
-    struct kc_lease *lease[KC_RANKS_MAX];
+    struct kc_lease *lease[KC_VIEW_PLACES_MAX];
+    uint32_t places; /* leases that are imagined; further ranks share them in turn */
     const struct kc_comm_costs *costs;
 };
 
 static int build_view(void *self, struct kc_arena *a, struct kc_error *e)
 {
     struct devices *d = self;
-    return kc_resource_view(d->pool, d->lease, d->check->spec->ranks, a, &d->check->devices, e);
+    return kc_resource_view(d->pool, d->lease, d->places, d->check->spec->ranks, a, &d->check->devices, e);
 }
 
 static int build_costs(void *self, struct kc_arena *a, struct kc_error *e)
@@ -77,15 +78,16 @@ static int imagine_leases(struct devices *d, struct kc_error *e)
     const struct kc_job_spec *spec = d->check->spec;
     const char *kind = kc_device_kind_name[spec->device];
     uint32_t number[KC_UNITS_MAX];
-    size_t units = 0, room = (size_t)spec->ranks * (spec->threads + 1) * 8 + 64, at = 0;
+    d->places = spec->ranks < KC_VIEW_PLACES_MAX ? spec->ranks : KC_VIEW_PLACES_MAX;
+    size_t units = 0, room = (size_t)d->places * (spec->threads + 1) * 8 + 64, at = 0;
     char *text = calloc(1, room);
     if (!text)
-        return kc_fail(e, -ENOMEM, "no memory for %u leases", spec->ranks);
+        return kc_fail(e, -ENOMEM, "no memory for %u leases", d->places);
     for (size_t i = 0; i < kc_pool_count(d->pool) && units < KC_UNITS_MAX; i++)
         if (!strcmp(kc_pool_device(d->pool, i)->kind, kind))
             number[units++] = kc_pool_device(d->pool, i)->number;
     uint32_t each = spec->threads < units ? spec->threads : (uint32_t)units;
-    for (uint32_t r = 0; r < spec->ranks; r++) {
+    for (uint32_t r = 0; r < d->places; r++) {
         uint32_t mine[KC_UNITS_MAX];
         char list[4096];
         for (uint32_t k = 0; k < each; k++)
@@ -100,12 +102,12 @@ static int imagine_leases(struct devices *d, struct kc_error *e)
             break;
         at += (size_t)snprintf(text + at, at < room ? room - at : 0, "%s%s:%s", r ? ";" : "", kind, list);
     }
-    int rc = kc_leases_parse(text, spec->ranks, d->lease, e);
+    int rc = kc_leases_parse(text, d->places, d->lease, e);
     free(text);
     return rc;
 }
 
-static int look_at_devices(struct check *c, const struct kc_home *home, enum check_what what, struct devices *d,
+static int look_at_devices(struct check *c, const struct kc_home *home, bool here, struct devices *d,
                            struct kc_error *e)
 {
     /* A check makes no folders. Which cores are free now does not matter: the plan is the same on any of one machine. */
@@ -115,7 +117,7 @@ static int look_at_devices(struct check *c, const struct kc_home *home, enum che
                                        .units_per_rank = spec->threads, .oversubscribe = spec->oversubscribe != 0,
                                        .job = KC_TEXT(spec, spec->name), .who = "console"};
     int rc = kc_pool_open(&config, &d->pool, e);
-    if (!rc && what == CHECK_START)
+    if (!rc && here)
         rc = kc_lease_possible(d->pool, &request, e);
     if (!rc)
         rc = imagine_leases(d, e);
@@ -128,19 +130,20 @@ static int look_at_devices(struct check *c, const struct kc_home *home, enum che
 
 /* ---- all ------------------------------------------------------------------------------------------------------- */
 
-static int plan(struct check *c, const struct kc_home *home, const char *kept, enum check_what what, struct kc_error *e)
+/* `here`: on this machine, which must have the cores. */
+static int plan(struct check *c, const struct kc_home *home, const char *kept, bool here, struct kc_error *e)
 {
     static const struct kc_strategy_opcodes opcodes = {.update = KC_OP_ADAMW, .norm = KC_OP_NORM, .box = KC_OP_BOX,
                                            .pack = KC_OP_PACK, .unpack = KC_OP_UNPACK};
     struct devices d = {.check = c, .home = home, .kept = kept};
     int rc = build(&c->graph_arena, build_graph, c, e);
     if (!rc)
-        rc = look_at_devices(c, home, what, &d, e);
+        rc = look_at_devices(c, home, here, &d, e);
     const uint64_t begin = kc_now();
     if (!rc)
         rc = kc_startup_plan(c->spec, c->graph, c->devices, d.costs, opcodes, &c->plans, e);
     c->seconds = (double)(kc_now() - begin) / KC_SECOND;
-    for (uint32_t r = 0; r < KC_RANKS_MAX; r++)
+    for (uint32_t r = 0; r < d.places; r++)
         kc_lease_release(NULL, d.lease[r]);
     kc_pool_close(d.pool);
     return rc;
@@ -192,6 +195,24 @@ int check_data(const struct kc_job_spec *spec, struct kc_error *e)
     return rc;
 }
 
+/* All that is asked of a spec that was read. */
+static int look(struct check *c, const struct kc_home *home, const char *kept, enum check_what what, struct kc_error *e)
+{
+    const bool here = what != CHECK_PLAN && c->spec->ranks <= KC_RANKS_MAX;
+    int rc = what == CHECK_START ? kc_spec_runs(c->spec, e) : 0;
+    if (!rc && what != CHECK_PLAN)
+        rc = check_data(c->spec, e);
+    if (!rc)
+        rc = plan(c, home, kept, here, e);
+    if (!rc)
+        rc = plan_figure(c->spec, &c->plans, &c->figures, e);
+    if (!rc && here)
+        rc = compare_memory(c, e);
+    if (!rc && what != CHECK_PLAN)
+        rc = kc_weights_check(c->spec, c->plans.shard, e);
+    return rc;
+}
+
 int check_spec(const struct kc_home *home, const char *path, bool own, enum check_what what, struct check *out,
                struct kc_error *e)
 {
@@ -205,15 +226,7 @@ int check_spec(const struct kc_home *home, const char *path, bool own, enum chec
         rc = kc_spec_load(path, &c.spec_arena, &c.spec, e);
     code = session_code(rc); /* the spec itself may be missing: 4 */
     if (!rc) {
-        rc = what == CHECK_START ? check_data(c.spec, e) : 0;
-        if (!rc)
-            rc = plan(&c, home, own && is_a_jobs(home, path, kept) ? kept : NULL, what, e);
-        if (!rc)
-            rc = plan_figure(c.spec, &c.plans, &c.figures, e);
-        if (!rc && what == CHECK_START)
-            rc = compare_memory(&c, e);
-        if (!rc && what == CHECK_START)
-            rc = kc_weights_check(c.spec, c.plans.shard, e);
+        rc = look(&c, home, own && is_a_jobs(home, path, kept) ? kept : NULL, what, e);
         code = rc == -ENOENT || rc == -EPROTO ? KC_EXIT_INVALID : session_code(rc); /* what it names is bad input */
         if (rc && *e->text)
             kc_fail_prefix(e, rc, "%s", path);
@@ -238,7 +251,7 @@ int check_plan(const struct kc_home *home, const char *path, struct check *out, 
     if (!rc)
         rc = kc_spec_load(path, &c.spec_arena, &c.spec, e);
     if (!rc)
-        rc = plan(&c, home, kept, CHECK_PLAN, e);
+        rc = plan(&c, home, kept, false, e);
     if (rc) {
         check_free(&c);
         return rc;

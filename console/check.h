@@ -26,6 +26,7 @@ struct check {
 
 enum check_what {
     CHECK_START, /* may it start here: data, cores and memory as well */
+    CHECK_SPEC,  /* the same, but that more ranks than a job has are no error: they are planned */
     CHECK_PLAN,  /* how would it be cut, wherever: the plans and their figures alone */
 };
 

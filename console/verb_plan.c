@@ -36,7 +36,10 @@ static int print_check(struct session *s, const char *path, const struct check *
     plan_print(&c->figures, false, out);
     fprintf(out, "\nprograms    %u ranks played to the end: no deadlock\n", c->spec->ranks);
     print_cost(c, out);
-    print_memory(c, out);
+    if (c->spec->ranks > KC_RANKS_MAX)
+        fprintf(out, "start       not as it is: a job has %d ranks at most\n", KC_RANKS_MAX);
+    else
+        print_memory(c, out);
     return draft_close(s, &d);
 }
 
@@ -93,7 +96,7 @@ static int look(struct session *s, const struct arguments *a, enum check_what wh
 {
     struct check c;
     struct kc_error e = {""};
-    const bool checked = what == CHECK_START;
+    const bool checked = what == CHECK_SPEC;
     int code = check_spec(&s->home, a->word[0], true, what, &c, &e);
     if (code)
         return session_fail(s, code, "%s", e.text);
@@ -109,7 +112,7 @@ static int look(struct session *s, const struct arguments *a, enum check_what wh
 
 int verb_check(struct session *s, const struct arguments *a)
 {
-    return look(s, a, CHECK_START);
+    return look(s, a, CHECK_SPEC);
 }
 
 int verb_plan(struct session *s, const struct arguments *a)

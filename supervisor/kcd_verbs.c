@@ -165,6 +165,8 @@ static json_t *start(struct kc_kcd *d, const json_t *request)
         r = kc_spec_parse(text, kc_json_text(request, "dir", "/"), &arena, &spec, &e);
     free(text);
     if (r == 0)
+        r = kc_spec_runs(spec, &e);
+    if (r == 0)
         r = kc_devices_possible(d->devices, spec, &e);
     if (r == 0)
         r = check_room(spec, &e);

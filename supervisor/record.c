@@ -174,6 +174,8 @@ int kc_record_spec(const char *directory, struct kc_arena *arena, const struct k
         return kc_fail(e, r, "no memory for a spec");
     snprintf(path, sizeof path, "%s/spec.json", directory);
     r = kc_spec_load(path, &a, out, e);
+    if (r == 0)
+        r = kc_spec_runs(*out, e);
     if (r < 0)
         kc_arena_free(&a);
     else

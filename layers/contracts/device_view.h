@@ -1,5 +1,5 @@
 /* device_view.h - the devices a job's ranks hold, one per rank, and how far they are from each other. Holds nothing that
- * changes while a job runs, so every rank of a job builds the same bytes.
+ * changes while a job runs, so every rank of a job builds the same bytes. Ranks that are only planned share places.
  * Writer: resource. Readers: strategy, govern, engine, supervisor, console. */
 #ifndef KC_CONTRACTS_DEVICE_VIEW_H
 #define KC_CONTRACTS_DEVICE_VIEW_H
@@ -7,7 +7,8 @@
 #include "base/contract.h"
 #include "contracts/types.h"
 
-#define KC_DEVICE_VIEW_VERSION 1
+#define KC_DEVICE_VIEW_VERSION 2
+#define KC_VIEW_PLACES_MAX KC_RANKS_MAX
 
 #define KC_DISTANCE_TABLE(X)                                                                                           \
     X(DISTANCE_SAME, "same-device", 0) X(DISTANCE_NUMA, "same-numa-node", 0)                                           \
@@ -29,7 +30,9 @@ struct kc_view_device {
 struct kc_device_view {
     struct kc_contract head;
     struct kc_span devices;  /* struct kc_view_device, index = rank */
-    struct kc_span distance; /* uint8_t enum kc_distance, devices × devices, row-major */
+    struct kc_span place;    /* uint32_t by rank: its row and column in distance */
+    uint32_t places, pad;    /* at most KC_VIEW_PLACES_MAX */
+    struct kc_span distance; /* uint8_t enum kc_distance, places × places, row-major */
 };
 
 extern const struct kc_layout kc_device_view_layout;

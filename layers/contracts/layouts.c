@@ -146,6 +146,9 @@ static const struct kc_layout view_device_layout = LAYOUT(kc_view_device, view_d
 static const struct kc_field device_view[] = {
     HIDDEN(kc_device_view, head),
     SPAN_OF(kc_device_view, devices, view_device_layout),
+    SPAN(kc_device_view, place, KC_FIELD_U32),
+    SCALAR(kc_device_view, places),
+    HIDDEN(kc_device_view, pad),
     SPAN_ENUM(kc_device_view, distance, KC_FIELD_U8, kc_distance_name),
 };
 const struct kc_layout kc_device_view_layout = LAYOUT(kc_device_view, device_view);

@@ -7,7 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define KC_RANKS_MAX 64
+#define KC_RANKS_MAX 64         /* of a job */
+#define KC_PLAN_RANKS_MAX 16384 /* that are planned and proved, whether they could run or not */
 #define KC_DIMS_MAX 5
 
 /* id, name, bytes of an element */

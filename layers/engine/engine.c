@@ -85,7 +85,7 @@ static int view_devices(struct kc_engine *x, const char *leases, struct kc_error
     if (code == 0)
         code = kc_arena_new(&x->view_arena, 1 << 20);
     if (code == 0)
-        code = kc_resource_view(x->pool, x->lease, x->spec->ranks, &x->view_arena, &x->view, e);
+        code = kc_resource_view(x->pool, x->lease, x->spec->ranks, x->spec->ranks, &x->view_arena, &x->view, e);
     if (code == 0)
         code = kc_arena_new(&x->costs_arena, 1 << 20);
     if (code == 0)

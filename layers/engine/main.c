@@ -53,6 +53,8 @@ static int run_rank(const struct kc_birth *birth, struct kc_probe *probe)
     snprintf(path, sizeof path, "%s/spec.json", birth->directory);
     if (code == 0)
         code = kc_spec_load(path, &arena, &spec, &e);
+    if (code == 0)
+        code = kc_spec_runs(spec, &e);
     if (code < 0)
         return leave(probe, reason, code, -1, e.text[0] ? e.text : strerror(-code));
     code = kc_process_watch(probe, birth->keeper_fd, spec->grace_seconds + ORPHAN_SECONDS);

@@ -16,6 +16,8 @@ int kc_spec_parse(const char *text, const char *directory, struct kc_arena *aren
                   struct kc_error *e);
 /* Read and parse a file; e is prefixed with its path. */
 int kc_spec_load(const char *path, struct kc_arena *arena, const struct kc_job_spec **out, struct kc_error *e);
+/* May a job run by it? -EINVAL more ranks than a job has: these are planned only. */
+int kc_spec_runs(const struct kc_job_spec *spec, struct kc_error *e);
 /* The complete spec, defaults filled in, paths absolute, as JSON in the same form (new reference): what is stored as
  * jobs/<id>/spec.json. Parsing it again gives the same contract. */
 struct json_t *kc_spec_json(const struct kc_job_spec *spec);

@@ -89,6 +89,14 @@ static int check_experts(const struct kc_job_spec *s, struct kc_error *e)
     return 0;
 }
 
+int kc_spec_runs(const struct kc_job_spec *s, struct kc_error *e)
+{
+    if (s->ranks <= KC_RANKS_MAX)
+        return 0;
+    return kc_fail(e, -EINVAL, "ranks is %u, but a job has %d at most; `kc plan` shows how more would be cut", s->ranks,
+                   KC_RANKS_MAX);
+}
+
 int spec_check_parallel(const struct kc_job_spec *s, struct kc_error *e)
 {
     int code = check_mesh(s, e);

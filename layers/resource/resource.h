@@ -203,11 +203,12 @@ int kc_pool_ledger(const struct kc_pool *pool, size_t index, struct kc_pool_ledg
 /* ---- contracts
  * ---------------------------------------------------------------------------------------------------- */
 
-/* The device view of a job: leases[rank] as devices, their distances. Holds nothing that changes
- * between two looks (no free memory), so that all ranks build the same bytes. The arena is fresh and is frozen on
- * success; *out lies in it. -ENOSPC (arena->need says how much), -ENODEV a unit that this machine does not have. */
-int kc_resource_view(const struct kc_pool *pool, struct kc_lease *const *leases, size_t ranks, struct kc_arena *arena,
-                     const struct kc_device_view **out, struct kc_error *e);
+/* The device view of a job: leases[0 … places-1] as devices, their distances. Of a job there are as many places as
+ * ranks; of more ranks, as they are planned only, rank r is at place r mod places. Holds nothing that changes between two
+ * looks (no free memory), so that all ranks build the same bytes. The arena is fresh and is frozen on success; *out
+ * lies in it. -ENOSPC (arena->need says how much), -ENODEV a unit that this machine does not have, -EINVAL places. */
+int kc_resource_view(const struct kc_pool *pool, struct kc_lease *const *leases, size_t places, size_t ranks,
+                     struct kc_arena *arena, const struct kc_device_view **out, struct kc_error *e);
 
 /* Tables of communication costs. Arenas are fresh and are frozen on success; -ENOSPC, -ENOMEM. Files are those of
  * costs.c; `root` is "" or NULL on a real machine. */

@@ -67,16 +67,19 @@ static enum kc_distance lease_distance(const struct kc_pool *p, const struct kc_
     return far;
 }
 
-int kc_resource_view(const struct kc_pool *p, struct kc_lease *const *leases, size_t ranks, struct kc_arena *arena,
-                     const struct kc_device_view **out, struct kc_error *e)
+int kc_resource_view(const struct kc_pool *p, struct kc_lease *const *leases, size_t places, size_t ranks,
+                     struct kc_arena *arena, const struct kc_device_view **out, struct kc_error *e)
 {
     struct kc_device_view *view =
         kc_contract_begin(arena, KC_CONTRACT_DEVICE_VIEW, KC_DEVICE_VIEW_VERSION, sizeof *view);
-    struct kc_span spans[2] = {{0}};
+    struct kc_span spans[3] = {{0}};
     struct kc_view_device *devices = kc_contract_array(arena, &spans[0], ranks, sizeof *devices);
-    uint8_t *distance = kc_contract_array(arena, &spans[1], ranks * ranks, 1);
+    uint32_t *place = kc_contract_array(arena, &spans[1], ranks, sizeof *place);
+    uint8_t *distance = kc_contract_array(arena, &spans[2], places * places, 1);
     struct kc_view_device spare; /* so that a full arena still counts what the texts need */
-    for (size_t r = 0; r < ranks; r++) {
+    if (places == 0 || places > ranks || places > KC_VIEW_PLACES_MAX)
+        return kc_fail(e, -EINVAL, "device view: %zu places for %zu ranks", places, ranks);
+    for (size_t r = 0; r < places; r++) {
         memset(&spare, 0, sizeof spare);
         int bad = fill_device(p, leases[r], arena, arena->need > arena->size ? &spare : &devices[r], e);
         if (bad < 0)
@@ -84,11 +87,15 @@ int kc_resource_view(const struct kc_pool *p, struct kc_lease *const *leases, si
     }
     if (arena->need > arena->size)
         return kc_fail(e, -ENOSPC, "device view: needs %zu bytes, the arena has %zu", arena->need, arena->size);
-    for (size_t r = 0; r < ranks; r++)
-        for (size_t c = 0; c < ranks; c++)
-            distance[r * ranks + c] = (uint8_t)(r == c ? KC_DISTANCE_SAME : lease_distance(p, leases[r], leases[c]));
-    view->devices = spans[0];
-    view->distance = spans[1];
+    for (size_t r = 0; r < ranks; r++) {
+        devices[r] = devices[r % places];
+        place[r] = (uint32_t)(r % places);
+    }
+    for (size_t r = 0; r < places; r++)
+        for (size_t c = 0; c < places; c++)
+            distance[r * places + c] = (uint8_t)(r == c ? KC_DISTANCE_SAME : lease_distance(p, leases[r], leases[c]));
+    view->devices = spans[0], view->place = spans[1], view->distance = spans[2];
+    view->places = (uint32_t)places;
     int bad = kc_contract_seal(arena);
     if (bad < 0)
         return kc_fail(e, bad, "device view: cannot be sealed: %s", strerror(-bad));

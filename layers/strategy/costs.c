@@ -6,13 +6,17 @@
 enum kc_distance kc_costs_distance(const struct kc_device_view *devices, const uint32_t *ranks, uint32_t count)
 {
     const uint8_t *distance = KC_AT(devices, uint8_t, devices->distance);
+    const uint32_t *place = KC_AT(devices, uint32_t, devices->place);
+    uint64_t there = 0; /* places that a rank of the group has */
     /* Cores of one machine count as equally far: which of them a job is leased differs from start to start, and neither
      * the plan nor a bit of the result may. */
     uint8_t farthest = KC_DISTANCE_MACHINE;
     for (uint32_t i = 0; i < count; i++)
-        for (uint32_t j = i + 1; j < count; j++) {
-            uint8_t d = distance[(size_t)ranks[i] * devices->devices.count + ranks[j]];
-            if (d > farthest)
+        there |= UINT64_C(1) << place[ranks[i]];
+    for (uint32_t i = 0; i < devices->places; i++)
+        for (uint32_t j = i + 1; j < devices->places; j++) {
+            uint8_t d = distance[(size_t)i * devices->places + j];
+            if (there >> i & there >> j & 1 && d > farthest)
                 farthest = d;
         }
     return (enum kc_distance)farthest;

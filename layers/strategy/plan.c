@@ -19,8 +19,8 @@ static int check_mesh(const struct kc_job_spec *spec, const struct kc_device_vie
         return kc_fail(e, -EINVAL, "ranks = %u, but tensor·context·expert·data·pipeline = %u·%u·%u·%u·%u = %llu", spec->ranks,
                        spec->axis[KC_TENSOR], spec->axis[KC_CONTEXT], spec->axis[KC_EXPERT], spec->axis[KC_DATA],
                        spec->axis[KC_PIPELINE], (unsigned long long)product);
-    if (spec->ranks > KC_RANKS_MAX)
-        return kc_fail(e, -EINVAL, "ranks = %u, at most %d", spec->ranks, KC_RANKS_MAX);
+    if (spec->ranks > KC_PLAN_RANKS_MAX)
+        return kc_fail(e, -EINVAL, "ranks = %u, at most %d", spec->ranks, KC_PLAN_RANKS_MAX);
     if (devices->devices.count != spec->ranks)
         return kc_fail(e, -EINVAL, "ranks %u, but the device view has %u devices; one device a rank", spec->ranks,
                        devices->devices.count);
@@ -44,7 +44,7 @@ static int check_there(const struct kc_job_spec *spec, struct kc_error *e)
 static uint64_t bucket_target(const struct kc_job_spec *spec, const struct kc_device_view *devices,
                               const struct kc_comm_costs *costs)
 {
-    uint32_t ranks[KC_RANKS_MAX], stride = 1;
+    uint32_t ranks[KC_PLAN_RANKS_MAX], stride = 1;
     for (int a = 0; a < KC_DATA; a++)
         stride *= spec->axis[a];
     for (uint32_t i = 0; i < spec->axis[KC_DATA]; i++)

@@ -797,7 +797,7 @@ START_TEST(a_new_kind_is_a_row_in_a_table)
     struct kc_arena arena;
     const struct kc_device_view *view = NULL;
     ck_assert_int_eq(kc_arena_new(&arena, 65536), 0);
-    ck_assert_int_eq(kc_resource_view(p, l, 2, &arena, &view, &e), 0);
+    ck_assert_int_eq(kc_resource_view(p, l, 2, 2, &arena, &view, &e), 0);
     ck_assert_str_eq(KC_TEXT(view, KC_AT(view, struct kc_view_device, view->devices)[1].kind), "npu");
     kc_arena_free(&arena);
     release_all(p, l, 2);
@@ -904,7 +904,7 @@ START_TEST(the_view_of_a_job_is_the_same_bytes_wherever_it_is_built)
     ck_assert_str_eq(units_of(l[0]), "0-3");
     ck_assert_int_eq(kc_arena_new(&a, 65536), 0);
     ck_assert_int_eq(kc_arena_new(&b, 65536), 0);
-    ck_assert_int_eq(kc_resource_view(p, l, 2, &a, &v, &e), 0);
+    ck_assert_int_eq(kc_resource_view(p, l, 2, 2, &a, &v, &e), 0);
     const struct kc_view_device *d = KC_AT(v, struct kc_view_device, v->devices);
     ck_assert_uint_eq(v->devices.count, 2);
     ck_assert_str_eq(KC_TEXT(v, d[0].kind), "cpu");
@@ -923,7 +923,7 @@ START_TEST(the_view_of_a_job_is_the_same_bytes_wherever_it_is_built)
     /* a rank, from the text in its environment */
     ck_assert_int_eq(kc_leases_format(l, 2, false, text, sizeof text), 0);
     ck_assert_int_eq(kc_leases_parse(text, 2, again, &e), 0);
-    ck_assert_int_eq(kc_resource_view(p, again, 2, &b, &w, &e), 0);
+    ck_assert_int_eq(kc_resource_view(p, again, 2, 2, &b, &w, &e), 0);
     ck_assert(kc_digest_equal(v->head.digest, w->head.digest));
     ck_assert_int_eq(kc_contract_check(v, v->head.bytes, KC_CONTRACT_DEVICE_VIEW, KC_DEVICE_VIEW_VERSION), 0);
     json_t *json = kc_contract_json(v, &kc_device_view_layout);
@@ -945,17 +945,27 @@ START_TEST(a_view_says_how_much_room_it_needs_and_knows_its_machine)
     const struct kc_device_view *v = NULL;
     ck_assert_int_eq(take(p, "a-1", 64, 1, false, l), 0);
     ck_assert_int_eq(kc_arena_new(&small, 4096), 0);
-    ck_assert_int_eq(kc_resource_view(p, l, 64, &small, &v, &e), -ENOSPC);
+    ck_assert_int_eq(kc_resource_view(p, l, 64, 64, &small, &v, &e), -ENOSPC);
     ck_assert_ptr_null(v);
     ck_assert_int_eq(kc_arena_new(&fits, small.need), 0);
-    ck_assert_int_eq(kc_resource_view(p, l, 64, &fits, &v, &e), 0);
+    ck_assert_int_eq(kc_resource_view(p, l, 64, 64, &fits, &v, &e), 0);
     kc_arena_free(&small);
     kc_arena_free(&fits);
     release_all(p, l, 64);
     struct kc_lease *other[1];
+    ck_assert_int_eq(kc_leases_parse("cpu:1;cpu:2", 2, l, &e), 0); /* ranks that are only planned share places */
+    ck_assert_int_eq(kc_arena_new(&fits, 65536), 0);
+    ck_assert_int_eq(kc_resource_view(p, l, 2, 5, &fits, &v, &e), 0);
+    ck_assert_uint_eq(v->devices.count, 5);
+    ck_assert_uint_eq(v->places, 2);
+    for (uint32_t r = 0; r < 5; r++)
+        ck_assert_uint_eq(KC_AT(v, uint32_t, v->place)[r], r % 2);
+    ck_assert_str_eq(KC_TEXT(v, KC_AT(v, struct kc_view_device, v->devices)[4].kind), "cpu");
+    kc_arena_free(&fits);
+    release_all(NULL, l, 2);
     ck_assert_int_eq(kc_leases_parse("cpu:64", 1, other, &e), 0);
     ck_assert_int_eq(kc_arena_new(&small, 65536), 0);
-    ck_assert_int_eq(kc_resource_view(p, other, 1, &small, &v, &e), -ENODEV);
+    ck_assert_int_eq(kc_resource_view(p, other, 1, 1, &small, &v, &e), -ENODEV);
     ck_assert_str_eq(e.text, "device cpu-64 is leased but not on this machine (n1)");
     release_all(NULL, other, 1);
     kc_arena_free(&small);
