@@ -36,7 +36,7 @@ enum kc_agree { KC_AGREE_TABLE(KC_ENUM_ROW) KC_AGREES };
 /* What PROGRAM_DIGEST compares between ranks before step 1: 64 bits each. */
 #define KC_DIGEST_TABLE(X)                                                                                             \
     X(DIGEST_SPEC, "job_spec", 0) X(DIGEST_GRAPH, "model_graph", 0) X(DIGEST_SHARD, "shard_plan", 0)                   \
-    X(DIGEST_COMM, "comm_plan", 0) X(DIGEST_EXEC, "exec_plan", 0) /* what is the same on all ranks */                  \
+    X(DIGEST_COMM, "comm_plan", 0) X(DIGEST_EXEC, "exec_plan", 0) /* those of all ranks, which each of them makes */    \
     X(DIGEST_VARIANT, "kernel variant", 0) X(DIGEST_RULES, "boundary rules", 0) X(DIGEST_STATE, "state", 0)
 enum kc_digest_of { KC_DIGEST_TABLE(KC_ENUM_ROW) KC_DIGESTS };
 extern const char *const kc_agree_name[KC_AGREES], *const kc_digest_name[KC_DIGESTS];

@@ -263,6 +263,7 @@ static int build_executor(struct kc_engine *x, struct kc_error *e)
         .skip_nonfinite = kc_startup_skips_nonfinite(x->spec),
         .digest = {[KC_DIGEST_SPEC] = x->spec->head.digest.low,
                    [KC_DIGEST_GRAPH] = x->graph->head.digest.low,
+                   [KC_DIGEST_EXEC] = kc_startup_digest(&x->plans).low,
                    [KC_DIGEST_VARIANT] = text_digest(x->ops->variant),
                    [KC_DIGEST_RULES] = text_digest(KC_BOUNDARY_STAMP)},
     };

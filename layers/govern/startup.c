@@ -55,6 +55,17 @@ void kc_startup_plan_text(const struct kc_plans *plans, char *out, size_t room)
     kc_print(&p, "%016llx", (unsigned long long)chain.low);
 }
 
+struct kc_digest kc_startup_digest(const struct kc_plans *plans)
+{
+    struct kc_digest of[2] = {{0}, {0}}; /* the ranks before, this one */
+    for (uint32_t r = 0; r < plans->shard->ranks; r++) {
+        if (r == 0 || plans->exec[r] != plans->exec[r - 1])
+            of[1] = kc_schedule_digest(plans->exec[r]);
+        of[0] = kc_digest(of, sizeof of);
+    }
+    return of[0];
+}
+
 static int remake(struct kc_arena *a, size_t size, struct kc_error *e)
 {
     kc_arena_free(a);

@@ -40,6 +40,8 @@ int kc_startup_plan(const struct kc_job_spec *spec, const struct kc_model_graph 
                     const struct kc_device_view *devices, const struct kc_comm_costs *costs,
                     struct kc_strategy_opcodes opcodes, struct kc_plans *out, struct kc_error *e);
 void kc_plans_free(struct kc_plans *p);
+/* One fingerprint of the programs of all ranks, the same on every rank that planned the same. */
+struct kc_digest kc_startup_digest(const struct kc_plans *plans);
 /* What decides the bits of sums between ranks, for snapshots: the algorithms of all reductions by name, and a digest of
  * these collectives: "all-reduce direct ring, reduce-scatter ring, 0123456789abcdef". */
 void kc_startup_plan_text(const struct kc_plans *plans, char *out, size_t room);

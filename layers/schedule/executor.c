@@ -250,7 +250,6 @@ static void fill_digests(struct kc_executor *x)
     memcpy(own, x->c.digest, sizeof x->c.digest);
     own[KC_DIGEST_SHARD] = x->c.shard->head.digest.low;
     own[KC_DIGEST_COMM] = x->c.comm_plan->head.digest.low;
-    own[KC_DIGEST_EXEC] = kc_schedule_digest(x->c.plan).low;
 }
 
 static void prepare(struct kc_executor *x, enum kc_program_id program, struct kc_run *run)

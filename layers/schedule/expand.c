@@ -215,7 +215,7 @@ int kc_schedule_expand(const struct kc_shard_plan *shard, const struct kc_comm_p
 
 struct kc_digest kc_schedule_digest(const struct kc_exec_plan *plan)
 {
-    /* Ops, verbs and collectives in order are the same on all ranks; optimizer runs and bucket shards are not. */
+    /* Ranks that have the same stages run the same ops, verbs and collectives in order; optimizer runs and bucket shards differ. */
     const struct kc_exec_instruction *ins = KC_AT(plan, struct kc_exec_instruction, plan->instructions);
     struct kc_digest d = {0};
     for (uint32_t p = 0; p < KC_PROGRAMS; p++)

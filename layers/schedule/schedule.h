@@ -21,7 +21,7 @@ struct kc_probe;
 /* The programs of `rank`, with every buffer placed, sealed in a fresh arena. -ENOSPC see arena->need; -EINVAL e. */
 int kc_schedule_expand(const struct kc_shard_plan *shard, const struct kc_comm_plan *comm, uint32_t rank,
                        struct kc_arena *arena, const struct kc_exec_plan **out, struct kc_error *e);
-/* A fingerprint of what has to be the same on all ranks: ops, verbs and collectives in their order. */
+/* A fingerprint of one rank's programs: ops, verbs and collectives in their order. */
 struct kc_digest kc_schedule_digest(const struct kc_exec_plan *plan);
 /* Play the final programs of all ranks without a device: sends rendezvous, lanes are FIFO, every op of the plan once,
  * inputs before use, buffers awaited before reuse, every collective is one of comm_plan and stands exactly as often
@@ -49,7 +49,7 @@ struct kc_executor_config {
     double clip;            /* global norm limit; 0 none */
     bool skip_nonfinite;    /* a non-finite step: true skips the update, false fails with -EDOM */
     uint64_t
-        digest[KC_DIGESTS]; /* what PROGRAM_DIGEST compares; the executor fills in those of the three plans it has */
+        digest[KC_DIGESTS]; /* what PROGRAM_DIGEST compares; the executor fills in those of shard and communication plan */
 };
 
 /* Memory of the static plan is allocated and first touched here, threads are started here; running allocates nothing.
