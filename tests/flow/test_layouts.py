@@ -161,10 +161,10 @@ class Runs:
         data = {"train": self.tokens, "order": "sequential"}
         if masked:
             data |= {"documents": "masked", "end_of_text": 0}
-        spec = {"name": "layout", "ranks": ranks, "steps": STEPS, "threads": 1, "oversubscribe": True, "seed": 7,
+        spec = {"name": "layout", "ranks": ranks, "steps": STEPS, "threads": 1, "oversubscribe": True, "seed": 8,
                 "model": MODELS[model], "data": data, "batch": {"sequences": ROWS, "micro": micro},
                 # eps: where a gradient is nothing but rounding, its size must stay nothing (the bias of a key has none)
-                "optimizer": {"lr": 1e-2, "eps": 1e-3, "clip": 0.5}, "lr_schedule": {"kind": "cosine", "warmup": 2},
+                "optimizer": {"lr": 5e-3, "eps": 1e-3, "clip": 0.5}, "lr_schedule": {"kind": "cosine", "warmup": 2},
                 "parallel": parallel, "snapshot": {"every": STEPS, "keep": 1}, "policy": {"on_crash": "stop"}}
         path = os.path.join(self.node.folder, "layout.json")
         with open(path, "w") as f:
@@ -202,10 +202,12 @@ class Runs:
         want, whole, state, _ = self.reference(line)
         assert [f[2] for f in figures] == [f[2] for f in want], "tokens of the steps differ"
         assert {t["name"]: t["shape"] for t in manifest["tensors"]} == {t["name"]: t["shape"] for t in whole["tensors"]}
-        figure = max(abs(a / b - 1) for got, one in zip(figures, want) for a, b in zip(got[:2], one[:2]))
+        far = [max(abs(a / b - 1) for a, b in zip(got[:2], one[:2])) for got, one in zip(figures, want)]
+        figure, first = max(far), next((i for i, f in enumerate(far) if f > LIMIT), 0)
         worst = max((distance(values[kind][name], one), f"{kind} of {name}") for kind in range(len(state))
                     for name, one in state[kind].items())
-        assert figure <= LIMIT, f"a loss or norm differs by {figure:.2g}: {figures} instead of {want}"
+        assert figure <= LIMIT, (f"loss and norm of step {first + 1} are {figures[first][:2]}, on one rank {want[first][:2]}; "
+                                 f"of the last step {figures[-1][:2]} and {want[-1][:2]}")
         assert worst[0] <= LIMIT, f"the {worst[1]} differs by {worst[0]:.2g} after {STEPS} steps"
         return figure, worst[0], root
 
