@@ -64,6 +64,13 @@ def test_golden_runs_of_llama():
                 golden(node, ranks, zero, micro, **family(name))
 
 
+def test_golden_runs_of_a_mixture_of_experts():
+    for name, layouts in (("moe", ((1, 0, 8), (2, 1, 4))), ("moe-balance", ((1, 0, 4), (2, 0, 2)))):
+        with Kc() as node:
+            for ranks, zero, micro in layouts:
+                golden(node, ranks, zero, micro, **family(name))
+
+
 def test_llama_in_bf16_on_two_ranks():
     with Kc() as node:
         changes = family("llama")
