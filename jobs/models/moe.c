@@ -3,10 +3,7 @@
  * of Hugging Face transformers; each matrix of all experts of a layer is one tensor, of which files have one an expert.
  *
  * Every choice of a token is a row, and rows stand sorted by expert, then token: `place` says where. Products take the
- * rows of an expert together. No row is dropped. `counts` is how many rows each expert got.
- *
- * Between dispatch and the products rows go to the ranks of their experts, and home before they are combined; where every
- * rank has all experts that is nothing. `taken` is what came: of each source for each expert. */
+ * rows of an expert together. No row is dropped. `counts` is how many rows each expert got. */
 #include "llama.h"
 
 /* Rows of the micro-batch are as many as choices. */
@@ -48,26 +45,13 @@ static void route_forward(struct llama *m, struct mlp *l)
     graph_op(g, KC_OP_ARRANGE_F, size, OPERANDS(l->choice), OPERANDS(l->counts, l->place), NULL, 0);
 }
 
-static int32_t sorted_like(struct llama *m, const char *name, struct shape s)
-{
-    int32_t rows = graph_activation(m->g, name, s);
-    graph_sorted(m->g, rows);
-    return rows;
-}
-
 static int32_t experts_forward(struct llama *m, const struct mlp *l, int32_t x, int32_t w, struct op_size size,
                                const char *name, struct shape s)
 {
-    int32_t y = sorted_like(m, name, s);
-    graph_op(m->g, KC_OP_EXPERTS_F, size, OPERANDS(x, w, l->taken), OPERANDS(y), NULL, 0);
+    int32_t y = graph_activation(m->g, name, s);
+    graph_sorted(m->g, y);
+    graph_op(m->g, KC_OP_EXPERTS_F, size, OPERANDS(x, w, l->counts), OPERANDS(y), NULL, 0);
     return y;
-}
-
-/* Rows to the ranks of their experts, or home: the op's one step, forward or backward. */
-static void travel(struct llama *m, enum kc_opcode opcode, int home, const int32_t *in, const int32_t *out)
-{
-    const double attr[] = {m->spec->axis[KC_EXPERT], home};
-    graph_op(m->g, opcode, rows_size(m, 0, m->h), in, out, attr, 2);
 }
 
 int32_t moe_forward(struct llama *m, struct mlp *l, int32_t x, int32_t residual)
@@ -78,18 +62,15 @@ int32_t moe_forward(struct llama *m, struct mlp *l, int32_t x, int32_t residual)
     parameters(m, l);
     l->x = x;
     route_forward(m, l);
-    int32_t rows = sorted_like(m, "layers.%d.experts.dispatch", narrow);
-    graph_op(g, KC_OP_DISPATCH_F, out, OPERANDS(x, l->place), OPERANDS(rows), NULL, 0);
-    l->rows = sorted_like(m, "layers.%d.experts.rows", narrow);
-    l->taken = graph_index(g, "layers.%d.experts.taken", SHAPE({KC_DIM_EXPERT, m->spec->experts}));
-    travel(m, KC_OP_OUTWARD_F, 0, OPERANDS(rows, l->counts), OPERANDS(l->rows, l->taken));
+    l->rows = graph_activation(g, "layers.%d.experts.rows", narrow);
+    graph_sorted(g, l->rows);
+    graph_op(g, KC_OP_DISPATCH_F, out, OPERANDS(x, l->place), OPERANDS(l->rows), NULL, 0);
     l->gx = experts_forward(m, l, l->rows, l->gate, in, "layers.%d.experts.gate", wide);
     l->ux = experts_forward(m, l, l->rows, l->up, in, "layers.%d.experts.up", wide);
-    l->act = sorted_like(m, "layers.%d.experts.swiglu", wide);
-    graph_op(g, KC_OP_SWIGLU_ROWS_F, in, OPERANDS(l->gx, l->ux, l->taken), OPERANDS(l->act), NULL, 0);
-    l->down_rows = experts_forward(m, l, l->act, l->down, out, "layers.%d.experts.down", narrow);
-    l->out = sorted_like(m, "layers.%d.experts.out", narrow);
-    travel(m, KC_OP_HOMEWARD_F, 1, OPERANDS(l->down_rows, l->counts, l->taken), OPERANDS(l->out));
+    l->act = graph_activation(g, "layers.%d.experts.swiglu", wide);
+    graph_sorted(g, l->act);
+    graph_op(g, KC_OP_SWIGLU_F, in, OPERANDS(l->gx, l->ux), OPERANDS(l->act), NULL, 0);
+    l->out = experts_forward(m, l, l->act, l->down, out, "layers.%d.experts.down", narrow);
     int32_t y = graph_activation(g, "layers.%d.mlp.residual", m->bth);
     graph_op(g, KC_OP_COMBINE_F, out, OPERANDS(l->out, l->place, l->share, residual), OPERANDS(y), NULL, 0);
     return y;
@@ -98,9 +79,9 @@ int32_t moe_forward(struct llama *m, struct mlp *l, int32_t x, int32_t residual)
 static int32_t experts_backward(struct llama *m, const struct mlp *l, int32_t dy, int32_t x, int32_t w, int32_t sum,
                                 struct op_size size)
 {
-    graph_op(m->g, KC_OP_EXPERTS_W, size, OPERANDS(dy, x, l->taken), OPERANDS(gradient_of(w)), NULL, 0);
+    graph_op(m->g, KC_OP_EXPERTS_W, size, OPERANDS(dy, x, l->counts), OPERANDS(gradient_of(w)), NULL, 0);
     int32_t dx = graph_derivative(m->g, x);
-    graph_op(m->g, KC_OP_EXPERTS_I, size, OPERANDS(dy, w, l->taken, sum), OPERANDS(dx), NULL, 0);
+    graph_op(m->g, KC_OP_EXPERTS_I, size, OPERANDS(dy, w, l->counts, sum), OPERANDS(dx), NULL, 0);
     return dx;
 }
 
@@ -111,15 +92,11 @@ int32_t moe_backward(struct llama *m, const struct mlp *l, int32_t dy)
     const struct op_size in = rows_size(m, m->h, m->f), out = rows_size(m, m->f, m->h);
     int32_t dout = graph_derivative(g, l->out), dshare = graph_derivative(g, l->share);
     graph_op(g, KC_OP_COMBINE_I, out, OPERANDS(dy, l->out, l->place, l->share), OPERANDS(dout, dshare), NULL, 0);
-    int32_t ddown = graph_derivative(g, l->down_rows);
-    travel(m, KC_OP_OUTWARD_I, 0, OPERANDS(dout, l->counts, l->taken), OPERANDS(ddown));
-    int32_t dact = experts_backward(m, l, ddown, l->act, l->down, -1, out);
+    int32_t dact = experts_backward(m, l, dout, l->act, l->down, -1, out);
     int32_t dgate = graph_derivative(g, l->gx), dup = graph_derivative(g, l->ux);
-    graph_op(g, KC_OP_SWIGLU_ROWS_I, in, OPERANDS(dact, l->gx, l->ux, l->taken), OPERANDS(dgate, dup), NULL, 0);
+    graph_op(g, KC_OP_SWIGLU_I, in, OPERANDS(dact, l->gx, l->ux), OPERANDS(dgate, dup), NULL, 0);
     int32_t drows = experts_backward(m, l, dup, l->rows, l->up, -1, in);
     drows = experts_backward(m, l, dgate, l->rows, l->gate, drows, in);
-    int32_t home = graph_derivative(g, l->rows);
-    travel(m, KC_OP_HOMEWARD_I, 1, OPERANDS(drows, l->counts, l->taken), OPERANDS(home));
 
     /* the balancing loss is a mean over layers and sequences; others multiply with the tokens of the step */
     const double balance = s->balance / ((double)s->layers * s->sequences);
@@ -128,7 +105,7 @@ int32_t moe_backward(struct llama *m, const struct mlp *l, int32_t dy)
              OPERANDS(dshare, l->probabilities, l->choice), OPERANDS(dlogits), &balance, 1);
     int32_t dx = llama_project_backward(m, dlogits, l->x, l->router, -1, llama_product(m, m->h, s->experts));
     int32_t all = graph_derivative(g, l->x);
-    graph_op(g, KC_OP_DISPATCH_I, out, OPERANDS(home, l->place, dx), OPERANDS(all), NULL, 0);
+    graph_op(g, KC_OP_DISPATCH_I, out, OPERANDS(drows, l->place, dx), OPERANDS(all), NULL, 0);
     return all;
 }
 

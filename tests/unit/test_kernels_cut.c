@@ -94,8 +94,6 @@ static const struct use {
     {KC_OP_EXPERTS_W, "bsja bsjf Ne", "Feaf", 0, "f"},
     {KC_OP_COMBINE_F, "bsja Lbsj Fbsj bsa?", "bsa", 0, "P"},
     {KC_OP_COMBINE_I, "bsa bsja Lbsj Fbsj", "bsja Fbsj", 0, "P"},
-    {KC_OP_SWIGLU_ROWS_F, "bsjf bsjf Ne", "bsjf", 0, "f"},
-    {KC_OP_SWIGLU_ROWS_I, "bsjf bsjf bsjf Ne", "bsjf bsjf", 0, "f"},
     {KC_OP_CONVERT, "Fbshd", "bshd", 0, NULL},
     {KC_OP_CONVERT, "Fbskd", "bskd", 0, NULL},
     {KC_OP_CONVERT, "Fbsf", "bsf", 0, NULL},
@@ -401,9 +399,7 @@ START_TEST(all_rules_are_shown)
     static const uint8_t elsewhere[KC_OPCODES] = {[KC_OP_LOAD] = 1, [KC_OP_ARRANGE_F] = 1, [KC_OP_DISPATCH_F] = 1,
                                                   [KC_OP_DISPATCH_I] = 1, [KC_OP_EXPERTS_F] = 1, [KC_OP_EXPERTS_I] = 1,
                                                   [KC_OP_EXPERTS_W] = 1, [KC_OP_COMBINE_F] = 1, [KC_OP_COMBINE_I] = 1,
-                                                  [KC_OP_RING_F] = 1, [KC_OP_RING_I] = 1, [KC_OP_OUTWARD_F] = 1, [KC_OP_HOMEWARD_F] = 1,
-                                                  [KC_OP_OUTWARD_I] = 1, [KC_OP_HOMEWARD_I] = 1, [KC_OP_AMOUNTS] = 1, [KC_OP_ORDER] = 1,
-                                                  [KC_OP_SWIGLU_ROWS_F] = 1, [KC_OP_SWIGLU_ROWS_I] = 1};
+                                                  [KC_OP_RING_F] = 1, [KC_OP_RING_I] = 1};
     ck_assert(use_variant(0));
     struct kc_arena arena;
     const struct kc_model_graph *g = graph(&arena);

@@ -8,8 +8,7 @@
 
 struct experts_arg {
     struct gemm g;         /* of no rows yet */
-    const int32_t *counts; /* (sources, experts): rows of an expert stand together, by source */
-    uint64_t sources, experts;
+    const int32_t *counts; /* (experts) */
     struct {
         uint64_t row, expert; /* numbers to go on for each row before, and for each expert */
     } a, b, c;
@@ -27,12 +26,10 @@ static void experts_tile(void *arg, uint32_t index, uint32_t worker)
 {
     const struct experts_arg *a = arg;
     const uint32_t expert = index / a->pieces;
-    uint64_t first = 0, rows = 0;
-    for (uint64_t i = 0; i < a->sources * a->experts; i++) {
-        const uint64_t n = (uint64_t)a->counts[i];
-        first += i % a->experts < expert ? n : 0;
-        rows += i % a->experts == expert ? n : 0;
-    }
+    const uint64_t rows = (uint64_t)a->counts[expert];
+    uint64_t first = 0;
+    for (uint32_t i = 0; i < expert; i++)
+        first += (uint64_t)a->counts[i];
     struct gemm g = a->g;
     g.a = on(g.a, g.a_type, first * a->a.row + expert * a->a.expert);
     g.b = on(g.b, g.b_type, first * a->b.row + expert * a->b.expert);
@@ -49,25 +46,11 @@ static void experts_tile(void *arg, uint32_t index, uint32_t worker)
         memset((float *)g.c + r * g.n + area.n.first, 0, (area.n.last - area.n.first) * sizeof(float));
 }
 
-/* How many experts have weights of n·k numbers in `w`; their counts are input 2. -EINVAL */
-static int experts_of(const struct kc_op_call *call, const struct kc_view *w, uint64_t numbers, struct experts_arg *a,
-                      struct kc_error *e)
-{
-    const uint64_t counts = view_elements(&call->in[2]);
-    a->experts = numbers ? view_elements(w) / numbers : 0;
-    a->sources = a->experts ? counts / a->experts : 0;
-    a->counts = call->in[2].data;
-    return a->sources && counts == a->sources * a->experts
-               ? 0
-               : kc_fail(e, -EINVAL, "op experts: %llu counts of rows for %llu experts", (unsigned long long)counts,
-                         (unsigned long long)a->experts);
-}
-
 static int experts_run(struct cpu *c, const struct kc_op_call *call, struct experts_arg *a, int left, int right,
-                       struct kc_lane *lane, struct kc_error *e)
+                       uint64_t experts, struct kc_lane *lane, struct kc_error *e)
 {
     struct gemm *g = &a->g;
-    const uint64_t experts = a->experts, pieces = experts < EXPERT_TILES ? (EXPERT_TILES + experts - 1) / experts : 1;
+    const uint64_t pieces = experts < EXPERT_TILES ? (EXPERT_TILES + experts - 1) / experts : 1;
     g->cpu = c;
     g->a = call->in[left].data, g->a_type = call->in[left].type;
     g->b = call->in[right].data, g->b_type = call->in[right].type;
@@ -81,45 +64,46 @@ static int experts_run(struct cpu *c, const struct kc_op_call *call, struct expe
 int op_experts(void *self, const struct kc_op_call *call, struct kc_lane *lane, struct kc_error *e)
 {
     const uint64_t rows = view_rows(&call->in[0]), k = view_width(&call->in[0]), n = view_width(&call->out[0]);
+    const uint64_t experts = view_elements(&call->in[2]);
     const uint8_t t = stored_type(&call->in[0]);
-    struct experts_arg a = {.a = {.row = k}, .b = {.expert = n * k}, .c = {.row = n}};
-    int r = experts_of(call, &call->in[1], n * k, &a, e);
-    r = r ? r : CALL_CHECK(self, call, e, {0, t, rows * k}, {1, t, a.experts * n * k}, {2, KC_I32, a.sources * a.experts},
-                           {3, t, rows * n});
+    int r = CALL_CHECK(self, call, e, {0, t, rows * k}, {1, t, experts * n * k}, {2, KC_I32, experts}, {3, t, rows * n});
+    if (r < 0)
+        return r;
+    struct experts_arg a = {.counts = call->in[2].data, .a = {.row = k}, .b = {.expert = n * k}, .c = {.row = n}};
     a.g = (struct gemm){.c = call->out[0].data, .c_type = t, .n = n, .k = k, .lda = k, .ldb = k, .ta = 'N', .tb = 'T'};
-    return r ? r : experts_run(self, call, &a, 0, 1, lane, e);
+    return experts_run(self, call, &a, 0, 1, experts, lane, e);
 }
 
 /* drows (R, k) = dy (R, n) · w + what reached the rows on other ways */
 int op_experts_input(void *self, const struct kc_op_call *call, struct kc_lane *lane, struct kc_error *e)
 {
     const uint64_t rows = view_rows(&call->in[0]), n = view_width(&call->in[0]), k = view_width(&call->out[0]);
+    const uint64_t experts = view_elements(&call->in[2]);
     const uint8_t t = stored_type(&call->in[0]);
-    struct experts_arg a = {.a = {.row = n}, .b = {.expert = n * k}, .c = {.row = k}};
-    int r = experts_of(call, &call->in[1], n * k, &a, e);
-    r = r ? r : CALL_CHECK(self, call, e, {0, t, rows * n}, {1, t, a.experts * n * k}, {2, KC_I32, a.sources * a.experts},
-                           {4, t, rows * k});
+    int r = CALL_CHECK(self, call, e, {0, t, rows * n}, {1, t, experts * n * k}, {2, KC_I32, experts}, {4, t, rows * k});
     if (r == 0 && call->in[3].data)
         r = CALL_CHECK(self, call, e, {3, t, rows * k});
     if (r < 0)
         return r;
+    struct experts_arg a = {.counts = call->in[2].data, .a = {.row = n}, .b = {.expert = n * k}, .c = {.row = k}};
     a.g = (struct gemm){.c = call->out[0].data, .c_type = t, .n = k, .k = n, .lda = n, .ldb = k, .ta = 'N', .tb = 'N'};
     gemm_on_top(&a.g, call->in[3].data);
-    return experts_run(self, call, &a, 0, 1, lane, e);
+    return experts_run(self, call, &a, 0, 1, experts, lane, e);
 }
 
 /* dw (E, n, k) (+)= dyT · rows */
 int op_experts_weight(void *self, const struct kc_op_call *call, struct kc_lane *lane, struct kc_error *e)
 {
     const uint64_t rows = view_rows(&call->in[0]), n = view_width(&call->in[0]), k = view_width(&call->in[1]);
+    const uint64_t experts = view_elements(&call->in[2]);
     const uint8_t t = stored_type(&call->in[0]);
-    struct experts_arg a = {.a = {.row = n}, .b = {.row = k}, .c = {.expert = n * k}, .rows_are_inner = 1};
-    int r = experts_of(call, &call->out[0], n * k, &a, e);
-    r = r ? r : CALL_CHECK(self, call, e, {0, t, rows * n}, {1, t, rows * k}, {2, KC_I32, a.sources * a.experts},
-                           {3, KC_F32, a.experts * n * k});
+    int r = CALL_CHECK(self, call, e, {0, t, rows * n}, {1, t, rows * k}, {2, KC_I32, experts},
+                       {3, KC_F32, experts * n * k});
     if (r < 0)
         return r;
+    struct experts_arg a = {.counts = call->in[2].data, .a = {.row = n}, .b = {.row = k}, .c = {.expert = n * k},
+                            .rows_are_inner = 1};
     a.g = (struct gemm){.c = call->out[0].data, .c_type = KC_F32, .m = n, .n = k, .lda = n, .ldb = k, .ta = 'T', .tb = 'N',
                         .beta = call->accumulate ? 1 : 0};
-    return experts_run(self, call, &a, 0, 1, lane, e);
+    return experts_run(self, call, &a, 0, 1, experts, lane, e);
 }

@@ -60,14 +60,6 @@ static op_fn *const functions[KC_OPCODES] = { /* NULL: retired */
     [KC_OP_RING_I] = op_ring_attention_input,
     [KC_OP_SPLIT] = op_split,
     [KC_OP_JOIN] = op_join,
-    [KC_OP_OUTWARD_F] = op_outward,
-    [KC_OP_HOMEWARD_F] = op_exchange,
-    [KC_OP_OUTWARD_I] = op_exchange,
-    [KC_OP_HOMEWARD_I] = op_exchange,
-    [KC_OP_AMOUNTS] = op_amounts,
-    [KC_OP_ORDER] = op_order,
-    [KC_OP_SWIGLU_ROWS_F] = op_swiglu_rows,
-    [KC_OP_SWIGLU_ROWS_I] = op_swiglu_rows_input,
 };
 
 static const struct {
