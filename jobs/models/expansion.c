@@ -17,6 +17,9 @@ static const struct row {
     const char *in, *out;
 } rows[] = {
 #define KC_OP_SHIFT KC_STEP_SHIFT
+#define KC_OP_GATHER KC_STEP_GATHER
+#define KC_OP_EXCHANGE KC_STEP_EXCHANGE
+#define KC_OP_RETURN KC_STEP_RETURN
 #define EXPANSION(code, along, cut, operand, times, inputs, outputs)                                                    \
     {.kind = ROW_EXPANSION, .opcode = KC_OP_##code, .axis = KC_##along, .dim = KC_##cut, .rounds = ROUNDS_##times,      \
      .name = operand, .in = inputs, .out = outputs},

@@ -7,7 +7,7 @@
 #include "base/contract.h"
 #include "contracts/types.h"
 
-#define KC_COMM_PLAN_VERSION 2
+#define KC_COMM_PLAN_VERSION 3
 
 #define KC_PURPOSE_TABLE(X)                                                                                            \
     X(PURPOSE_GRADIENT, "gradient", 0)     /* once a bucket, after its last W of the step */                           \
@@ -63,13 +63,17 @@ struct kc_plan_group {
 
 struct kc_plan_collective {
     uint8_t primitive, type, reduce, algorithm; /* enums */
-    uint8_t purpose, pad[3];
+    uint8_t purpose;
+    uint8_t counted; /* all-to-all of an op with in = {rows, moves}, moves (2, members) i32: 1: moves[0][m] rows go to member m,
+                        moves[1][m] come from it; 2: the other way round. A row is the last dimension of in[0]. 0: see shift */
+    uint8_t pad[2];
     uint32_t family; /* index */
     int32_t shift;   /* all-to-all: 0 every member gets count / members of each; else all of it goes to the member so many
                         positions further, round the group */
     int32_t bucket;  /* what it moves; -1: a vector named by purpose, or tensors of an op of shard_plan */
     uint32_t pad2;
-    uint64_t count;  /* elements: all-reduce the vector; reduce-scatter the whole input; all-gather one rank's part */
+    uint64_t count;  /* elements: all-reduce the vector; reduce-scatter the whole input; all-gather one rank's part; counted: the
+                        most that a rank sends or receives. Of a tensor it is that of the largest part that any rank has */
 };
 
 struct kc_comm_plan {

@@ -392,6 +392,7 @@ static const struct kc_field plan_collective[] = {
     ENUM(kc_plan_collective, reduce, kc_reduce_name),
     ENUM(kc_plan_collective, algorithm, kc_algorithm_name),
     ENUM(kc_plan_collective, purpose, kc_purpose_name),
+    SCALAR(kc_plan_collective, counted),
     HIDDEN(kc_plan_collective, pad),
     SCALAR(kc_plan_collective, family),
     SCALAR(kc_plan_collective, shift),

@@ -73,7 +73,7 @@ struct kc_graph_op {
 #define KC_TYPE_OF 0x80u /* as a temp's type: + i: as that of operand i */
 struct kc_graph_temp { /* a tensor between steps: there is one for each round */
     kc_text name;
-    uint8_t type, rank;       /* enum kc_type, or KC_TYPE_OF + i */
+    uint8_t type, rank;       /* enum kc_type, or KC_TYPE_OF + i, and then sorted as that is; rank 0: its dimensions too */
     uint8_t first, last;      /* the operand that it is in the first, in the last round; KC_TEMP_OWN: a tensor of its own */
     uint8_t dim[KC_DIMS_MAX]; /* of the sizes that the op's operands have */
     uint8_t role, pad[2];     /* ACTIVATION or DERIVATIVE */
@@ -87,7 +87,14 @@ struct kc_graph_temp { /* a tensor between steps: there is one for each round */
 enum kc_when { KC_WHEN_TABLE(KC_ENUM_ROW) KC_WHENS };
 extern const char *const kc_when_name[KC_WHENS];
 
-#define KC_STEP_SHIFT UINT16_MAX  /* as opcode: in[0] goes to the next rank of the axis, round it, out[0] is what comes */
+/* As opcodes of a step: what ranks along the axis send each other.
+ * SHIFT: in → out: it goes to the next one, round the axis. GATHER: in → out: each one's, in order.
+ * EXCHANGE, RETURN: rows, moves (2, ranks) → rows: moves[0][m] rows go to rank m, moves[1][m] come from it; RETURN: the other
+ * way round. EXCHANGE leaves the rows cut by `dim`, RETURN by their batch. */
+#define KC_STEP_SHIFT 0xffffu
+#define KC_STEP_GATHER 0xfffeu
+#define KC_STEP_EXCHANGE 0xfffdu
+#define KC_STEP_RETURN 0xfffcu
 #define KC_STEP_TEMP 0x100u       /* + t: temp t of this round; left out where no step has written it yet */
 #define KC_STEP_EARLIER 0x200u    /* + t: temp t of the round before; left out in the first */
 #define KC_STEP_NONE 0xffffu

@@ -60,7 +60,7 @@ static void activations(struct build *b)
         struct kc_plan_collective *c = add(b, (enum kc_purpose)m->purpose, how, (enum kc_type)m->type,
                                            kc_family_along(&b->families, 1u << m->axis), -1, m->count);
         if (c)
-            c->shift = m->shift;
+            c->shift = m->shift, c->counted = m->counted;
     }
 }
 

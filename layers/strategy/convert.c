@@ -239,14 +239,29 @@ static int box(struct make *m, int axis, int32_t from, int32_t to)
     return 0;
 }
 
+/* Where several axes cut one dimension the slower one cuts first, so a cut along an axis comes or goes only while no faster one
+ * cuts the dimension. */
+static int innermost(struct make *m, int32_t tensor, int axis, struct kc_placement place)
+{
+    const struct kc_plan_tensor *t = &m->made->tensors[tensor];
+    for (int a = 0; a < axis && place.kind == KC_PLACE_SHARDED; a++)
+        if (t->place[a].kind == KC_PLACE_SHARDED && t->place[a].dim == place.dim)
+            return kc_fail(m->e, -ENOTSUP, "%s: its dimension %s is cut along axis %s, under which axis %s cannot cut anew",
+                           name_of(m, tensor), kc_dim_name[place.dim], kc_axis_name[a], kc_axis_name[axis]);
+    return 0;
+}
+
 /* `*from` along one axis as `to`. */
 static int along(struct make *m, int axis, struct kc_placement to, int32_t *from)
 {
     const struct kc_placement was = m->made->tensors[*from].place[axis];
     const struct kc_conversion how = kc_placement_convert(was, to);
-    const bool sum = was.kind == KC_PLACE_PARTIAL;
+    const bool sum = was.kind == KC_PLACE_PARTIAL, whole = *from == m->tensor || m->versions[*from].settled;
+    int r = innermost(m, *from, axis, was);
+    if (r < 0 || (r = innermost(m, *from, axis, to)) < 0)
+        return r;
     const int32_t reader = m->layer, out = tensor_like(m, *from);
-    int r = place(m, out, axis, to);
+    r = place(m, out, axis, to);
     if (sum)
         m->layer = m->producer_layer[m->tensor];
     if (r == 0)
@@ -254,13 +269,22 @@ static int along(struct make *m, int axis, struct kc_placement to, int32_t *from
     m->layer = reader;
     if (r < 0)
         return r;
-    const bool whole = *from == m->tensor || m->versions[*from].settled;
     version_add(m, out, sum && whole);
     *from = out;
     return 0;
 }
 
-/* A version of the tensor that lies so. Sums first: they serve others too. */
+/* In which turn an axis is converted: sums first, they serve others too; then what is no longer cut, from the fastest axis on;
+ * then what is cut, from the slowest on. */
+enum turn { TURN_SUM, TURN_SCATTER, TURN_JOIN, TURN_CUT, TURNS };
+static enum turn turn_of(struct kc_placement was, struct kc_placement to)
+{
+    if (was.kind == KC_PLACE_PARTIAL)
+        return to.kind == KC_PLACE_SHARDED ? TURN_SCATTER : TURN_SUM;
+    return to.kind == KC_PLACE_SHARDED && was.kind == KC_PLACE_REPLICATED ? TURN_CUT : TURN_JOIN;
+}
+
+/* A version of the tensor that lies so. */
 static int version_make(struct make *m, int32_t tensor, const struct kc_placement want[KC_AXES], int32_t *out)
 {
     m->tensor = tensor;
@@ -268,14 +292,13 @@ static int version_make(struct make *m, int32_t tensor, const struct kc_placemen
     if (*out >= 0)
         return 0;
     int32_t at = version_base(m, tensor);
-    for (int sums = 1; sums >= 0; sums--)
-        for (int a = 0; a < KC_AXES; a++) {
+    for (int turn = 0; turn < TURNS; turn++)
+        for (int i = 0; i < KC_AXES; i++) {
+            const int a = turn == TURN_SCATTER || turn == TURN_CUT ? KC_AXES - 1 - i : i;
             const struct kc_placement was = m->made->tensors[at].place[a];
-            if (!kc_cut_uses(m->cut->spec, a) || kc_placement_equal(was, want[a]) ||
-                (was.kind == KC_PLACE_PARTIAL) != sums)
+            if (!kc_cut_uses(m->cut->spec, a) || kc_placement_equal(was, want[a]) || (int)turn_of(was, want[a]) != turn)
                 continue;
-            struct kc_placement to = want[a];
-            int r = along(m, a, to, &at);
+            int r = along(m, a, want[a], &at);
             if (r < 0)
                 return r;
         }
@@ -299,7 +322,7 @@ static uint32_t input_wish(const struct make *m, const struct kc_cut_op *op, uin
     uint32_t omit = 0;
     for (int a = 0; a < KC_AXES; a++) {
         want[a] = m->made->tensors[base].place[a];
-        if (!kc_cut_uses(m->cut->spec, a) || op->opcode == KC_STEP_SHIFT)
+        if (!kc_cut_uses(m->cut->spec, a) || kc_cut_sends(op))
             continue;
         const struct kc_placement to = rule_of(m, op, a)->at[i];
         const bool leaves = want[a].kind == KC_PLACE_REPLICATED && to.kind == KC_PLACE_PARTIAL && to.reduce == KC_SUM &&
@@ -323,6 +346,23 @@ static uint32_t output_omit(const struct make *m, int32_t tensor)
             m->cut->place[tensor][a].kind == KC_PLACE_REPLICATED)
             omit |= 1u << a;
     return omit;
+}
+
+/* The collective of a step that sends. */
+static uint32_t send_new(struct make *m, const struct kc_cut_op *from, const struct kc_plan_tensor *in,
+                         const struct kc_plan_tensor *out)
+{
+    const bool counted = from->opcode == KC_STEP_EXCHANGE || from->opcode == KC_STEP_RETURN;
+    struct kc_made_collective c = {.primitive = from->opcode == KC_STEP_GATHER ? KC_ALL_GATHER : KC_ALL_TO_ALL,
+                                   .type = in->type, .axis = from->axis, .purpose = KC_PURPOSE_ACTIVATION,
+                                   .count = local_elements(in)};
+    if (from->opcode == KC_STEP_SHIFT)
+        c.purpose = KC_PURPOSE_RING, c.shift = 1;
+    if (counted) {
+        c.counted = from->opcode == KC_STEP_EXCHANGE ? 1 : 2;
+        c.count = local_elements(from->opcode == KC_STEP_EXCHANGE ? out : in); /* all of it, should one rank be everybody's */
+    }
+    return collective_new(m, c);
 }
 
 static int op_make(struct make *m, const struct kc_cut_op *from)
@@ -352,14 +392,8 @@ static int op_make(struct make *m, const struct kc_cut_op *from)
     *op = (struct kc_made_op){.from = from, .at = at, .omit = omits ? omit : NULL, .inputs = from->inputs,
                               .outputs = from->outputs, .attr = from->attr, .attrs = from->attrs};
     op->plan.klass = from->klass, op->plan.layer = from->layer, op->plan.collective = -1;
-    if (from->opcode == KC_STEP_SHIFT) {
-        const struct kc_plan_tensor *t = &m->made->tensors[at[0]];
-        op->plan.collective = (int32_t)collective_new(m, (struct kc_made_collective){.primitive = KC_ALL_TO_ALL,
-                                                                                    .type = t->type,
-                                                                                    .axis = from->axis,
-                                                                                    .purpose = KC_PURPOSE_RING,
-                                                                                    .shift = 1,
-                                                                                    .count = local_elements(t)});
+    if (kc_cut_sends(from)) {
+        op->plan.collective = (int32_t)send_new(m, from, &m->made->tensors[at[0]], &m->made->tensors[at[from->inputs]]);
         return 0;
     }
     const struct kc_graph_opcode *code = &m->cut->opcodes[from->opcode];
@@ -414,7 +448,7 @@ int kc_convert(const struct kc_cut *cut, const struct kc_shard_plan *plan, struc
     const size_t more = (size_t)cut->moves * STEPS;
     *out = (struct kc_made){.tensors = kc_scratch_take(arena, cut->tensor_count + more, sizeof *out->tensors),
                             .ops = kc_scratch_take(arena, cut->op_count + more, sizeof *out->ops),
-                            .collectives = kc_scratch_take(arena, cut->moves + cut->shifts, sizeof *out->collectives)};
+                            .collectives = kc_scratch_take(arena, cut->moves + cut->sends, sizeof *out->collectives)};
     m.versions = kc_scratch_take(arena, cut->tensor_count + more, sizeof *m.versions);
     m.producer_layer = kc_scratch_take(arena, cut->tensor_count, sizeof *m.producer_layer);
     if (!out->tensors || !out->ops || !out->collectives || !m.versions || !m.producer_layer)

@@ -15,10 +15,10 @@ struct kc_made_op {
     uint32_t inputs, outputs, attrs;
 };
 
-/* A collective that a conversion or a shift calls; op.collective is its index. */
+/* A collective that a conversion or a step calls; op.collective is its index. */
 struct kc_made_collective {
     uint8_t primitive, type, reduce, axis;
-    uint8_t purpose, pad[3];
+    uint8_t purpose, counted, pad[2];
     int32_t shift;
     uint64_t count;
 };

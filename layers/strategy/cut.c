@@ -18,7 +18,8 @@ struct walk {
 
 const char *kc_cut_name(const struct kc_cut *c, const struct kc_cut_op *op)
 {
-    return op->opcode == KC_STEP_SHIFT ? "shift" : KC_TEXT(c->graph, c->opcodes[op->opcode].name);
+    static const char *const sends[] = {"return", "exchange", "gather", "shift"};
+    return kc_cut_sends(op) ? sends[op->opcode - KC_STEP_RETURN] : KC_TEXT(c->graph, c->opcodes[op->opcode].name);
 }
 
 /* The graph's op `from` as it stands, or an op that an expansion of it has made. */
@@ -95,8 +96,15 @@ static int32_t temp_new(struct walk *w, const struct kc_graph_op *op, const stru
     struct kc_graph_tensor *t = &w->cut->tensors[i];
     *t = (struct kc_graph_tensor){.name = temp->name, .role = temp->role, .rank = temp->rank, .layer = op->layer, .of = -1};
     t->type = temp->type;
-    if (temp->type & KC_TYPE_OF)
-        t->type = list[operand(g, op, temp->type & ~KC_TYPE_OF)].type;
+    if (temp->type & KC_TYPE_OF) {
+        const struct kc_graph_tensor *like = &list[operand(g, op, temp->type & ~KC_TYPE_OF)];
+        t->type = like->type, t->sorted = like->sorted;
+        if (temp->rank == 0) {
+            t->rank = like->rank;
+            memcpy(t->dim, like->dim, sizeof t->dim);
+            memcpy(t->size, like->size, sizeof t->size);
+        }
+    }
     for (int d = 0; d < temp->rank; d++) {
         t->dim[d] = temp->dim[d];
         t->size[d] = temp->size[d];
@@ -162,12 +170,14 @@ static void step(struct walk *w, const struct kc_graph_op *op, const struct kc_g
         return;
     to->at = memcpy(own, at, n * sizeof *own), to->inputs = s->inputs, to->outputs = s->outputs;
     to->opcode = s->opcode;
-    if (s->opcode == KC_STEP_SHIFT) {
-        to->axis = x->axis;
-        w->cut->shifts++;
+    if (kc_cut_sends(to)) {
+        to->axis = x->axis, to->dim = x->dim;
+        w->cut->sends++;
         return;
     }
     to->klass = w->cut->opcodes[s->opcode].klass;
+    if (op->klass != KC_FORWARD && to->klass == KC_FORWARD) /* backward makes it anew */
+        to->klass = KC_INPUT_GRADIENT;
     step_attributes(w, to, op, round, x->rounds ? rounds : 0);
     if (s->work)
         to->flops = op->flops * s->work / work, to->scratch = op->scratch, to->scratch_most = op->scratch_most;
@@ -220,7 +230,7 @@ static void walk(struct walk *w)
     const struct kc_model_graph *g = w->cut->graph;
     const struct kc_graph_op *ops = KC_AT(g, struct kc_graph_op, g->ops);
     const uint32_t first[CUT_PARTS + 1] = {0, g->evaluate_first, g->logits_first, g->backward_first, g->ops.count};
-    w->tensors = g->tensors.count, w->ops = 0, w->cut->shifts = 0;
+    w->tensors = g->tensors.count, w->ops = 0, w->cut->sends = 0;
     for (uint32_t o = 0, p = 0; o <= g->ops.count; o++) {
         for (; p <= CUT_PARTS && first[p] == o; p++)
             w->cut->part_first[p] = w->ops;

@@ -10,8 +10,10 @@
 #define CUT_PARTS 4 /* forward, what evaluation adds, what sampling adds, backward: see model_graph.h */
 
 struct kc_cut_op {
-    uint16_t opcode;      /* index into the graph's opcodes, or KC_STEP_SHIFT */
-    uint8_t klass, axis;  /* of a shift: enum kc_axis */
+    uint16_t opcode;      /* index into the graph's opcodes, or KC_STEP_… */
+    uint8_t klass;
+    uint8_t axis, dim;    /* of a step that sends: of its expansion */
+    uint8_t pad;
     int32_t layer;
     uint32_t inputs, outputs, attrs;
     const int32_t *at;    /* inputs, then outputs: tensors of the cut, -1 left out */
@@ -30,8 +32,14 @@ struct kc_cut {
     uint32_t part_first[CUT_PARTS + 1]; /* ops */
     struct kc_placement (*place)[KC_AXES]; /* of a tensor, as the op that writes it leaves it */
     uint32_t moves;       /* conversions that ops want, at most: one an input and axis */
-    uint32_t shifts;
+    uint32_t sends;       /* steps that do */
 };
+
+/* A step in which ranks send each other something: no op of jobs. */
+static inline bool kc_cut_sends(const struct kc_cut_op *op)
+{
+    return op->opcode >= KC_STEP_RETURN;
+}
 
 /* The graph with its expansions carried out for the mesh of `spec`; nothing is placed yet. -ENOSPC. */
 int kc_cut_begin(const struct kc_model_graph *graph, const struct kc_job_spec *spec, struct kc_arena *arena,
@@ -49,7 +57,7 @@ static inline bool kc_cut_uses(const struct kc_job_spec *spec, int axis)
 {
     return axis == KC_DATA || (spec->axis[axis] > 1 && axis != KC_PIPELINE);
 }
-/* "shift", or the opcode's name. */
+/* The opcode's name; "shift", … */
 const char *kc_cut_name(const struct kc_cut *c, const struct kc_cut_op *op);
 
 #endif

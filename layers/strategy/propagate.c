@@ -84,7 +84,7 @@ static bool has_dim(const struct kc_graph_tensor *t, uint8_t dim)
     for (int d = 0; d < t->rank; d++)
         if (t->dim[d] == dim)
             return true;
-    return false;
+    return dim == KC_DIM_EXPERT && t->sorted; /* rows of some experts: how many, only they know */
 }
 
 /* A rule that the axis may use. On the tensor axis all ranks have all rows that are sorted, and parts of the experts. */
@@ -257,6 +257,16 @@ static void output_placed(const struct site *s, uint32_t operand, struct kc_plac
     *held_of(s, operand) = (struct held){.now = *place_of(s, operand)};
 }
 
+/* How what a step sends arrives. */
+static struct kc_placement sent(const struct kc_cut_op *op, enum kc_axis axis, struct kc_placement from)
+{
+    if (axis != op->axis || op->opcode == KC_STEP_SHIFT)
+        return from;
+    if (op->opcode == KC_STEP_GATHER)
+        return place_replicated();
+    return place_sharded(op->opcode == KC_STEP_EXCHANGE ? op->dim : KC_BATCH);
+}
+
 static int op_propagate(const struct site *s, struct kc_cut_op *op, struct kc_error *e)
 {
     const struct kc_cut *c = s->on->cut;
@@ -264,8 +274,8 @@ static int op_propagate(const struct site *s, struct kc_cut_op *op, struct kc_er
         if (op->at[i] >= 0 && place_of(s, i)->kind == PLACE_UNKNOWN)
             return kc_fail(e, -EINVAL, "op %u (%s) reads %s before any op writes it; the model graph is out of order",
                            s->index, kc_cut_name(c, op), tensor_name(s, i));
-    if (op->opcode == KC_STEP_SHIFT) { /* every rank has what its neighbour had */
-        output_placed(s, 1, now(s, 0));
+    if (kc_cut_sends(op)) {
+        output_placed(s, op->inputs, sent(op, s->on->axis, now(s, 0)));
         return 0;
     }
     const struct choice best = choose(s);
@@ -308,7 +318,7 @@ static void parameters_settle(const struct spread *p)
     const struct kc_cut *c = p->cut;
     for (uint32_t o = 0; o < c->op_count; o++) {
         const struct kc_cut_op *op = &c->ops[o];
-        for (uint32_t i = 0; i < op->inputs && op->opcode != KC_STEP_SHIFT; i++) {
+        for (uint32_t i = 0; i < op->inputs && !kc_cut_sends(op); i++) {
             if (op->at[i] < 0 || c->tensors[op->at[i]].role != KC_PARAMETER)
                 continue;
             const struct kc_graph_opcode *code = &c->opcodes[op->opcode];

@@ -211,6 +211,32 @@ static void group_run(const struct kc_plan_collective *c, uint32_t n, char *cons
     free(all);
 }
 
+/* An all-to-all whose counts are a tensor: rows to each member, rows from each. */
+static void counted_op(struct cut_rig *r, const struct kc_plan_collective *c, const struct kc_plan_op *op,
+                       const uint32_t *members, uint32_t n)
+{
+    const int32_t in = KC_AT(r->shard, int32_t, op->in)[0], moves = KC_AT(r->shard, int32_t, op->in)[1],
+                  out = KC_AT(r->shard, int32_t, op->out)[0];
+    const struct kc_plan_tensor *t = tensor_of(r, in);
+    const uint64_t row = t->global[t->rank - 1] * kc_type_bytes[t->type];
+    for (uint32_t i = 0; i < n; i++) {
+        const int32_t *own = (const int32_t *)r->data[members[i]][moves] + (c->counted == 1 ? n : 0);
+        char *to = r->data[members[i]][out];
+        uint64_t arrived = 0;
+        for (uint32_t k = 0; k < n; k++) {
+            const int32_t *theirs = (const int32_t *)r->data[members[k]][moves] + (c->counted == 1 ? 0 : n);
+            const char *from = r->data[members[k]][in];
+            ck_assert_int_eq(own[k], theirs[i]); /* both ends say the same */
+            for (uint32_t j = 0; j < i; j++)
+                from += (uint64_t)theirs[j] * row;
+            memcpy(to, from, (uint64_t)own[k] * row);
+            to += (uint64_t)own[k] * row;
+            arrived += (uint64_t)own[k] * row;
+        }
+        ck_assert_uint_le(arrived, c->count * kc_type_bytes[c->type]);
+    }
+}
+
 static double group_bytes(const struct kc_plan_collective *c, uint32_t n, uint64_t count)
 {
     const double bytes = (double)(count * kc_type_bytes[c->type]), others = (n - 1.0) / n * bytes;
@@ -246,7 +272,9 @@ static void collective_op(struct cut_rig *r, const struct kc_plan_op *op)
             kc_plan_box(r->shard, tensor_of(r, in), members[i], &box);
             ck_assert_uint_le(kc_box_elements(&box, tensor_of(r, in)->rank), c->count);
         }
-        if (!members)
+        if (members && c->counted)
+            counted_op(r, c, op, members, n);
+        if (!members || c->counted)
             continue;
         const uint64_t count = kc_box_elements(&box, tensor_of(r, in)->rank);
         group_run(c, n, from, to, count);

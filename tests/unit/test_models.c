@@ -148,7 +148,8 @@ START_TEST(precision_decides_what_is_bf16)
             const char *name = KC_TEXT(g, t->name), *dot = strrchr(name, '.'), *last = dot ? dot + 1 : name;
             int statistic = strcmp(last, "mean") == 0 || strcmp(last, "rstd") == 0 || strcmp(last, "lse") == 0 ||
                             strcmp(name, "rope") == 0 || strcmp(last, "probabilities") == 0 || strcmp(last, "share") == 0;
-            int number = strcmp(last, "choice") == 0 || strcmp(last, "counts") == 0 || strcmp(last, "place") == 0;
+            int number = strcmp(last, "choice") == 0 || strcmp(last, "counts") == 0 || strcmp(last, "place") == 0 ||
+                         strcmp(last, "table") == 0 || strcmp(last, "moves") == 0 || strcmp(last, "own") == 0;
             statistics += (uint32_t)statistic;
             numbers += (uint32_t)number;
             uint8_t want = t->role == KC_INPUT || number ? KC_I32 : t->role == KC_RESULT ? KC_F64 : KC_F32;
@@ -157,7 +158,7 @@ START_TEST(precision_decides_what_is_bf16)
             ck_assert_msg(t->type == want, "%s is %s", name, kc_type_name[t->type]);
         }
         ck_assert_uint_ge(statistics, 2 * 3 + 1); /* a layer: two norms, attention; the last norm */
-        ck_assert_uint_eq(numbers, _i == KC_FAMILY_MOE ? 2 * 3 : 0);
+        ck_assert_uint_eq(numbers, _i == KC_FAMILY_MOE ? 2 * 6 : 0);
         kc_arena_free(&arena);
     }
 }
@@ -269,7 +270,8 @@ START_TEST(rules_cover_every_operand_and_begin_replicated)
                     parts |= rule[n].at[j].kind != KC_PLACE_REPLICATED;
                 ck_assert_msg(p->kind != KC_PLACE_PARTIAL || parts, "%s, rule %u", KC_TEXT(g, o->name), n);
             }
-        const int between = i == KC_OP_BOX || i == KC_OP_PACK || i == KC_OP_UNPACK; /* placements: strategy's own */
+        const int between = i == KC_OP_BOX || i == KC_OP_PACK || i == KC_OP_UNPACK || /* placements: strategy's own */
+                            i == KC_OP_EXCHANGE_COUNTS || i == KC_OP_EXCHANGE_PLAN;     /* has numbers of rows alone */
         ck_assert_msg(batch || o->klass == KC_UPDATE || between, "%s cannot be cut by batch", KC_TEXT(g, o->name));
     }
     kc_arena_free(&arena);

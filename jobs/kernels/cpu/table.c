@@ -60,6 +60,14 @@ static op_fn *const functions[KC_OPCODES] = { /* NULL: retired */
     [KC_OP_RING_I] = op_ring_attention_input,
     [KC_OP_SPLIT] = op_split,
     [KC_OP_JOIN] = op_join,
+    [KC_OP_EXCHANGE_COUNTS] = op_exchange_counts,
+    [KC_OP_EXCHANGE_PLAN] = op_exchange_plan,
+    [KC_OP_TO_EXPERTS] = op_exchange_identity,
+    [KC_OP_FROM_EXPERTS] = op_exchange_identity,
+    [KC_OP_TO_EXPERTS_I] = op_exchange_identity,
+    [KC_OP_FROM_EXPERTS_I] = op_exchange_identity,
+    [KC_OP_EXCHANGE_SORT] = op_exchange_sort,
+    [KC_OP_EXCHANGE_UNSORT] = op_exchange_unsort,
 };
 
 static const struct {
