@@ -106,16 +106,15 @@ static bool is_reduced(const struct kc_executor *x, uint32_t bucket)
     return first >= 0 && members_of(x, collective_at(x, (uint32_t)first)) > 1;
 }
 
-/* Gradients that are nobody else's were not looked through on their way out: their norm says whether it has to be done. */
-static void look_at_own(struct kc_executor *x)
+void kc_comm_look_at_own(struct kc_executor *x)
 {
     const struct kc_shard_plan *s = x->c.shard;
     const struct kc_plan_bucket *b = KC_AT(s, struct kc_plan_bucket, s->buckets);
-    for (uint32_t k = 0; k < s->buckets.count; k++) {
-        const struct kc_place *place = &x->places[KC_STATE_GRADIENT * s->buckets.count + k];
-        if (place->data && !is_reduced(x, k))
-            look_through(x, k, place->data, b[k].count);
-    }
+    for (uint32_t k = 0; k < s->buckets.count; k++)
+        if (kc_plan_holds(s, &b[k], x->c.plan->rank) && !is_reduced(x, k)) {
+            const struct kc_exec_ref whole = {.space = KC_SPACE_GRADIENT, .bucket = (int32_t)k};
+            look_through(x, k, kc_executor_at(x, &whole, false), b[k].count);
+        }
 }
 
 /* What has to be in the vector before it is summed. */
@@ -124,8 +123,6 @@ static void complete_agreement(struct kc_executor *x)
     double *own = (double *)(void *)(x->result + KC_RESULT_OWN);
     if (x->program != KC_PROGRAM_TRAIN)
         return;
-    if (!isfinite(own[KC_AGREE_NORM]))
-        look_at_own(x);
     if (!isfinite(own[KC_AGREE_LOSS]))
         x->nonfinite = -2;
     own[KC_AGREE_NONFINITE] = kc_nonfinite_encode(x->c.plan->rank, x->nonfinite);

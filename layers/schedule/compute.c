@@ -218,6 +218,10 @@ static int agree_run(struct kc_executor *x, struct kc_error *e)
     run->values.scale = tokens > 0 ? (factor < 1 ? factor : 1) / tokens : 0;
     if (ranks == 0 && isfinite(norm) && isfinite(run->loss))
         return 0;
+    if (!x->c.skip_nonfinite && ranks == 0) {
+        kc_comm_look_at_own(x);
+        ranks = x->nonfinite != -1, rank = x->c.plan->rank, where = x->nonfinite;
+    }
     if (!x->c.skip_nonfinite)
         return nonfinite_fail(x, ranks, rank, where, e);
     x->skip = run->skipped = true;

@@ -73,6 +73,9 @@ void kc_executor_trace(const struct kc_executor *x, enum kc_lane_id lane, uint32
 int kc_compute_lane(struct kc_executor *x, struct kc_error *e);
 /* communicate.c: what collectives need beside their operands; groups are known. -ENOMEM. */
 int kc_comm_prepare(struct kc_executor *x, struct kc_error *e);
+/* communicate.c, on the compute lane once the ranks have agreed: gradients that are not added to others' were not looked
+ * through on their way out; when the norm is not finite, find out which it was (x->nonfinite). */
+void kc_comm_look_at_own(struct kc_executor *x);
 /* communicate.c: the comm lane's thread. */
 void *kc_comm_lane(void *executor);
 /* AGREE_NONFINITE of one rank: how many ranks in the low 7 bits, so that the sum counts them; where, in the bits
