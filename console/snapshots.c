@@ -2,6 +2,7 @@
 #include "snapshots.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -62,6 +63,53 @@ int snapshots_find(const struct kc_home *home, const char *word, struct snapshot
     }
     return kc_fail(e, -ENOENT, "\"%.200s\" is neither a job nor the folder of a snapshot. "
                    "`kc ps` lists jobs, `kc snap ls JOB` snapshots", word);
+}
+
+/* The version that a word names behind a slash: JOB/3, JOB/v00000003; 0 none. job: what stands before it. */
+static uint64_t version_behind(const char *word, char job[KC_ID_MAX + 1])
+{
+    const char *slash = strchr(word, '/'), *digits = slash ? slash + 1 + (slash[1] == 'v') : "";
+    unsigned long long version = 0;
+    int end = 0;
+    if (!slash || slash - word > KC_ID_MAX || sscanf(digits, "%12llu%n", &version, &end) != 1 || digits[end])
+        return 0;
+    snprintf(job, KC_ID_MAX + 1, "%.*s", (int)(slash - word), word);
+    return version;
+}
+
+int snapshots_pick(const struct kc_home *home, const char *word, char *path, size_t room, struct kc_error *e)
+{
+    struct snapshots list;
+    char job[KC_ID_MAX + 1] = "";
+    struct stat st;
+    const uint64_t version = stat(word, &st) ? version_behind(word, job) : 0;
+    const char *whose = version ? job : word;
+    int rc = snapshots_find(home, whose, &list, e);
+    if (rc)
+        return rc;
+    size_t pick = list.count;
+    if (pick == 1 && !version && !list.info[0].version) { /* a folder */
+        snprintf(path, room, "%s", list.info[0].path);
+        snapshots_free(&list);
+        return 0;
+    }
+    if (version) {
+        while (pick > 0 && list.info[pick - 1].version != version)
+            pick--;
+    } else {
+        while (pick > 0 && !list.info[pick - 1].verified)
+            pick--;
+        pick = pick ? pick : list.count; /* whoever reads it tells what is wrong with it */
+    }
+    if (pick)
+        snprintf(path, room, "%s", list.info[pick - 1].path);
+    else if (version && list.count)
+        rc = kc_fail(e, -ENOENT, "%s has no snapshot of version %llu. `kc snap ls %s` lists those there are", whose,
+                     (unsigned long long)version, whose);
+    else
+        rc = kc_fail(e, -ENOENT, "%s has no snapshot yet. Write one: kc checkpoint %s", whose, whose);
+    snapshots_free(&list);
+    return rc;
 }
 
 void snapshots_newest(struct job *j)

@@ -15,6 +15,9 @@ struct snapshots {
 int snapshots_of_job(const struct job *j, struct snapshots *out, struct kc_error *e);
 /* `word`: a job's id (all of its snapshots), or the folder of one. -ENOENT neither. */
 int snapshots_find(const struct kc_home *home, const char *word, struct snapshots *out, struct kc_error *e);
+/* The one that `word` means: a job's newest whole one, JOB/VERSION (3 or v00000003), or a folder. -ENOENT, e says what to
+ * type. */
+int snapshots_pick(const struct kc_home *home, const char *word, char *path, size_t room, struct kc_error *e);
 /* Fill in the newest snapshot of a job whose board does not tell it, from its folder. */
 void snapshots_newest(struct job *j);
 void snapshots_free(struct snapshots *s);

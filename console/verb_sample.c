@@ -13,26 +13,6 @@
 
 #define TEXT_MAX (16u << 20)
 
-/* The newest snapshot of a job, or the folder that was named. */
-static int choose(struct session *s, const char *word, char *path, size_t room)
-{
-    struct snapshots list;
-    struct kc_error e = {""};
-    int rc = snapshots_find(&s->home, word, &list, &e);
-    if (rc)
-        return session_fail(s, session_code(rc), "%s", e.text);
-    if (list.count == 0)
-        return session_fail(s, KC_EXIT_NO_OBJECT, "%s has no snapshot yet. Write one: kc checkpoint %s", word, word);
-    size_t pick = list.count - 1;
-    while (pick > 0 && !list.info[pick].verified)
-        pick--;
-    if (!list.info[pick].verified)
-        pick = list.count - 1;
-    snprintf(path, room, "%s", list.info[pick].path);
-    snapshots_free(&list);
-    return KC_EXIT_OK;
-}
-
 /* A number option as it was typed, checked; NULL and told if it is none. */
 static const char *number(struct session *s, const struct arguments *a, enum option_id id, const char *otherwise,
                           double least, double most)
@@ -102,18 +82,19 @@ int verb_sample(struct session *s, const struct arguments *a)
     const char *seed = temperature ? number(s, a, OPTION_SEED, "1", 0, 9007199254740992.0) : NULL;
     if (!seed)
         return KC_EXIT_USAGE;
-    int code = choose(s, a->word[0], path, sizeof path);
-    if (code)
-        return code;
+    struct kc_error e = {""};
+    int rc = snapshots_pick(&s->home, a->word[0], path, sizeof path, &e);
+    if (rc)
+        return session_fail(s, session_code(rc), "%s", e.text);
     const char *const words[] = {"kc-rank", "--task", "sample", "--snapshot", path, "--prompt", prompt, "--tokens",
                                  tokens, "--temperature", temperature, "--seed", seed, NULL};
     fflush(s->out);
-    int rc = helper_start(words, NULL, &helper);
+    rc = helper_start(words, NULL, &helper);
     if (rc)
         return session_fail(s, KC_EXIT_SYSTEM, "kc-rank can't be started: %s", strerror(-rc));
     size_t bytes = 0;
     char *text = collect(s, &helper, &bytes);
-    code = helper_end(s, &helper);
+    int code = helper_end(s, &helper);
     if (!code && s->json && text) {
         json_t *o = session_envelope(s);
         json_object_set_new(o, "snapshot", session_text(path));

@@ -131,7 +131,7 @@ static void match_index(struct match *m)
 static int match(struct match *m, const char *path, struct kc_error *e)
 {
     const struct kc_map *map = &m->state->map;
-    char list[800] = "", name[KC_NAME_MAX];
+    char list[800] = "", name[KC_TENSOR_NAME_MAX];
     m->list = (struct kc_print){.out = list, .room = sizeof list};
     for (uint32_t f = 0; f < m->shelf->count; f++)
         match_file(m, f);

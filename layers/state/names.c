@@ -32,13 +32,13 @@ void kc_name_part_shape(const char *name, const struct kc_shape *shape, struct k
     out->size[out->rank] = 0;
 }
 
-void kc_name_part(const char *name, uint32_t i, char out[KC_NAME_MAX])
+void kc_name_part(const char *name, uint32_t i, char out[KC_TENSOR_NAME_MAX])
 {
     const char *star = strchr(name, '*');
     if (star)
-        snprintf(out, KC_NAME_MAX, "%.*s%u%s", (int)(star - name), name, i, star + 1);
+        snprintf(out, KC_TENSOR_NAME_MAX, "%.*s%u%s", (int)(star - name), name, i, star + 1);
     else
-        snprintf(out, KC_NAME_MAX, "%s", name);
+        snprintf(out, KC_TENSOR_NAME_MAX, "%s", name);
 }
 
 /* A number as printf writes it; -1 none. *end: behind it. */

@@ -5,13 +5,13 @@
 
 #include "region.h"
 
-#define KC_NAME_MAX 256
+#define KC_TENSOR_NAME_MAX 256
 
 /* How many tensors it is in files, and the shape of each. */
 uint32_t kc_name_parts(const char *name, const struct kc_shape *shape);
 void kc_name_part_shape(const char *name, const struct kc_shape *shape, struct kc_shape *out);
 /* The name of part i. */
-void kc_name_part(const char *name, uint32_t i, char out[KC_NAME_MAX]);
+void kc_name_part(const char *name, uint32_t i, char out[KC_TENSOR_NAME_MAX]);
 /* Which part of `name` the tensor `file_name` is, of `parts`; -1 none. Both namings of GPT-2 are the same: the public files
  * leave the prefix "transformer." out. */
 int64_t kc_name_match(const char *name, uint32_t parts, const char *file_name);

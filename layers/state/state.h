@@ -125,6 +125,22 @@ int kc_snapshot_variant(const char *directory, char *out, size_t room);
 /* `path` is one snapshot, or a directory of them (the newest whole one). Read every extent, compare every digest,
  * recompute state_root. 0 whole; -EBADMSG e names pack, offset, tensor; -ENOENT there is none. */
 int kc_snapshot_verify(const char *path, struct kc_snapshot_info *out, struct kc_error *e);
+/* A snapshot's parameters as a folder that Hugging Face transformers loads: config.json and model.safetensors, or several
+ * files and their index. */
+struct kc_export {
+    const char *out;     /* the folder; it may be there, but empty */
+    bool bf16;           /* values are rounded; else f32, as they are */
+    uint64_t file_bytes; /* a file takes tensors up to so many bytes, and one at least */
+    const struct kc_storage *storage; /* NULL: POSIX */
+};
+struct kc_export_info {
+    uint64_t version, step, bytes;
+    uint32_t files, tensors;
+};
+/* `path` as in kc_snapshot_verify(); every extent is verified before it is written. The folder is there when it is whole, and
+ * not at all on failure: -ENOTEMPTY it has files, -EEXIST its .tmp is there, -EBADMSG damage, -ENOTSUP the snapshot does not
+ * say what config.json must say, -E2BIG too many files. */
+int kc_snapshot_export(const char *path, const struct kc_export *config, struct kc_export_info *out, struct kc_error *e);
 /* Can a run of this spec begin from what spec.init_from names? Reads all of it as kc_state_init() will, needs the
  * memory of one rank's state meanwhile. 0, also when it begins from the seed; errors of kc_state_new(), kc_state_init(). */
 int kc_weights_check(const struct kc_job_spec *spec, const struct kc_shard_plan *shard, struct kc_error *e);

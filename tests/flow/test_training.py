@@ -57,8 +57,9 @@ def family(name):
                 lr_schedule={"kind": a["kind"], "warmup": a["warmup"], "floor": a["floor"]})
 
 
-def test_golden_runs_of_llama():
-    for name, layouts in (("llama", ((1, 0, 8), (2, 0, 2), (2, 1, 4))), ("llama-tied", ((1, 0, 4), (2, 1, 4)))):
+def test_golden_runs_of_the_other_families():
+    for name, layouts in (("llama", ((1, 0, 8), (2, 0, 2), (2, 1, 4))), ("llama-tied", ((1, 0, 4), (2, 1, 4))),
+                          ("moe", ((1, 0, 8), (2, 1, 4))), ("moe-balance", ((1, 0, 8), (2, 0, 4)))):
         with Kc() as node:
             for ranks, zero, micro in layouts:
                 golden(node, ranks, zero, micro, **family(name))

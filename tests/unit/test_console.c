@@ -293,6 +293,7 @@ static const struct {
     {"log", {"log", "a-1"}, KC_EXIT_NO_OBJECT},
     {"snap ls", {"snap", "ls", "a-1"}, KC_EXIT_NO_OBJECT},
     {"snap verify", {"snap", "verify", "a-1"}, KC_EXIT_NO_OBJECT},
+    {"snap export", {"snap", "export", "a-1", "--out", "x"}, KC_EXIT_NO_OBJECT},
     {"check", {"check", "/nowhere/spec.json"}, KC_EXIT_NO_OBJECT},
     {"plan", {"plan", "/nowhere/spec.json"}, KC_EXIT_NO_OBJECT},
     {"node", {"node"}, KC_EXIT_OK},

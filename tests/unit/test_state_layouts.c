@@ -303,6 +303,41 @@ START_TEST(any_layout_reads_what_any_layout_wrote)
 }
 END_TEST
 
+static float rounded_twice(uint32_t tensor, int kind, uint64_t element)
+{
+    return kc_bf16_to_float(kc_bf16_from_float(trained_twice(tensor, kind, element)));
+}
+
+/* What is exported, whole or in files and rounded or not, begins a run in any layout: joined dimensions, stars, boxes. */
+START_TEST(any_layout_begins_from_an_export)
+{
+    for (uint64_t seed = 1; seed <= 16; seed++) {
+        const struct cut_layout from = cut_layout(seed), to = cut_layout(seed + 2000);
+        const struct kc_export c = {.out = folder, .bf16 = seed % 3 == 0, .file_bytes = seed % 2 ? 3000 : 1 << 30};
+        struct kc_export_info info;
+        struct kc_error e = {""};
+        char snapshots[300];
+        struct rig r;
+        teardown();
+        setup();
+        snprintf(snapshots, sizeof snapshots, "%s.snapshots", folder);
+        cut_open(&r, cut_model, tensors_in(seed), from, snapshots, "");
+        rig_train(&r);
+        rig_train(&r);
+        ck_assert_int_eq(rig_snapshot(&r), 0);
+        rig_close(&r);
+        ck_assert_msg(kc_snapshot_export(snapshots, &c, &info, &e) == 0, "%s", e.text);
+        ck_assert(info.version == 1 && info.step == 2 && info.tensors == tensors_in(seed) + 8 && (info.files > 1) == seed % 2);
+        rig_remove(snapshots);
+        cut_open(&r, cut_model, tensors_in(seed), to, NULL, folder);
+        for (uint32_t i = 0; i < r.ranks; i++)
+            ck_assert_msg(kc_state_init(r.state[i], &e) == 0, "%s", e.text);
+        check_values(&r, c.bf16 ? rounded_twice : trained_twice, 1, layout_text(&to));
+        rig_close(&r);
+    }
+}
+END_TEST
+
 /* Snapshots of before there were boxes, recorded then (tests/golden/README.md): restored where its shapes are cut. */
 static const struct cut_tensor recorded[] = {
     {"transformer.h.0.attn.c_attn.weight", 4, {4, 3, 2, 2}, 1 << 2 | 1 << 3, KC_INIT_NORMAL, 0.02f},
@@ -434,6 +469,7 @@ int main(void)
     tcase_add_test(c, a_region_counts_as_loops_do);
     tcase_add_test(c, every_layout_begins_with_the_same_values);
     tcase_add_loop_test(c, any_layout_reads_what_any_layout_wrote, 0, SEEDS / 5);
+    tcase_add_test(c, any_layout_begins_from_an_export);
     tcase_add_test(c, a_snapshot_of_format_1_is_read);
     tcase_add_test(c, what_a_rank_does_not_hold_takes_no_memory);
     tcase_add_test(c, replicas_are_compared_in_every_layout);

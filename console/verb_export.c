@@ -1,0 +1,59 @@
+/* verb_export.c - kc snap export: a model as others load it. */
+#include "bench.h"
+#include "session.h"
+#include "snapshots.h"
+#include "text.h"
+#include "verbs.h"
+
+#include "state/state.h"
+#include "supervisor/protocol.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define MIB (UINT64_C(1) << 20)
+
+/* What was asked for; the folder as it was typed. */
+static int request(struct session *s, const struct arguments *a, struct kc_export *c)
+{
+    const char *type = a->option[OPTION_DTYPE] ? a->option[OPTION_DTYPE] : "f32";
+    *c = (struct kc_export){.out = a->option[OPTION_OUT], .bf16 = strcmp(type, "bf16") == 0};
+    if (!c->out || !*c->out)
+        return session_fail(s, KC_EXIT_USAGE, "where to? `kc snap export %s --out DIR` writes config.json and "
+                            "model.safetensors into a new folder DIR", a->word[0]);
+    if (!c->bf16 && strcmp(type, "f32") != 0)
+        return session_fail(s, KC_EXIT_USAGE, "--dtype wants f32 or bf16, not \"%.40s\"", type);
+    return bench_size(s, a, OPTION_FILE_SIZE, 1024, 1024 * 1024 * MIB, 4096 * MIB, &c->file_bytes);
+}
+
+int verb_snap_export(struct session *s, const struct arguments *a)
+{
+    char path[JOB_PATH_ROOM], size[32];
+    struct kc_export c;
+    struct kc_export_info info;
+    struct kc_error e = {""};
+    int code = request(s, a, &c);
+    if (code)
+        return code;
+    int rc = snapshots_pick(&s->home, a->word[0], path, sizeof path, &e);
+    if (rc == 0)
+        rc = kc_snapshot_export(path, &c, &info, &e);
+    if (rc)
+        return session_fail(s, session_code(rc), "%s", e.text);
+    if (s->json) {
+        json_t *o = session_envelope(s);
+        json_object_set_new(o, "snapshot", session_text(path));
+        json_object_set_new(o, "out", session_text(c.out));
+        json_object_set_new(o, "version", json_integer((json_int_t)info.version));
+        json_object_set_new(o, "step", json_integer((json_int_t)info.step));
+        json_object_set_new(o, "dtype", json_string(c.bf16 ? "bf16" : "f32"));
+        json_object_set_new(o, "files", json_integer(info.files));
+        json_object_set_new(o, "tensors", json_integer(info.tensors));
+        json_object_set_new(o, "bytes", json_integer((json_int_t)info.bytes));
+        return session_emit(s, o);
+    }
+    struct draft d;
+    fprintf(draft_open(&d), "%s: step %llu, %u tensors in %u file%s, %s\n", c.out, (unsigned long long)info.step, info.tensors,
+            info.files, info.files == 1 ? "" : "s", text_bytes((double)info.bytes, size, sizeof size));
+    return draft_close(s, &d);
+}
