@@ -93,7 +93,7 @@ int32_t moe_forward(struct llama *m, struct mlp *l, int32_t x, int32_t residual)
     l->ux = experts_forward(m, l, l->rows, l->up, in, "layers.%d.experts.up", wide);
     l->act = graph_activation(g, "layers.%d.experts.swiglu", wide);
     graph_sorted(g, l->act);
-    graph_op(g, KC_OP_SWIGLU_F, in, OPERANDS(l->gx, l->ux), OPERANDS(l->act), NULL, 0);
+    graph_op(g, KC_OP_SWIGLU_ROWS_F, in, OPERANDS(l->gx, l->ux, l->own), OPERANDS(l->act), NULL, 0);
     const int32_t down = experts_forward(m, l, l->act, l->down, out, "layers.%d.experts.down", narrow);
     l->out = exchange(m, l, KC_OP_FROM_EXPERTS, down, graph_activation(g, "layers.%d.experts.out", narrow));
     int32_t y = graph_activation(g, "layers.%d.mlp.residual", m->bth);
@@ -120,7 +120,7 @@ int32_t moe_backward(struct llama *m, const struct mlp *l, int32_t dy)
     dout = exchange(m, l, KC_OP_FROM_EXPERTS_I, dout, graph_derivative(g, l->out));
     int32_t dact = experts_backward(m, l, dout, l->act, l->down, -1, out);
     int32_t dgate = graph_derivative(g, l->gx), dup = graph_derivative(g, l->ux);
-    graph_op(g, KC_OP_SWIGLU_I, in, OPERANDS(dact, l->gx, l->ux), OPERANDS(dgate, dup), NULL, 0);
+    graph_op(g, KC_OP_SWIGLU_ROWS_I, in, OPERANDS(dact, l->gx, l->ux, l->own), OPERANDS(dgate, dup), NULL, 0);
     int32_t drows = experts_backward(m, l, dup, l->rows, l->up, -1, in);
     drows = experts_backward(m, l, dgate, l->rows, l->gate, drows, in);
     drows = exchange(m, l, KC_OP_TO_EXPERTS_I, drows, graph_derivative(g, l->rows));

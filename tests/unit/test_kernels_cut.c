@@ -80,6 +80,8 @@ static const struct use {
     {KC_OP_ROPE_I, "bskd Fbsd", "bskd", 0, NULL},
     {KC_OP_SWIGLU_F, "bsf bsf", "bsf", 0, NULL},
     {KC_OP_SWIGLU_I, "bsf bsf bsf", "bsf bsf", 0, NULL},
+    {KC_OP_SWIGLU_ROWS_F, "bsjf bsjf Ne", "bsjf", 0, "f"},
+    {KC_OP_SWIGLU_ROWS_I, "bsjf bsjf bsjf Ne", "bsjf bsjf", 0, "f"},
     {KC_OP_GROUPED_F, "bshd bskd bskd Qbs Bbs", "bshd Fbhs", -1, NULL},
     {KC_OP_GROUPED_I, "bshd bshd bskd bskd bshd Fbhs Qbs Bbs", "bshd bskd bskd", -1, NULL},
     {KC_OP_ROUTE_F, "bse", "Fbse Obsj Fbsj", 0, NULL},
@@ -103,6 +105,7 @@ static const struct use {
     {KC_OP_VOCAB_SUM, "Fbsv Gbs Fbs", "Fbs2", 0, NULL},
     {KC_OP_VOCAB_LOSS, "Gbs Fbs Fbs2", "D2", 0, NULL},
     {KC_OP_VOCAB_SLOPE, "Fbsv Gbs Fbs Fbs2", "Fbsv", 0, NULL},
+    {KC_OP_VOCAB_SLOPE, "Fbsv Gbs Fbs Fbs2", "bsv", 0, NULL},
     {KC_OP_SPLIT, "bs3hd", "bshd bshd bshd", 0, NULL},
     {KC_OP_JOIN, "Fbshd Fbshd Fbshd", "bs3hd", 0, NULL},
 };
@@ -411,7 +414,8 @@ START_TEST(all_rules_are_shown)
                                                   [KC_OP_EXCHANGE_PLAN] = 1, [KC_OP_TO_EXPERTS] = 1,
                                                   [KC_OP_FROM_EXPERTS] = 1, [KC_OP_TO_EXPERTS_I] = 1,
                                                   [KC_OP_FROM_EXPERTS_I] = 1, [KC_OP_EXCHANGE_SORT] = 1,
-                                                  [KC_OP_EXCHANGE_UNSORT] = 1};
+                                                  [KC_OP_EXCHANGE_UNSORT] = 1, [KC_OP_SWIGLU_ROWS_F] = 1,
+                                                  [KC_OP_SWIGLU_ROWS_I] = 1};
     ck_assert(use_variant(0));
     struct kc_arena arena;
     const struct kc_model_graph *g = graph(&arena);

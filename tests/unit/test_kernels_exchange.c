@@ -112,6 +112,47 @@ START_TEST(on_one_rank_nothing_moves)
 }
 END_TEST
 
+/* As many rows as came are worked on, and no others: behind them nobody has written. */
+START_TEST(swiglu_takes_the_rows_that_came)
+{
+    if (!use_variant(_i))
+        return;
+    const uint64_t rows = 40, f = 700; /* two tiles */
+    struct tensor gate = MAKE(KC_F32, 3, 1, rows, 1, f), up = MAKE(KC_F32, 1, 1, rows, 1, f), dy = MAKE(KC_F32, 1, 1, rows, 1, f);
+    struct tensor all[] = {MAKE(KC_F32, 0, 1, rows, 1, f), MAKE(KC_F32, 0, 1, rows, 1, f), MAKE(KC_F32, 0, 1, rows, 1, f)};
+    struct tensor some[] = {MAKE(KC_F32, 0, 1, rows, 1, f), MAKE(KC_F32, 0, 1, rows, 1, f), MAKE(KC_F32, 0, 1, rows, 1, f)};
+    struct tensor taken = MAKE(KC_I32, 0, 6);
+    memcpy((int32_t *)taken.view.data, (const int32_t[]){3, 0, 11, 7, 1, 5}, 6 * sizeof(int32_t));
+    ck_assert_int_eq(run(KC_OP_SWIGLU_F, (struct tensor[]){gate, up}, 2, &all[0], 1, 0, NULL, NULL), 0);
+    ck_assert_int_eq(run(KC_OP_SWIGLU_I, (struct tensor[]){dy, gate, up}, 3, all + 1, 2, 0, NULL, NULL), 0);
+    ck_assert_int_eq(run(KC_OP_SWIGLU_ROWS_F, (struct tensor[]){gate, up, taken}, 3, &some[0], 1, 0, NULL, NULL), 0);
+    ck_assert_int_eq(run(KC_OP_SWIGLU_ROWS_I, (struct tensor[]){dy, gate, up, taken}, 4, some + 1, 2, 0, NULL, NULL), 0);
+    for (int k = 0; k < 3; k++) {
+        ck_assert_mem_eq(floats(&some[k]), floats(&all[k]), 27 * f * sizeof(float));
+        for (uint64_t i = 27 * f; i < rows * f; i++)
+            ck_assert_float_eq(floats(&some[k])[i], 0);
+    }
+    drop(&gate, 1), drop(&up, 1), drop(&dy, 1), drop(all, 3), drop(some, 3), drop(&taken, 1);
+    end_variant();
+}
+END_TEST
+
+/* Nothing is written where there is no room; the next op says so. */
+START_TEST(more_rows_than_there_is_room_for_are_an_error)
+{
+    ck_assert(use_variant(0));
+    struct plan p = plan_of(1); /* seven rows */
+    struct kc_error e = {""};
+    struct tensor rows = MAKE(KC_F32, 1, 1, 3, 2, WIDTH), out = MAKE(KC_F32, 0, 1, 3, 2, WIDTH), sum = MAKE(KC_F64, 0, 1);
+    ck_assert_int_eq(run(KC_OP_EXCHANGE_SORT, (struct tensor[]){rows, p.in[1], p.out[1]}, 3, &out, 1, 0, NULL, &e), 0);
+    ck_assert_int_eq(run(KC_OP_NORM, &rows, 1, &sum, 1, 0, NULL, &e), -EIO);
+    ck_assert_str_eq(e.text, "op exchange.sort: 7 rows for the experts of this rank, there is room for 6");
+    drop(&rows, 1), drop(&out, 1), drop(&sum, 1);
+    plan_drop(&p);
+    end_variant();
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("kernels of the exchange");
@@ -119,6 +160,8 @@ int main(void)
     tcase_add_test(t, a_plan_says_how_many_go_where);
     tcase_add_test(t, rows_stand_by_expert_then_source_and_go_back_as_they_came);
     tcase_add_test(t, on_one_rank_nothing_moves);
+    tcase_add_test(t, more_rows_than_there_is_room_for_are_an_error);
+    tcase_add_loop_test(t, swiglu_takes_the_rows_that_came, 0, VARIANTS);
     suite_add_tcase(s, t);
     return suite_run(s);
 }

@@ -89,10 +89,11 @@ int op_exchange_identity(void *self, const struct kc_op_call *call, struct kc_la
 /* ---- (source, expert, row) to (expert, source, row), and back: a tile for each pair ---- */
 
 struct sort_arg {
+    struct cpu *cpu;
     const char *from;
     char *to;
     const int32_t *table;
-    uint64_t ranks, experts, first, here, row; /* row: bytes */
+    uint64_t ranks, experts, first, here, row, room; /* row: bytes; room: rows */
     int back;
 };
 
@@ -101,13 +102,21 @@ static void sort_tile(void *arg, uint32_t index, uint32_t worker)
     (void)worker;
     const struct sort_arg *a = arg;
     const uint64_t source = index / a->here, expert = index % a->here;
-    uint64_t by_source = 0, by_expert = 0;
+    uint64_t by_source = 0, by_expert = 0, all = 0;
     for (uint64_t m = 0; m < a->ranks; m++)
         for (uint64_t x = 0; x < a->here; x++) {
             const uint64_t rows = (uint64_t)a->table[m * a->experts + a->first + x];
             by_source += m < source || (m == source && x < expert) ? rows : 0;
             by_expert += x < expert || (x == expert && m < source) ? rows : 0;
+            all += rows;
         }
+    if (all > a->room) {
+        struct kc_error e = {{0}};
+        kc_fail(&e, -EIO, "op exchange.sort: %llu rows for the experts of this rank, there is room for %llu",
+                (unsigned long long)all, (unsigned long long)a->room);
+        lane_fail(a->cpu, -EIO, &e);
+        return;
+    }
     const uint64_t rows = (uint64_t)a->table[source * a->experts + a->first + expert];
     memcpy(a->to + (a->back ? by_source : by_expert) * a->row, a->from + (a->back ? by_expert : by_source) * a->row,
            rows * a->row);
@@ -117,7 +126,7 @@ static int sort(struct cpu *c, const struct kc_op_call *call, int back, struct k
 {
     const struct kc_view *rows = &call->in[0], *table = &call->in[1], *own = &call->in[2];
     const uint64_t n = view_elements(rows);
-    struct sort_arg a = {.from = rows->data, .to = call->out[0].data, .table = table->data, .ranks = view_rows(table),
+    struct sort_arg a = {.cpu = c, .room = view_rows(rows), .from = rows->data, .to = call->out[0].data, .table = table->data, .ranks = view_rows(table),
                          .experts = view_width(table), .first = own->first[0], .here = own->size[0],
                          .row = view_width(rows) * kc_type_bytes[rows->type], .back = back};
     int r = CALL_CHECK(c, call, e, {0, rows->type, n}, {1, KC_I32, a.ranks * a.experts}, {2, KC_I32, a.here},
