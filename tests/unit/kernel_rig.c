@@ -111,6 +111,17 @@ void same(const char *what, const float *got, const double *want, uint64_t n, do
                   (unsigned long long)at, (double)got[at], want[at], largest, table ? table->variant : "of its own");
 }
 
+void naive_product(const struct shape *s, double *const *in, double *const *out)
+{
+    for (uint64_t r = 0; r < s->b * s->t; r++)
+        for (uint64_t j = 0; j < s->n; j++) {
+            double sum = 0;
+            for (uint64_t k = 0; k < s->h; k++)
+                sum += in[0][r * s->h + k] * in[1][j * s->h + k];
+            out[0][r * s->n + j] = sum;
+        }
+}
+
 /* Σ dy·forward(in), as a function of element i of operand k, differentiated: (f(x + ε) − f(x − ε)) / 2ε. */
 static double slope(naive_fn *forward, const struct shape *s, double *const *in, int k, uint64_t i, const double *dy,
                     uint64_t outputs)

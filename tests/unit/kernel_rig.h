@@ -45,6 +45,7 @@ struct shape {
     uint64_t b, t, h, n, heads, kv_heads;
 };
 typedef void naive_fn(const struct shape *s, double *const *in, double *const *out);
+naive_fn naive_product; /* (rows, n) = x (rows, h) · wT, w (n, h) */
 /* Compare every `every`-th element of a derivative with the slope of Σ dy·forward(in) along operand k; `before` is what
  * it was added to (or NULL). */
 void derivative_is_slope(const char *what, const struct tensor *got, naive_fn *forward, const struct shape *s,

@@ -1,5 +1,6 @@
-/* test_kernels.c - every op of the CPU table against formulas in f64: forward naively, backward by central
- * differences of the naive forward, for each kernel variant there is. */
+/* test_kernels.c - ops of the CPU table against formulas in f64: forward naively, backward by central differences of the
+ * naive forward, for each kernel variant there is. What the families of ops beside these are in: attention and head in
+ * _attention and _head, Llama, experts, rounds, parts and the rest likewise. */
 #include "jobs/jobs.h"
 #include "jobs/kernels/cpu/kernels.h"
 #include "tests/unit/kernel_rig.h"
@@ -18,17 +19,6 @@ static void naive_linear(const struct shape *s, double *const *in, double *const
             double sum = in[2][j];
             for (uint64_t k = 0; k < s->h; k++)
                 sum += in[0][r * s->h + k] * in[1][k * s->n + j];
-            out[0][r * s->n + j] = sum;
-        }
-}
-
-static void naive_head(const struct shape *s, double *const *in, double *const *out)
-{
-    for (uint64_t r = 0; r < s->b * s->t; r++)
-        for (uint64_t j = 0; j < s->n; j++) {
-            double sum = 0;
-            for (uint64_t k = 0; k < s->h; k++)
-                sum += in[0][r * s->h + k] * in[1][j * s->h + k];
             out[0][r * s->n + j] = sum;
         }
 }
@@ -68,101 +58,7 @@ static void naive_gelu(const struct shape *s, double *const *in, double *const *
     }
 }
 
-static void naive_attention(const struct shape *s, double *const *in, double *const *out)
-{
-    const uint64_t h = s->h, d = h / s->heads;
-    double *p = malloc(s->t * sizeof *p);
-    for (uint64_t b = 0; b < s->b; b++)
-        for (uint64_t a = 0; a < s->heads; a++)
-            for (uint64_t i = 0; i < s->t; i++) {
-                const double *q = in[0] + (b * s->t + i) * 3 * h + a * d;
-                double sum = 0, *y = out[0] + (b * s->t + i) * h + a * d;
-                for (uint64_t j = 0; j <= i; j++) {
-                    const double *k = in[0] + (b * s->t + j) * 3 * h + h + a * d;
-                    double score = 0;
-                    for (uint64_t c = 0; c < d; c++)
-                        score += q[c] * k[c];
-                    sum += p[j] = exp(score / sqrt((double)d));
-                }
-                for (uint64_t c = 0; c < d; c++) {
-                    y[c] = 0;
-                    for (uint64_t j = 0; j <= i; j++)
-                        y[c] += p[j] / sum * in[0][(b * s->t + j) * 3 * h + 2 * h + a * d + c];
-                }
-                if (out[1])
-                    out[1][(b * s->heads + a) * s->t + i] = log(sum);
-            }
-    free(p);
-}
-
-/* Derivative of Σ dy·y by queries, keys and values: with P the softmax, dV = PᵀdY, dP = dY·Vᵀ, dS = P∘(dP − Σ P∘dP),
- * dQ = dS·K/√d, dK = dSᵀ·Q/√d. */
-static void naive_attention_input(const struct shape *s, const double *qkv, const double *dy, double *dqkv)
-{
-    const uint64_t h = s->h, d = h / s->heads, t = s->t;
-    const double root = sqrt((double)d);
-    double *p = malloc(2 * t * sizeof *p), *dp = p + t;
-    memset(dqkv, 0, s->b * t * 3 * h * sizeof *dqkv);
-    for (uint64_t n = 0; n < s->b * s->heads * t; n++) { /* of a batch's head, query i */
-        const uint64_t i = n % t, at = n / t / s->heads * t * 3 * h + n / t % s->heads * d;
-        const double *q = qkv + at + i * 3 * h, *g = dy + (n / t / s->heads * t + i) * h + n / t % s->heads * d;
-        double sum = 0, mean = 0;
-        for (uint64_t j = 0; j <= i; j++) {
-            const double *k = qkv + at + j * 3 * h + h, *v = k + h;
-            double score = dp[j] = 0;
-            for (uint64_t c = 0; c < d; c++) {
-                score += q[c] * k[c];
-                dp[j] += g[c] * v[c];
-            }
-            sum += p[j] = exp(score / root);
-        }
-        for (uint64_t j = 0; j <= i; j++)
-            mean += (p[j] /= sum) * dp[j];
-        for (uint64_t j = 0; j <= i; j++) {
-            const double ds = p[j] * (dp[j] - mean) / root, *k = qkv + at + j * 3 * h + h;
-            double *dq = dqkv + at + i * 3 * h, *dk = dqkv + at + j * 3 * h + h, *dv = dk + h;
-            for (uint64_t c = 0; c < d; c++) {
-                dq[c] += ds * k[c];
-                dk[c] += ds * q[c];
-                dv[c] += p[j] * g[c];
-            }
-        }
-    }
-    free(p);
-}
-
 /* ---- tests ---- */
-START_TEST(exponential_is_within_two_units)
-{
-    const struct kernels *sets[] = {&kernels_portable, kernels_avx2(), kernels_avx512()};
-    const float zero = 0; /* log-sum-exp 0: the derivative of the loss is e^logit, less 1 at the target */
-    const int32_t last = 16;
-    for (int v = 0; v < 3; v++) {
-        const struct kernels *k = sets[v];
-        if (!k)
-            continue;
-        for (double from = -86.5; from < 88.2; from += 0.0317) {
-            float x[17], p[17];
-            for (int i = 0; i < 17; i++)
-                x[i] = p[i] = (float)(from + i * 0.0037);
-            k->cross_entropy_input(p, &last, &zero, p, 1, 17);
-            for (int i = 0; i < 16; i++) {
-                double want = exp((double)x[i]);
-                if (!(fabs(p[i] - want) <= 2 * (double)(nextafterf((float)want, INFINITY) - (float)want)))
-                    ck_abort_msg("%s: e^%.9g is %.9g, got %.9g", k->name, (double)x[i], want, (double)p[i]);
-            }
-        }
-        float edge[17] = {-INFINITY, -1e30f, -104.f, -88.f, NAN, 0, 1, -0.f};
-        k->cross_entropy_input(edge, &last, &zero, edge, 1, 17);
-        for (int i = 0; i < 4; i++)
-            ck_assert_float_eq(edge[i], 0);
-        ck_assert(isnan(edge[4]));
-        ck_assert_float_eq(edge[5], 1);
-        ck_assert_float_eq(edge[7], 1);
-    }
-}
-END_TEST
-
 /* (rows, in, out): ones, odd sizes, more than a tile of the grid in each direction */
 static const uint64_t linear_shapes[][3] = {{1, 1, 1},    {3, 5, 7},    {70, 33, 17},
                                             {300, 9, 40}, {5, 300, 30}, {20, 8, 600}};
@@ -191,7 +87,7 @@ START_TEST(linear_maps_are_right)
     const uint64_t every = 1 + in[0].n * y.n / 2000;
     struct tensor dx = MAKE(KC_F32, 1, 1, z[0], z[1]);
     ck_assert_int_eq(run(KC_OP_LINEAR_I, (struct tensor[]){dy, in[1]}, 2, &dx, 1, 0, NULL, NULL), 0);
-    naive_head(&(struct shape){.b = 1, .t = z[0], .h = z[2], .n = z[1]}, (double *const[]){dy.exact, in[1].exact},
+    naive_product(&(struct shape){.b = 1, .t = z[0], .h = z[2], .n = z[1]}, (double *const[]){dy.exact, in[1].exact},
                (double *const[]){dx.exact}); /* dy·wᵀ */
     same("linear dx", floats(&dx), dx.exact, dx.n, 5e-6);
     derivative_is_slope("linear dx", &dx, naive_linear, &s, exact, 0, &dy, NULL, every);
@@ -272,89 +168,6 @@ START_TEST(fused_linear_maps_are_right)
 }
 END_TEST
 
-START_TEST(head_is_right)
-{
-    const uint64_t *z = linear_shapes[_i % 6];
-    if (!use_variant(_i / 6))
-        return;
-    struct shape s = {.b = 1, .t = z[0], .h = z[1], .n = z[2]};
-    struct tensor in[] = {MAKE(KC_F32, 1, 1, z[0], z[1]), MAKE(KC_F32, 1, z[2], z[1])};
-    struct tensor y = MAKE(KC_F32, 1, 1, z[0], z[2]);
-    naive_head(&s, (double *const[]){in[0].exact, in[1].exact}, (double *const[]){y.exact});
-    ck_assert_int_eq(run(KC_OP_HEAD_F, in, 2, &y, 1, 0, NULL, NULL), 0);
-    same("head", floats(&y), y.exact, y.n, 2e-6);
-    drop(in, 2), drop(&y, 1);
-    end_variant();
-}
-END_TEST
-
-/* Loss and gradients of the head in f64: logits, softmax minus the target, and both products. */
-static void naive_head_loss(const struct shape *s, const struct tensor *in, double *loss, struct tensor *dwte,
-                            struct tensor *dx)
-{
-    const uint64_t rows = s->b * s->t, h = s->h, v = s->n;
-    const int32_t *targets = in[2].view.data;
-    double *z = malloc(rows * v * sizeof *z);
-    naive_head(s, (double *const[]){in[0].exact, in[1].exact}, (double *const[]){z});
-    memset(dx->exact, 0, dx->n * sizeof(double));
-    for (uint64_t r = 0; r < rows; r++) {
-        double sum = 0;
-        for (uint64_t j = 0; j < v; j++)
-            sum += exp(z[r * v + j]);
-        if (targets[r] < 0)
-            continue;
-        *loss += log(sum) - z[r * v + (uint64_t)targets[r]];
-        for (uint64_t j = 0; j < v; j++) {
-            const double d = exp(z[r * v + j]) / sum - (j == (uint64_t)targets[r]);
-            for (uint64_t k = 0; k < h; k++) {
-                dx->exact[r * h + k] += d * in[1].exact[j * h + k];
-                dwte->exact[j * h + k] += d * in[0].exact[r * h + k];
-            }
-        }
-    }
-    free(z);
-}
-
-/* (rows, hidden, vocab): the last is of two blocks and a masked last row, since KC_HEAD_ROWS(4100) is 3 · 64 */
-static const uint64_t head_shapes[][3] = {{75, 8, 3}, {75, 16, 61}, {40, 33, 256}, {259, 5, 4100}};
-
-START_TEST(head_loss_is_right)
-{
-    const uint64_t *z = head_shapes[_i % 4];
-    if (!use_variant(_i / 4))
-        return;
-    struct shape s = {.b = 1, .t = z[0], .h = z[1], .n = z[2]};
-    struct tensor in[] = {MAKE(KC_F32, 3, 1, z[0], z[1]), MAKE(KC_F32, 1, z[2], z[1]), MAKE(KC_I32, 0, 1, z[0])};
-    struct tensor out[] = {MAKE(KC_F32, 1, z[2], z[1]), MAKE(KC_F32, 1, 1, z[0], z[1]), MAKE(KC_F64, 0, 2)};
-    int32_t *targets = in[2].view.data;
-    double *result = out[2].view.data, loss = 0, count = 0;
-    for (uint64_t r = 0; r < z[0]; r++) {
-        targets[r] = r % 4 == 2 ? -1 : (int32_t)(r * 7 % z[2]);
-        count += targets[r] >= 0;
-    }
-    result[0] = 5, result[1] = 7;
-    double *sum = calloc(out[0].n, sizeof *sum);
-    memcpy(sum, out[0].exact, out[0].n * sizeof *sum);
-    memset(out[0].exact, 0, out[0].n * sizeof *sum);
-    naive_head_loss(&s, in, &loss, &out[0], &out[1]);
-    for (uint64_t i = 0; i < out[0].n; i++)
-        sum[i] += out[0].exact[i];
-    for (int add = 1; add >= 0; add--) { /* the result and dwte are added to, or overwritten */
-        ck_assert_int_eq(run(KC_OP_HEAD_LOSS_G, in, 3, out, 3, add, NULL, NULL), 0);
-        ck_assert_double_eq_tol(result[0], 5 * add + loss, 1e-6 * loss);
-        ck_assert_double_eq(result[1], 7 * add + count);
-        same("head-loss dwte", floats(&out[0]), add ? sum : out[0].exact, out[0].n, 5e-6);
-        same("head-loss dx", floats(&out[1]), out[1].exact, out[1].n, 5e-6);
-    }
-    free(sum);
-    ck_assert_int_eq(run(KC_OP_HEAD_LOSS_F, in, 3, &out[2], 1, 1, NULL, NULL), 0);
-    ck_assert_double_eq_tol(result[0], 2 * loss, 2e-6 * loss);
-    ck_assert_double_eq(result[1], 2 * count);
-    drop(in, 3), drop(out, 3);
-    end_variant();
-}
-END_TEST
-
 static const uint64_t norm_shapes[][2] = {{1, 1}, {3, 5}, {70, 32}, {5, 131}, {33, 40}};
 
 START_TEST(layernorm_is_right)
@@ -390,55 +203,6 @@ START_TEST(layernorm_is_right)
         drop(dw, 2);
     }
     drop(in, 3), drop(out, 3), drop(&dy, 1), drop(&residual, 1);
-    end_variant();
-}
-END_TEST
-
-/* batch, context, hidden, heads: below, at and across the blocks of 64 queries and 128 keys; heads not a multiple of
- * a vector, of several vectors, and so wide that blocks are shorter */
-static const uint64_t attention_shapes[][4] = {{1, 1, 4, 1},    {2, 7, 6, 2},     {1, 64, 8, 1},    {1, 70, 10, 2},
-                                               {1, 200, 3, 1},  {1, 150, 64, 2},  {1, 97, 128, 2},  {1, 80, 100, 1},
-                                               {1, 161, 128, 1}, {1, 70, 256, 1}};
-enum { ATTENTION_SHAPES = sizeof attention_shapes / sizeof *attention_shapes };
-
-START_TEST(attention_is_right)
-{
-    const uint64_t *z = attention_shapes[_i % ATTENTION_SHAPES], b = z[0], t = z[1], h = z[2], heads = z[3];
-    if (!use_variant(_i / ATTENTION_SHAPES))
-        return;
-    struct shape s = {.b = b, .t = t, .h = h, .heads = heads};
-    struct tensor qkv = MAKE(KC_F32, 3, b, t, 3, heads, h / heads), none = {.view = {0}};
-    struct tensor out[] = {MAKE(KC_F32, 1, b, t, heads, h / heads), MAKE(KC_F32, 1, b, heads, t)};
-    struct tensor dy = MAKE(KC_F32, 1, b, t, h), dqkv = MAKE(KC_F32, 1, b, t, 3 * h);
-    naive_attention(&s, (double *const[]){qkv.exact}, (double *const[]){out[0].exact, out[1].exact});
-    ck_assert_int_eq(run(KC_OP_ATTENTION_F, (struct tensor[]){qkv, none, none}, 3, out, 2, 0, NULL, NULL), 0);
-    same("attention", floats(&out[0]), out[0].exact, out[0].n, 3e-6);
-    same("attention lse", floats(&out[1]), out[1].exact, out[1].n, 2e-6);
-    ck_assert_int_eq(run(KC_OP_ATTENTION_I, (struct tensor[]){dy, qkv, out[0], out[1], none, none}, 6, &dqkv, 1, 0, NULL,
-                         NULL), 0);
-    naive_attention_input(&s, qkv.exact, dy.exact, dqkv.exact);
-    same("attention dqkv", floats(&dqkv), dqkv.exact, dqkv.n, 2e-5);
-    derivative_is_slope("attention dqkv", &dqkv, naive_attention, &s, (double *const[]){qkv.exact}, 0, &dy, NULL,
-                        1 + qkv.n / 7); /* the formula, too, is right */
-    drop(&qkv, 1), drop(out, 2), drop(&dy, 1), drop(&dqkv, 1);
-    end_variant();
-}
-END_TEST
-
-START_TEST(attention_takes_large_scores)
-{
-    if (!use_variant(_i))
-        return;
-    /* scores near ±300: e^score alone would be infinite; the sum must go through the largest */
-    struct shape s = {.b = 1, .t = 150, .h = 8, .heads = 1};
-    struct tensor none = {.view = {0}}, qkv = MAKE(KC_F32, 20, 1, 150, 3, 1, 8),
-                  out[] = {MAKE(KC_F32, 1, 1, 150, 1, 8), MAKE(KC_F32, 1, 1, 1, 150)};
-    naive_attention(&s, (double *const[]){qkv.exact}, (double *const[]){out[0].exact, out[1].exact});
-    ck_assert_int_eq(run(KC_OP_ATTENTION_F, (struct tensor[]){qkv, none, none}, 3, out, 2, 0, NULL, NULL), 0);
-    same("attention", floats(&out[0]), out[0].exact, out[0].n,
-         1e-3); /* score of 300 ± 1e-5: e^x ± 3e-5 and its mix */
-    same("lse", floats(&out[1]), out[1].exact, out[1].n, 1e-6);
-    drop(&qkv, 1), drop(out, 2);
     end_variant();
 }
 END_TEST
@@ -537,40 +301,6 @@ START_TEST(embedding_is_right)
     }
     drop(in, 1), drop(&in[3], 1), drop(&wpe, 1), drop(&x, 1), drop(&dx, 1);
     end_variant();
-}
-END_TEST
-
-/* The loops alone, with logits so large that exponentials would not be finite. */
-START_TEST(cross_entropy_is_right)
-{
-    const uint64_t rows = 75, v = (const uint64_t[]){3, 61, 256}[_i % 3];
-    const struct kernels *k = loops(_i / 3);
-    if (!k)
-        return;
-    struct tensor logits = MAKE(KC_F32, 120, rows, v), lse = MAKE(KC_F32, 0, rows);
-    int32_t targets[75];
-    double result[2] = {5, 7}, loss = 0, count = 0;
-    double *gradient = calloc(rows * v, sizeof *gradient);
-    for (uint64_t r = 0; r < rows; r++) {
-        const double *z = logits.exact + r * v;
-        targets[r] = r % 4 == 3 ? -1 : (int32_t)(r % v);
-        double sum = 0;
-        for (uint64_t j = 0; j < v; j++)
-            sum += exp(z[j]);
-        lse.exact[r] = log(sum);
-        for (uint64_t j = 0; j < v; j++)
-            gradient[r * v + j] = targets[r] < 0 ? 0 : exp(z[j]) / sum - (j == (uint64_t)targets[r]);
-        if (targets[r] >= 0)
-            loss += log(sum) - z[targets[r]], count++;
-    }
-    k->cross_entropy(floats(&logits), targets, floats(&lse), result, rows, v);
-    ck_assert_double_eq_tol(result[0], 5 + loss, 1e-6 * loss);
-    ck_assert_double_eq(result[1], 7 + count);
-    same("lse", floats(&lse), lse.exact, rows, 1e-6);
-    k->cross_entropy_input(floats(&logits), targets, floats(&lse), floats(&logits), rows, v); /* in place */
-    same("gradient", floats(&logits), gradient, rows * v, 2e-5);
-    free(gradient);
-    drop(&logits, 1), drop(&lse, 1);
 }
 END_TEST
 
@@ -739,19 +469,13 @@ int main(void)
     Suite *s = suite_create("kernels");
     TCase *t = tcase_create("ops");
     tcase_set_timeout(t, 120);
-    tcase_add_test(t, exponential_is_within_two_units);
     tcase_add_loop_test(t, linear_maps_are_right, 0, VARIANTS * 6);
     tcase_add_loop_test(t, bias_gradients_are_sums_over_rows, 0, VARIANTS * 2);
     tcase_add_loop_test(t, fused_linear_maps_are_right, 0, VARIANTS * 6);
-    tcase_add_loop_test(t, head_is_right, 0, VARIANTS * 6);
-    tcase_add_loop_test(t, head_loss_is_right, 0, VARIANTS * 4);
     tcase_add_loop_test(t, layernorm_is_right, 0, VARIANTS * 5);
-    tcase_add_loop_test(t, attention_is_right, 0, VARIANTS * ATTENTION_SHAPES);
-    tcase_add_loop_test(t, attention_takes_large_scores, 0, VARIANTS);
     tcase_add_loop_test(t, gelu_is_right, 0, 3);
     tcase_add_loop_test(t, add_is_right, 0, 3);
     tcase_add_loop_test(t, embedding_is_right, 0, VARIANTS);
-    tcase_add_loop_test(t, cross_entropy_is_right, 0, 3 * 3);
     tcase_add_loop_test(t, adamw_is_torchs, 0, VARIANTS * 2);
     tcase_add_loop_test(t, elementwise_bits_do_not_depend_on_the_cut, 0, VARIANTS);
     tcase_add_loop_test(t, norm_is_right_and_sees_what_is_not_finite, 0, VARIANTS);

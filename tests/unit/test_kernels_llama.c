@@ -12,17 +12,6 @@
 static const struct tensor none = {.view = {0}};
 
 /* ---- products with weights [out, in] ---- */
-static void naive_project(const struct shape *s, double *const *in, double *const *out)
-{
-    for (uint64_t r = 0; r < s->b * s->t; r++)
-        for (uint64_t j = 0; j < s->n; j++) {
-            double sum = 0;
-            for (uint64_t k = 0; k < s->h; k++)
-                sum += in[0][r * s->h + k] * in[1][j * s->h + k];
-            out[0][r * s->n + j] = sum;
-        }
-}
-
 static const uint64_t product_shapes[][3] = {{1, 1, 1}, {3, 5, 7}, {70, 33, 17}, {300, 9, 40}, {5, 300, 30}, {20, 8, 600}};
 
 START_TEST(projections_are_right)
@@ -35,7 +24,7 @@ START_TEST(projections_are_right)
     struct tensor y = MAKE(KC_F32, 1, 1, z[0], z[2]), residual = MAKE(KC_F32, 1, 1, z[0], z[2]);
     struct tensor dy = MAKE(KC_F32, 1, 1, z[0], z[2]), dx = MAKE(KC_F32, 1, 1, z[0], z[1]), dw = MAKE(KC_F32, 1, z[2], z[1]);
     double *const exact[] = {in[0].exact, in[1].exact};
-    naive_project(&s, exact, (double *const[]){y.exact});
+    naive_product(&s, exact, (double *const[]){y.exact});
     ck_assert_int_eq(run(KC_OP_PROJECT_F, (struct tensor[]){in[0], in[1], none}, 3, &y, 1, 0, NULL, NULL), 0);
     same("project", floats(&y), y.exact, y.n, 2e-6);
     for (uint64_t i = 0; i < y.n; i++)
@@ -49,13 +38,13 @@ START_TEST(projections_are_right)
     for (int with = 0; with <= 1; with++) { /* without, and on top of what came another way, in place */
         struct tensor sum = with ? dx : none;
         ck_assert_int_eq(run(KC_OP_PROJECT_I, (struct tensor[]){dy, in[1], sum}, 3, &dx, 1, 0, NULL, NULL), 0);
-        derivative_is_slope("project dx", &dx, naive_project, &s, exact, 0, &dy, with ? dx.exact : NULL, every);
+        derivative_is_slope("project dx", &dx, naive_product, &s, exact, 0, &dy, with ? dx.exact : NULL, every);
         memcpy(floats(&dx), in[0].view.data, dx.n * sizeof(float));
         memcpy(dx.exact, in[0].exact, dx.n * sizeof(double));
     }
     for (int add = 0; add <= 1; add++) {
         ck_assert_int_eq(run(KC_OP_PROJECT_W, (struct tensor[]){dy, in[0]}, 2, &dw, 1, add, NULL, NULL), 0);
-        derivative_is_slope("project dw", &dw, naive_project, &s, exact, 1, &dy, add ? dw.exact : NULL, every);
+        derivative_is_slope("project dw", &dw, naive_product, &s, exact, 1, &dy, add ? dw.exact : NULL, every);
         for (uint64_t i = 0; i < dw.n; i++)
             dw.exact[i] = (double)floats(&dw)[i];
     }

@@ -181,6 +181,12 @@ START_TEST(projections_are_those_in_f32_rounded)
         near("project.w", &dw, 0, SUMMED);
         drop(&dw, 1);
     }
+    struct twin wide = make(KC_F32, 1, z[0], z[2]), dw = make(KC_F32, 1, z[2], z[1]); /* f32 beside bf16: slopes of a loss */
+    both(KC_OP_PROJECT_I, (struct twin[]){wide, w, none}, 3, &dx, 1, 0);
+    near("project.i of f32", &dx, ROUNDED, SUMMED);
+    both(KC_OP_PROJECT_W, (struct twin[]){wide, x}, 2, &dw, 1, 0);
+    near("project.w of f32", &dw, 0, SUMMED);
+    drop(&wide, 1), drop(&dw, 1);
     drop(&x, 1), drop(&w, 1), drop(&residual, 1), drop(&y, 1), drop(&dx, 1);
     end_variant();
 }
