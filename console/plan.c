@@ -120,7 +120,10 @@ static int figure_memory(struct plan_figures *f)
     for (uint32_t r = 0; r < ranks; r++) {
         struct kc_memory_need need;
         size_t row = 0;
-        kc_startup_memory(f->spec, f->plans, r, &need);
+        if (f->plans->exec[r]->rank < r) /* it shares the programs of that rank, and takes as much */
+            need = f->memory[f->memory_of[f->plans->exec[r]->rank]].need;
+        else
+            kc_startup_memory(f->spec, f->plans, r, &need);
         while (row < f->memory_count && memcmp(&f->memory[row].need, &need, sizeof need) != 0)
             row++;
         if (row == f->memory_count)

@@ -97,8 +97,10 @@ static int cut(const struct kc_job_spec *spec, const struct kc_model_graph *grap
 
 static int expand(struct kc_plans *p, uint32_t rank, struct kc_error *e)
 {
-    struct kc_arena *arena = &p->exec_arena[p->programs++];
-    for (size_t size = FIRST_ARENA;; size = kc_startup_larger(arena)) {
+    struct kc_arena *arena = &p->exec_arena[p->programs];
+    const size_t first = p->programs ? arena[-1].size : FIRST_ARENA; /* as large as the one before had to be */
+    p->programs++;
+    for (size_t size = first;; size = kc_startup_larger(arena)) {
         int code = remake(arena, size, e);
         if (code < 0)
             return code;
@@ -108,16 +110,37 @@ static int expand(struct kc_plans *p, uint32_t rank, struct kc_error *e)
     }
 }
 
+/* The rank whose programs serve for this one, or itself: those that have some are looked through. */
+static uint32_t first_of_kind(const struct kc_plans *p, const uint64_t *kind, uint32_t rank)
+{
+    for (uint32_t i = 0; i < p->programs; i++) {
+        const uint32_t of = ((const struct kc_exec_plan *)(const void *)p->exec_arena[i].base)->rank;
+        if (kind[of] == kind[rank])
+            return of;
+    }
+    return rank;
+}
+
+/* Ranks that can run have programs of their own; of more, which are planned only, those of a kind share one. */
 static int expand_all(struct kc_plans *p, struct kc_error *e)
 {
     const uint32_t ranks = p->shard->ranks;
     p->exec = calloc(ranks, sizeof *p->exec);
     p->exec_arena = calloc(ranks, sizeof *p->exec_arena);
-    if (!p->exec || !p->exec_arena)
-        return kc_fail(e, -ENOMEM, "no memory for the plans of %u ranks", ranks);
-    int code = 0;
-    for (uint32_t r = 0; code == 0 && r < ranks; r++)
-        code = expand(p, r, e);
+    uint64_t *kind = ranks > KC_RANKS_MAX ? calloc(ranks, sizeof *kind) : NULL;
+    int code = p->exec && p->exec_arena && (kind || ranks <= KC_RANKS_MAX) ? 0 : -ENOMEM;
+    if (code == 0 && kind)
+        code = kc_schedule_kinds(p->shard, p->comm, kind);
+    if (code < 0)
+        kc_fail(e, code, "no memory for the plans of %u ranks", ranks);
+    for (uint32_t r = 0; code == 0 && r < ranks; r++) {
+        const uint32_t of = kind ? first_of_kind(p, kind, r) : r;
+        if (of == r)
+            code = expand(p, r, e);
+        else
+            p->exec[r] = p->exec[of];
+    }
+    free(kind);
     return code;
 }
 
@@ -153,12 +176,13 @@ void kc_startup_memory(const struct kc_job_spec *spec, const struct kc_plans *pl
                        struct kc_memory_need *out)
 {
     const struct kc_shard_plan *shard = plans->shard;
+    const uint32_t jobs_ranks = spec->ranks < KC_RANKS_MAX ? spec->ranks : KC_RANKS_MAX; /* of more, what it would be of these */
     struct kc_memory_need n = {0};
     n.parameters = kc_state_class_bytes(shard, rank, KC_STATE_PARAMETER);
     n.gradients = kc_state_class_bytes(shard, rank, KC_STATE_GRADIENT);
     n.moments = kc_state_class_bytes(shard, rank, KC_STATE_MOMENT1) + kc_state_class_bytes(shard, rank, KC_STATE_MOMENT2);
     n.masters = kc_state_class_bytes(shard, rank, KC_STATE_MASTER);
-    n.communication = kc_transport_local_bytes(spec->ranks, plans->comm->families.count) + kc_state_window_bytes(shard, rank) -
+    n.communication = kc_transport_local_bytes(jobs_ranks, plans->comm->families.count) + kc_state_window_bytes(shard, rank) -
                       n.parameters - n.gradients;
     n.work = kc_schedule_memory(plans->exec[rank]);
     n.activations = plans->exec[rank]->work_bytes;

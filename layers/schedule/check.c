@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 uint64_t kc_ref_elements(const struct kc_exec_ref *r)
 {
@@ -51,13 +52,35 @@ const char *kc_instruction_text(const struct kc_exec_plan *p, enum kc_program_id
     return out;
 }
 
+/* Is the plan of each rank its own, or that of an earlier rank of its kind? */
+static int check_ranks(const struct kc_exec_plan *const *plans, const struct kc_shard_plan *shard,
+                       const struct kc_comm_plan *comm, struct kc_error *e)
+{
+    uint64_t *kind = NULL;
+    int bad = 0;
+    for (uint32_t r = 0; bad == 0 && r < shard->ranks; r++) {
+        const uint32_t of = plans[r]->rank;
+        if (plans[r]->ranks != shard->ranks || of > r || plans[of] != plans[r])
+            bad = kc_fail(e, -EINVAL, "plan %u is that of rank %u of %u", r, of, plans[r]->ranks);
+        else if (of < r && !kind && (!(kind = calloc(shard->ranks, sizeof *kind)) || kc_schedule_kinds(shard, comm, kind) < 0))
+            bad = kc_fail(e, -ENOMEM, "no memory to check the programs of %u ranks", shard->ranks);
+        else if (of < r && kind[of] != kind[r])
+            bad = kc_fail(e, -EINVAL, "rank %u has the programs of rank %u, which is of another kind", r, of);
+    }
+    free(kind);
+    return bad;
+}
+
 int kc_schedule_check(const struct kc_exec_plan *const *plans, const struct kc_shard_plan *shard,
                       const struct kc_comm_plan *comm, struct kc_error *e)
 {
+    int bad = check_ranks(plans, shard, comm, e);
+    if (bad < 0)
+        return bad;
     for (uint32_t r = 0; r < shard->ranks; r++) {
-        if (plans[r]->rank != r || plans[r]->ranks != shard->ranks)
-            return kc_fail(e, -EINVAL, "plan %u is that of rank %u of %u", r, plans[r]->rank, plans[r]->ranks);
-        int bad = kc_check_shape(plans[r], shard, comm, e);
+        if (plans[r]->rank != r)
+            continue;
+        bad = kc_check_shape(plans[r], shard, comm, e);
         if (bad == 0)
             bad = kc_check_data(plans[r], shard, comm, e);
         for (int p = 0; bad == 0 && p < KC_PROGRAMS; p++)
@@ -66,7 +89,7 @@ int kc_schedule_check(const struct kc_exec_plan *const *plans, const struct kc_s
             return kc_fail_prefix(e, bad, "rank %u", r);
     }
     for (int p = 0; p < KC_PROGRAMS; p++) {
-        int bad = kc_check_order(plans, shard->ranks, comm, (enum kc_program_id)p, e);
+        bad = kc_check_order(plans, shard->ranks, comm, (enum kc_program_id)p, e);
         if (bad == 0)
             bad = kc_check_play(plans, shard->ranks, comm, (enum kc_program_id)p, e);
         if (bad < 0)

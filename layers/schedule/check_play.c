@@ -59,14 +59,50 @@ static const struct kc_exec_instruction *next_in_family(const struct kc_exec_pla
     return NULL;
 }
 
+/* Pairs of programs whose calls in a family were compared: of ranks that share programs each pair is looked at once. */
+struct compared {
+    uint64_t *slot; /* 0 free */
+    size_t slots, used;
+};
+
+/* Was the pair there already? Puts it in. -ENOMEM. */
+static int compared_add(struct compared *c, uint32_t a, uint32_t b, uint32_t family)
+{
+    const uint64_t key = 1 + ((uint64_t)family << 40 | (uint64_t)a << 20 | b);
+    if (2 * c->used >= c->slots) {
+        struct compared more = {.slots = c->slots ? 2 * c->slots : 1024};
+        more.slot = calloc(more.slots, sizeof *more.slot);
+        if (!more.slot)
+            return -ENOMEM;
+        for (size_t i = 0; i < c->slots; i++)
+            if (c->slot[i])
+                compared_add(&more, (uint32_t)((c->slot[i] - 1) >> 20 & 0xfffff), (uint32_t)((c->slot[i] - 1) & 0xfffff),
+                             (uint32_t)((c->slot[i] - 1) >> 40));
+        free(c->slot);
+        *c = more;
+    }
+    for (size_t at = key * UINT64_C(0x9e3779b97f4a7c15) >> 32 & (c->slots - 1);; at = (at + 1) & (c->slots - 1)) {
+        if (c->slot[at] == key)
+            return 1;
+        if (c->slot[at])
+            continue;
+        c->slot[at] = key;
+        c->used++;
+        return 0;
+    }
+}
+
 static int group_order(const struct kc_exec_plan *const *plans, const struct kc_comm_plan *comm, uint32_t group,
-                       enum kc_program_id program, struct kc_error *e)
+                       enum kc_program_id program, struct compared *known, struct kc_error *e)
 {
     const struct kc_plan_group *g = KC_AT(comm, struct kc_plan_group, comm->groups) + group;
     const uint32_t *ranks = KC_AT(comm, uint32_t, g->ranks);
     for (uint32_t m = 1; m < g->ranks.count; m++) {
         uint32_t at[2] = {0, 0}, position = 0;
-        for (;; position++) {
+        const int seen = compared_add(known, plans[ranks[0]]->rank, plans[ranks[m]]->rank, g->family);
+        if (seen < 0)
+            return kc_fail(e, seen, "no memory to compare programs");
+        for (; !seen; position++) {
             const struct kc_exec_instruction *a = next_in_family(plans[ranks[0]], program, comm, g->family, &at[0]);
             const struct kc_exec_instruction *b = next_in_family(plans[ranks[m]], program, comm, g->family, &at[1]);
             if (!a && !b)
@@ -88,13 +124,13 @@ static int group_order(const struct kc_exec_plan *const *plans, const struct kc_
 int kc_check_order(const struct kc_exec_plan *const *plans, uint32_t ranks, const struct kc_comm_plan *comm,
                    enum kc_program_id program, struct kc_error *e)
 {
+    struct compared known = {0};
+    int r = 0;
     (void)ranks;
-    for (uint32_t g = 0; g < comm->groups.count; g++) {
-        int r = group_order(plans, comm, g, program, e);
-        if (r < 0)
-            return r;
-    }
-    return 0;
+    for (uint32_t g = 0; r == 0 && g < comm->groups.count; g++)
+        r = group_order(plans, comm, g, program, &known, e);
+    free(known.slot);
+    return r;
 }
 
 /* ---- play ---- */
@@ -103,6 +139,7 @@ struct player {
     const struct kc_exec_plan *plan;
     uint32_t at[KC_LANES]; /* the instruction a lane stands at; count: at its end */
     bool standing;         /* its comm lane has arrived at a collective */
+    bool told;             /* it stands in the line that says why nobody goes on */
 };
 
 struct play {
@@ -232,18 +269,17 @@ static int explain(const struct play *y, struct kc_error *e)
     uint32_t rank = 0;
     while (rank + 1 < y->ranks && !stands_at(y, rank, KC_LANE_COMM) && !stands_at(y, rank, KC_LANE_COMPUTE))
         rank++;
-    bool seen[KC_RANKS_MAX] = {false};
     char text[KC_ERROR_TEXT], one[256];
     size_t length = 0;
     text[0] = 0;
     for (;;) {
-        seen[rank] = true;
+        y->players[rank].told = true;
         uint32_t next = blame(y, rank, one, sizeof one);
         if (length < sizeof text)
             length += (size_t)snprintf(text + length, sizeof text - length, "%s%s", length ? "; " : "", one);
         if (next == rank)
             return kc_fail(e, -EDEADLK, "no progress: %s", text);
-        if (seen[next])
+        if (y->players[next].told)
             return kc_fail(e, -EDEADLK, "a cycle: %s", text);
         rank = next;
     }
@@ -276,8 +312,8 @@ int kc_check_play(const struct kc_exec_plan *const *plans, uint32_t ranks, const
     y.players = calloc(ranks, sizeof *y.players);
     y.arrived = calloc(comm->groups.count + 1u, sizeof *y.arrived);
     int r;
-    if (!y.players || !y.arrived || ranks > KC_RANKS_MAX) {
-        r = kc_fail(e, ranks > KC_RANKS_MAX ? -EINVAL : -ENOMEM, "no memory to play %u ranks", ranks);
+    if (!y.players || !y.arrived) {
+        r = kc_fail(e, -ENOMEM, "no memory to play %u ranks", ranks);
     } else {
         for (uint32_t i = 0; i < ranks; i++)
             y.players[i].plan = plans[i];

@@ -21,12 +21,15 @@ struct kc_probe;
 /* The programs of `rank`, with every buffer placed, sealed in a fresh arena. -ENOSPC see arena->need; -EINVAL e. */
 int kc_schedule_expand(const struct kc_shard_plan *shard, const struct kc_comm_plan *comm, uint32_t rank,
                        struct kc_arena *arena, const struct kc_exec_plan **out, struct kc_error *e);
+/* kind[r], one for every rank: ranks of one number have programs that differ in offsets alone, in a tensor and in what they
+ * own of a bucket. Who only plans makes them once for all ranks of a kind. -ENOMEM. */
+int kc_schedule_kinds(const struct kc_shard_plan *shard, const struct kc_comm_plan *comm, uint64_t *kind);
 /* A fingerprint of one rank's programs: ops, verbs and collectives in their order. */
 struct kc_digest kc_schedule_digest(const struct kc_exec_plan *plan);
 /* Play the final programs of all ranks without a device: sends rendezvous, lanes are FIFO, every op of the plan once,
  * inputs before use, buffers awaited before reuse, every collective is one of comm_plan and stands exactly as often
  * and with the same signature and order on all members, one consistent order across a rank's groups, progress to the
- * end. `plans` has shard->ranks entries. -EDEADLK (e: the cycle, or who waits for what), -EPROTO (e: first
+ * end. `plans` has shard->ranks entries; ranks of a kind may share those of the first of them. -EDEADLK (e: the cycle, or who waits for what), -EPROTO (e: first
  * difference), -EINVAL. */
 int kc_schedule_check(const struct kc_exec_plan *const *plans, const struct kc_shard_plan *shard,
                       const struct kc_comm_plan *comm, struct kc_error *e);

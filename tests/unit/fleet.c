@@ -354,7 +354,11 @@ static struct kc_device_view *devices_make(uint32_t n, struct kc_arena *a)
 {
     struct kc_device_view *p = kc_contract_begin(a, KC_CONTRACT_DEVICE_VIEW, KC_DEVICE_VIEW_VERSION, sizeof *p);
     kc_contract_array(a, &p->devices, n, sizeof(struct kc_view_device));
+    uint32_t *place = kc_contract_array(a, &p->place, n, sizeof *place);
     uint8_t *d = kc_contract_array(a, &p->distance, (size_t)n * n, 1);
+    p->places = n;
+    for (uint32_t i = 0; i < n; i++)
+        place[i] = i;
     for (uint32_t i = 0; i < n * n; i++)
         d[i] = i / n == i % n ? KC_DISTANCE_SAME : KC_DISTANCE_NUMA;
     return p;

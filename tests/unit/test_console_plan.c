@@ -130,19 +130,58 @@ START_TEST(memory_is_told_by_kind_and_for_ranks_that_differ)
 }
 END_TEST
 
+/* A line that no terminal of 80 columns breaks. */
+static void fits(const char *text)
+{
+    for (const char *line = text, *end; (end = strchr(line, '\n')); line = end + 1)
+        ck_assert_msg(end - line <= 80, "%.*s", (int)(end - line), line);
+}
+
 START_TEST(a_plan_fits_80_columns_and_needs_no_such_machine)
 {
     struct console_answer a;
     write_spec(64, 0); /* more ranks than cores, which start and check refuse unless they share */
     CONSOLE_RUN(&a, "plan", path_of("spec.json"));
     ck_assert_msg(a.code == 0, "%s", a.err);
-    for (const char *line = a.out, *end; (end = strchr(line, '\n')); line = end + 1)
-        ck_assert_msg(end - line <= 80, "%.*s", (int)(end - line), line);
+    fits(a.out);
     ck_assert_ptr_nonnull(strstr(a.out, "64 ranks, zero 0"));
     ck_assert_ptr_nonnull(strstr(a.out, "transformer.h.*.mlp.c_fc.weight x 3"));
     console_answer_free(&a);
     CONSOLE_RUN(&a, "plan", "/nowhere/spec.json");
     ck_assert_int_eq(a.code, KC_EXIT_NO_OBJECT);
+    console_answer_free(&a);
+}
+END_TEST
+
+/* 8·8·8 ranks with 64 micro-batches: stages differ, of a stage the ranks of the tensor axis, of these those of the data axis
+ * do not. */
+START_TEST(ranks_that_no_job_has_are_planned_by_kinds)
+{
+    struct console_answer a;
+    console_home_write(&home, "spec.json",
+                       "{\"name\":\"p\",\"ranks\":512,\"steps\":3,\"model\":{\"family\":\"llama\",\"layers\":17,\"hidden\":96,"
+                       "\"heads\":16,\"kv_heads\":8,\"ffn\":250,\"context\":16,\"vocab\":61},\"data\":{\"train\":\"not-there.bin\"},"
+                       "\"batch\":{\"sequences\":512,\"micro\":1},\"optimizer\":{\"lr\":0.001},"
+                       "\"parallel\":{\"tensor\":8,\"data\":8,\"pipeline\":8,\"pipeline_order\":\"zero-bubble\"}}");
+    json_t *o = planned(), *cost = json_object_get(o, "cost"), *pipeline = json_object_get(o, "pipeline");
+    ck_assert_int_ge(kc_json_integer(cost, "programs", 0), 8);
+    ck_assert_int_le(kc_json_integer(cost, "programs", 0), 64);
+    printf("512 ranks, 64 micro-batches planned and proved in %.3f s\n", json_real_value(json_object_get(cost, "seconds")));
+    ck_assert_uint_eq(json_array_size(json_object_get(pipeline, "stages")), 8);
+    ck_assert_int_eq(sum_of(json_object_get(pipeline, "stages"), NULL, "layers"), 17);
+    const double bubble = json_real_value(json_object_get(pipeline, "bubble"));
+    ck_assert(bubble > 0 && bubble < 1);
+    json_t *row = traffic_of(o, "transfer", "send");
+    ck_assert_int_eq(kc_json_integer(row, "rank_calls", 0), 64); /* a micro-batch goes on once */
+    ck_assert_int_eq(kc_json_integer(row, "rank_bytes", 0), 64 * 4 * 16 * 96);
+    json_decref(o);
+    CONSOLE_RUN(&a, "plan", path_of("spec.json"));
+    fits(a.out);
+    ck_assert_ptr_nonnull(strstr(a.out, "zero-bubble, 8 stages on 8 places, 64 micro-batches"));
+    console_answer_free(&a);
+    CONSOLE_RUN(&a, "start", path_of("spec.json"));
+    ck_assert_int_eq(a.code, KC_EXIT_INVALID);
+    ck_assert_ptr_nonnull(strstr(a.err, "ranks is 512, but a job has 64 at most"));
     console_answer_free(&a);
 }
 END_TEST
@@ -154,6 +193,7 @@ int main(void)
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, tensors_and_traffic_follow_from_the_sizes);
     tcase_add_test(t, memory_is_told_by_kind_and_for_ranks_that_differ);
+    tcase_add_test(t, ranks_that_no_job_has_are_planned_by_kinds);
     tcase_add_test(t, a_plan_fits_80_columns_and_needs_no_such_machine);
     suite_add_tcase(s, t);
     return suite_run(s);
