@@ -422,6 +422,27 @@ static int classes(struct make *m)
     return 0;
 }
 
+/* Rows that experts get: who has which is known only when they come, so there is room for all that there are; or, where the spec
+ * bounds it, for as many as that holds of what experts read. */
+static void room_for_rows(const struct make *m, struct kc_plan_tensor *t)
+{
+    const struct kc_job_spec *spec = m->cut->spec;
+    const struct kc_placement p = t->place[KC_EXPERT];
+    const uint64_t row = spec->hidden * (uint64_t)kc_type_bytes[t->type], most = ((uint64_t)spec->expert_memory << 20) / row;
+    uint64_t all = 1;
+    for (int d = 0; d + 1 < t->rank; d++)
+        all *= t->local[d];
+    if (p.kind != KC_PLACE_SHARDED || p.dim != KC_DIM_EXPERT || !spec->expert_memory || most >= all)
+        return;
+    for (int d = 0; d + 1 < t->rank; d++) { /* one of each for a rank, and so many */
+        t->local[d] = d + 2 == t->rank ? most : 1;
+        t->global[d] = t->local[d];
+        for (int a = 0; a < KC_AXES; a++)
+            if (t->place[a].kind == KC_PLACE_SHARDED && t->place[a].dim == t->dim[d])
+                t->global[d] *= m->plan->axis[a];
+    }
+}
+
 static int tensors_begin(struct make *m)
 {
     for (uint32_t i = 0; i < m->cut->tensor_count; i++) {
@@ -437,6 +458,8 @@ static int tensors_begin(struct make *m)
         int r = kc_local_sizes(m->plan, to, KC_TEXT(m->cut->graph, from->name), m->e);
         if (r < 0)
             return r;
+        if (from->sorted)
+            room_for_rows(m, to);
     }
     return 0;
 }

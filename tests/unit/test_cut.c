@@ -7,6 +7,7 @@
 #include <check.h>
 #include <errno.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -325,6 +326,42 @@ START_TEST(what_does_not_go_is_refused_with_its_numbers)
 }
 END_TEST
 
+/* Experts of two ranks: rows of both, should all choose one's, or what parallel.expert_memory holds. */
+START_TEST(rows_of_experts_have_room_for_all_or_for_what_the_spec_says)
+{
+    const struct layout l = {.family = KC_FAMILY_MOE, .expert = 2, .context = 2};
+    struct kc_job_spec spec = spec_of(&l);
+    spec.ffn = 8, spec.layers = 1, spec.context = 2048; /* a rank has 2 rows of 1024 tokens, twice: 4096 rows */
+    for (uint32_t bound = 0; bound < 2; bound++) {
+        struct cut_rig r;
+        struct kc_error e = {""};
+        uint32_t seen = 0;
+        spec.hidden = 512, spec.expert_memory = bound; /* 2 KiB a row: 512 rows a MiB */
+        ck_assert_int_eq(cut_rig_new(&r, &spec, &e), 0);
+        const struct kc_plan_collective *c = KC_AT(r.comm, struct kc_plan_collective, r.comm->collectives);
+        const struct kc_plan_op *ops = KC_AT(r.shard, struct kc_plan_op, r.shard->ops);
+        for (uint32_t o = 0; o < r.shard->ops.count; o++) {
+            if (ops[o].collective < 0 || !c[ops[o].collective].counted)
+                continue;
+            const bool back = c[ops[o].collective].counted == 2;
+            const int32_t in = KC_AT(r.shard, int32_t, ops[o].in)[0], out = KC_AT(r.shard, int32_t, ops[o].out)[0];
+            const struct kc_plan_tensor *t = KC_AT(r.shard, struct kc_plan_tensor, r.shard->tensors);
+            for (uint32_t rank = 0; rank < spec.ranks; rank++) {
+                struct kc_box theirs, home;
+                kc_plan_box(r.shard, &t[back ? in : out], rank, &theirs);
+                kc_plan_box(r.shard, &t[back ? out : in], rank, &home);
+                ck_assert_uint_eq(kc_box_elements(&home, 4), 4096 * 512);
+                ck_assert_uint_eq(kc_box_elements(&theirs, 4), (bound ? 512 : 8192) * 512);
+            }
+            ck_assert_uint_eq(c[ops[o].collective].count, (bound ? 512 : 8192) * 512);
+            seen++;
+        }
+        ck_assert_uint_eq(seen, 4 * spec.layers);
+        cut_rig_free(&r);
+    }
+}
+END_TEST
+
 START_TEST(the_same_arguments_give_the_same_bytes)
 {
     const struct kc_job_spec spec = spec_of(&(struct layout){.family = KC_FAMILY_MOE, .tensor = 2, .data = 2, .sequence = 1});
@@ -354,6 +391,7 @@ int main(void)
     tcase_add_test(t, families_follow_from_the_mesh);
     tcase_add_test(t, gradients_of_what_all_ranks_have_are_summed_with_sequence_alone);
     tcase_add_test(t, what_does_not_go_is_refused_with_its_numbers);
+    tcase_add_test(t, rows_of_experts_have_room_for_all_or_for_what_the_spec_says);
     tcase_add_test(t, the_same_arguments_give_the_same_bytes);
     suite_add_tcase(s, t);
     return suite_run(s);
