@@ -169,12 +169,13 @@ static int load_part(struct kc_state *s, const struct match *m, uint32_t t, stru
 {
     const struct kc_safetensors *file = &m->shelf->file[from.file];
     const struct kc_region *own = &s->map.tensor[t].region;
+    const struct kc_range wanted = kc_values_wanted(s, KC_MASTER, t);
     const uint64_t count = file->tensor[from.tensor].count;
     int r = 0;
     for (uint64_t at = 0; at < count && r == 0; at += CHUNK) {
         uint64_t n = count - at < CHUNK ? count - at : CHUNK;
-        if (kc_region_below(own, first + at) == kc_region_below(own, first + at + n))
-            continue; /* nothing of it is in this rank's box */
+        if (kc_region_below(own, first + at) >= wanted.hi || kc_region_below(own, first + at + n) <= wanted.lo)
+            continue; /* nothing of it is for this rank */
         r = kc_safetensors_read(file, from.tensor, at, n, values, e);
         if (r == 0)
             kc_values_spread(s, t, first + at, n, values);

@@ -65,7 +65,6 @@ static void put_extent(struct kc_state *s, const struct kc_extent *x, const stru
         kc_values_put(s, (enum kc_kind)x->kind, tensor, o.b, o.count, values + (o.a - x->lo));
 }
 
-/* Masters always: also where this rank does not keep them, they make its parameters. */
 static bool is_wanted(const struct kc_state *s, const struct kc_extent *x, const struct kc_region *box, uint32_t tensor)
 {
     struct kc_overlap o;

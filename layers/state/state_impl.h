@@ -116,7 +116,7 @@ void kc_values_clear(struct kc_state *s);
 void kc_values_put(struct kc_state *s, enum kc_kind kind, uint32_t tensor, uint64_t lo, uint64_t count,
                    const float *values);
 
-/* The elements of its box that a rank must be given: of masters all, since they make its parameters. */
+/* The elements of its box that a rank must be given: of masters those of its parameters, which they make. */
 struct kc_range kc_values_wanted(const struct kc_state *s, enum kc_kind kind, uint32_t tensor);
 /* Put what of the masters `first` … first + count - 1 of the whole tensor lies in this rank's box. */
 void kc_values_spread(struct kc_state *s, uint32_t tensor, uint64_t first, uint64_t count, const float *values);

@@ -46,7 +46,7 @@ void kc_values_put(struct kc_state *s, enum kc_kind kind, uint32_t tensor, uint6
 struct kc_range kc_values_wanted(const struct kc_state *s, enum kc_kind kind, uint32_t tensor)
 {
     const struct kc_map_tensor *t = &s->map.tensor[tensor];
-    return kind == KC_MASTER ? (struct kc_range){0, t->region.count} : kc_map_kept(&s->map, t, kc_map_class(&s->map, t, kind));
+    return kc_map_kept(&s->map, t, kind == KC_MASTER ? KC_STATE_PARAMETER : kc_map_class(&s->map, t, kind));
 }
 
 void kc_values_spread(struct kc_state *s, uint32_t tensor, uint64_t first, uint64_t count, const float *values)
@@ -82,8 +82,9 @@ static int from_seed(struct kc_state *s, struct kc_error *e)
         return kc_fail(e, -ENOMEM, "no memory for initial values");
     for (uint32_t i = 0; i < s->map.tensors; i++) {
         const struct kc_map_tensor *t = &s->map.tensor[i];
-        for (uint64_t at = 0; at < t->region.count; at += CHUNK) {
-            uint64_t n = t->region.count - at < CHUNK ? t->region.count - at : CHUNK;
+        const struct kc_range wanted = kc_values_wanted(s, KC_MASTER, i);
+        for (uint64_t at = wanted.lo; at < wanted.hi; at += CHUNK) {
+            uint64_t n = wanted.hi - at < CHUNK ? wanted.hi - at : CHUNK;
             make_values(s, t, at, n, v);
             kc_values_put(s, KC_MASTER, i, at, n, v);
         }
