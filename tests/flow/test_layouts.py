@@ -6,7 +6,7 @@ and layers divide by nothing, so parts are uneven.
   tests/flow/test_layouts.py test_short      every axis, order and kind of sharding once (under 3 minutes on 2 cores)
   tests/flow/test_layouts.py test_all        the whole table; `make layouts`. KC_LAYOUTS=PATTERN: those whose line matches
 """
-import fnmatch, json, math, os, random, struct, sys, time
+import fnmatch, json, math, os, random, re, struct, sys, time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from kc_flow import main, until
@@ -260,6 +260,29 @@ def test_the_table_is_what_it_says():
         assert any(f"z{zero}" in line.split() for line in lines)
 
 
+def test_ranks_take_what_was_planned():
+    """State, executor and window of every rank are to the byte what kc plan says of it, stage by stage."""
+    with Kc() as node:
+        runs = Runs(node)
+        path = runs.spec("gpt2 t2 d2 p2 a2 z1")
+        spec = json.load(open(path))
+        json.dump(dict(spec, steps=10**6, snapshot={"every": 0}), open(path, "w"))
+        rows = {rank: row for row in node.json("plan", path)["memory"] for rank in row["ranks"]}
+        assert len(rows) == 8 and rows[0]["executor_bytes"] != rows[7]["executor_bytes"]  # the first stage and the last
+        job = node.kc("start", path).stdout.strip()
+        node.kc("wait", job, "--for", "step>=1")
+        figures = {}
+        for line in node.kc("metrics", job).stdout.splitlines():
+            found = re.match(r'kc_(?:rank_)?(state|work|window)_bytes\{.*rank="(\d+)".*\} (\S+)', line)
+            if found:
+                figures[int(found[2]), found[1]] = float(found[3])
+        for rank, row in rows.items():
+            assert figures[rank, "state"] == row["state_bytes"], (rank, figures, row)
+            assert figures[rank, "work"] == row["executor_bytes"], (rank, figures, row)
+            assert figures[rank, "window"] == row["parameters_bytes"] + row["gradients_bytes"] + row["windows_bytes"], (rank, row)
+        node.kc("stop", job)
+
+
 def test_short():
     lines = layouts(True)
     run_table(lines, lines[1::4])
@@ -273,5 +296,5 @@ def test_all():
 if __name__ == "__main__":
     names = globals()
     if len(sys.argv) == 1:  # as part of the whole suite
-        sys.argv += ["test_the_table_is_what_it_says", "test_short"]
+        sys.argv += ["test_the_table_is_what_it_says", "test_ranks_take_what_was_planned", "test_short"]
     main(names)
