@@ -133,7 +133,7 @@ static int look_at_devices(struct check *c, const struct kc_home *home, bool her
 /* `here`: on this machine, which must have the cores. */
 static int plan(struct check *c, const struct kc_home *home, const char *kept, bool here, struct kc_error *e)
 {
-    static const struct kc_strategy_opcodes opcodes = {.update = KC_OP_ADAMW, .norm = KC_OP_NORM, .box = KC_OP_BOX,
+    static const struct kc_strategy_opcodes opcodes = {.update = KC_OP_ADAMW, .norm = KC_OP_NORM, .add = KC_OP_ADD, .box = KC_OP_BOX,
                                            .pack = KC_OP_PACK, .unpack = KC_OP_UNPACK};
     struct devices d = {.check = c, .home = home, .kept = kept};
     int rc = build(&c->graph_arena, build_graph, c, e);

@@ -80,7 +80,8 @@ struct kc_exec_instruction {
                                 optimizer, the norm, and collectives of a bucket, a vector or a link */
     uint32_t sequence;       /* I_COLLECTIVE: number in its group within this program, from 0 */
     uint32_t refs;           /* index of its first ref in refs: inputs, then outputs */
-    uint16_t inputs, outputs;/* I_COLLECTIVE: one each; a send has no output, a receive no input */
+    uint16_t inputs, outputs;/* I_COLLECTIVE: one each; a send has no output, a receive no input, and one that is
+                                counted has its moves as second input */
     uint32_t attrs;          /* index in attrs */
     uint16_t attr_count, wait_count;
     uint32_t waits;          /* index in waits: instructions of the other lane that must be complete before it starts */

@@ -367,6 +367,7 @@ static const struct kc_field shard_plan[] = {
     SCALAR(kc_shard_plan, result),
     SCALAR(kc_shard_plan, opcode_update),
     SCALAR(kc_shard_plan, opcode_norm),
+    SCALAR(kc_shard_plan, opcode_add),
     HIDDEN(kc_shard_plan, pad2),
     ARRAY(kc_shard_plan, update),
 };

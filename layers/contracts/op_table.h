@@ -44,11 +44,12 @@ struct kc_lane {
                    size_t bytes, uint32_t tiles);
 };
 
-/* The two ops that strategy and schedule call without a graph op. Both work on any run of elements, f32 but for a
+/* The three ops that strategy and schedule call without a graph op. All work on any run of elements, f32 but for a
  * bf16 parameter.
  * update (opcode_update): in {gradient}, out {parameter, moment1, moment2, master}, read and written; attr {beta1, beta2,
  *   eps, weight decay (0: none)}. Uses step->lr, scale, beta1_power, beta2_power. The master is left out where the
  *   parameter is f32; where it is bf16, the master is updated and the parameter becomes the master, rounded.
+ * add (opcode_add): in {run}, out {run}, added to when accumulate is set.
  * norm (opcode_norm): in {run}, out {f64, one element}: Σ x², added when accumulate is set; not a number or infinite if
  *   any x is. */
 struct kc_op_call {

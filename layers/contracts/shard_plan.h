@@ -12,7 +12,7 @@
 
 #include <assert.h>
 
-#define KC_SHARD_PLAN_VERSION 5
+#define KC_SHARD_PLAN_VERSION 6
 #define KC_ALIGN_ELEMENTS 64 /* tensors start at multiples of it in a bucket, shards are multiples of it */
 #define KC_EVERY_STAGE (-1)  /* as the stage of an op: on every stage that needs it */
 #define KC_FLAT KC_NONE      /* as the dimension of a placement: cut flat over a whole bucket, ignoring tensor borders */
@@ -126,7 +126,8 @@ struct kc_shard_plan {
     int32_t tokens, targets, positions, starts, logits, result; /* as in model_graph */
     uint16_t opcode_update;     /* jobs' id of the optimizer op (AdamW on a run of elements) */
     uint16_t opcode_norm;       /* jobs' id of the squared-norm op (f32 run → += f64) */
-    uint32_t pad2;
+    uint16_t opcode_add;        /* jobs' id of the op that adds a run to a run, f32 */
+    uint16_t pad2;
     double update[KC_UPDATES];  /* the spec's optimizer constants; decay where a segment has none: 0 instead */
 };
 

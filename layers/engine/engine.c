@@ -110,7 +110,7 @@ static int build_graph(struct kc_engine *x, struct kc_error *e)
 
 static int plan(struct kc_engine *x, struct kc_error *e)
 {
-    struct kc_strategy_opcodes opcodes = {.update = KC_OP_ADAMW, .norm = KC_OP_NORM, .box = KC_OP_BOX,
+    struct kc_strategy_opcodes opcodes = {.update = KC_OP_ADAMW, .norm = KC_OP_NORM, .add = KC_OP_ADD, .box = KC_OP_BOX,
                                            .pack = KC_OP_PACK, .unpack = KC_OP_UNPACK};
     int code = build_graph(x, e);
     if (code == 0)

@@ -38,8 +38,9 @@ int kc_builder_new(struct kc_builder *b, const struct kc_shard_plan *shard, cons
     b->sequences = calloc((size_t)KC_PROGRAMS * (comm->families.count + 1u), sizeof *b->sequences);
     b->touched = calloc(slots(b), sizeof *b->touched);
     b->written = calloc(shard->tensors.count + 1u, sizeof *b->written);
+    b->added = calloc(shard->buckets.count + 1u, sizeof *b->added);
     b->home = calloc(shard->tensors.count + 1u, sizeof *b->home);
-    if (b->sequences && b->touched && b->written && b->home) {
+    if (b->sequences && b->touched && b->written && b->added && b->home) {
         builder_home(b);
         return 0;
     }
@@ -58,6 +59,7 @@ void kc_builder_free(struct kc_builder *b)
     free(b->sequences);
     free(b->touched);
     free(b->written);
+    free(b->added);
     *b = (struct kc_builder){0};
 }
 
@@ -67,6 +69,7 @@ void kc_builder_begin(struct kc_builder *b, enum kc_program_id program)
     b->programs[program].first = (uint32_t)b->instructions.count;
     memset(b->touched, 0, slots(b) * sizeof *b->touched);
     memset(b->written, 0, b->shard->tensors.count);
+    memset(b->added, 0, b->shard->buckets.count);
     memset(b->known, 0, sizeof b->known);
     b->moved.count = 0;
 }
@@ -108,7 +111,8 @@ void kc_builder_emit(struct kc_builder *b, const struct kc_emit *e)
     *to = ins;
 }
 
-/* The first op of a step that writes a gradient overwrites it, so nobody has to clear it; all later ones add. Of an op with
+/* The first op of a step that writes a gradient overwrites it, so nobody has to clear it; all later ones add, and all where it
+ * is cleared for every micro-batch. Of an op with
  * several gradients all are new or none is (contracts/model_graph.h); the checker looks. */
 static uint8_t accumulates(struct kc_builder *b, const struct kc_plan_op *o)
 {
@@ -118,7 +122,7 @@ static uint8_t accumulates(struct kc_builder *b, const struct kc_plan_op *o)
         int32_t t = KC_AT(b->shard, int32_t, o->out)[i];
         if (t < 0 || tensors[t].role != KC_GRADIENT)
             continue;
-        add &= b->written[t];
+        add &= b->written[t] || b->shard->zero >= 2;
         b->written[t] = 1;
     }
     return add;
@@ -196,8 +200,19 @@ static void emit_conversion(struct kc_builder *b, const struct kc_plan_op *o, ui
     uint64_t reads, writes;
     kc_collective_elements(c, g->ranks.count, &reads, &writes);
     e.base.op = (int32_t)op, e.base.layer = o->layer, e.base.micro = (uint16_t)micro;
-    e.in[0] = builder_flat(b, KC_AT(b->shard, int32_t, o->in)[0], micro, reads);
-    e.out[0] = builder_flat(b, KC_AT(b->shard, int32_t, o->out)[0], micro, writes);
+    const int32_t *in = KC_AT(b->shard, int32_t, o->in), out = KC_AT(b->shard, int32_t, o->out)[0];
+    const struct kc_plan_tensor *tensors = KC_AT(b->shard, struct kc_plan_tensor, b->shard->tensors);
+    if (o->in.count != 1 + (c->counted > 0)) {
+        b->failed = -EINVAL;
+        return;
+    }
+    if (c->counted) { /* as much as the rows come to: there is room for all */
+        reads = kc_tensor_elements(&tensors[in[0]]), writes = kc_tensor_elements(&tensors[out]);
+        e.base.inputs = 2;
+        e.in[1] = kc_ref_tensor(b, in[1], micro);
+    }
+    e.in[0] = builder_flat(b, in[0], micro, reads);
+    e.out[0] = builder_flat(b, out, micro, writes);
     kc_builder_emit(b, &e);
 }
 
@@ -222,7 +237,7 @@ void kc_builder_op(struct kc_builder *b, uint32_t op, uint32_t micro)
     const struct kc_plan_op *o = KC_AT(b->shard, struct kc_plan_op, b->shard->ops) + op;
     const bool moves = o->collective >= 0;
     if (o->in.count > KC_OPERANDS_MAX || o->out.count > KC_OPERANDS_MAX || o->attr.count > KC_OPERANDS_MAX ||
-        (moves && (o->in.count != 1 || o->out.count != 1)))
+        (moves && (o->in.count == 0 || o->out.count != 1)))
         b->failed = -EINVAL;
     else if (moves)
         emit_conversion(b, o, op, micro);

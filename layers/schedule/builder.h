@@ -40,6 +40,7 @@ struct kc_builder {
     uint32_t *sequences;      /* programs × families */
     struct kc_touch *touched; /* spaces × (buckets + 1), of the program being built */
     uint8_t *written;         /* by tensor: a gradient holds a sum already, in the program being built */
+    uint8_t *added;           /* by bucket: the part that state keeps holds a sum already */
     uint32_t known[KC_LANES]; /* instructions of the other lane (1 + index) that a lane has waited for */
     uint32_t program;
 };
@@ -71,6 +72,9 @@ struct kc_exec_ref kc_ref_none(void);
 struct kc_exec_ref kc_ref_tensor(const struct kc_builder *b, int32_t tensor, uint32_t micro);
 /* `count` elements of a bucket from `offset` on, of class space, in the type that state keeps them in. */
 struct kc_exec_ref kc_ref_run(const struct kc_builder *b, enum kc_space space, uint32_t bucket, uint64_t offset, uint64_t count);
+/* Elements of a bucket of gradients or parameters as ops and reductions see it: in work memory, where state keeps a part alone. */
+struct kc_exec_ref kc_ref_whole(const struct kc_builder *b, enum kc_space space, uint32_t bucket, uint64_t offset,
+                                uint64_t count);
 /* Elements of the result or store vector. */
 struct kc_exec_ref kc_ref_vector(enum kc_space space, enum kc_type type, uint64_t offset_bytes, uint64_t count);
 /* The group of a family that a rank is in, and its position there; -1: it is in none. */

@@ -31,6 +31,24 @@ struct kc_exec_ref kc_ref_run(const struct kc_builder *b, enum kc_space space, u
                                 .size = {count}};
 }
 
+/* Does state keep a part of the class alone, so that the whole is in work memory while ops work on it? */
+static bool in_parts(const struct kc_builder *b, enum kc_space space)
+{
+    return b->shard->zero >= (space == KC_SPACE_GRADIENT ? 2u : 3u);
+}
+
+struct kc_exec_ref kc_ref_whole(const struct kc_builder *b, enum kc_space space, uint32_t bucket, uint64_t offset,
+                                uint64_t count)
+{
+    struct kc_exec_ref r = kc_ref_run(b, space, bucket, offset, count);
+    if (!in_parts(b, space))
+        return r;
+    r.space = KC_SPACE_WORK, r.bucket = -1;
+    r.offset += b->memory->offset[space == KC_SPACE_GRADIENT ? kc_memory_gradients(b->shard, bucket)
+                                                             : kc_memory_parameters(b->shard, bucket)];
+    return r;
+}
+
 static struct kc_exec_ref home_of(const struct kc_builder *b, uint32_t tensor)
 {
     const struct kc_plan_tensor *t = KC_AT(b->shard, struct kc_plan_tensor, b->shard->tensors) + tensor;
@@ -46,8 +64,9 @@ static struct kc_exec_ref home_of(const struct kc_builder *b, uint32_t tensor)
         r.space = KC_SPACE_WORK;
         r.offset = b->memory->offset[tensor];
     } else {
-        r.space = t->role == KC_PARAMETER ? KC_SPACE_PARAMETER : KC_SPACE_GRADIENT;
-        r.offset = t->offset * kc_type_bytes[t->type];
+        const struct kc_exec_ref whole = kc_ref_whole(
+            b, t->role == KC_PARAMETER ? KC_SPACE_PARAMETER : KC_SPACE_GRADIENT, (uint32_t)t->bucket, t->offset, 0);
+        r.space = whole.space, r.bucket = whole.bucket, r.offset = whole.offset;
     }
     return r;
 }
@@ -99,12 +118,12 @@ void builder_collective_refs(const struct kc_builder *b, const struct kc_plan_co
         enum kc_space space = c->purpose == KC_PURPOSE_PARAMETER ? KC_SPACE_PARAMETER : KC_SPACE_GRADIENT;
         uint32_t bucket = (uint32_t)c->bucket;
         uint64_t part = c->primitive == KC_ALL_GATHER ? c->count : c->count / members;
-        e->in[0] = e->out[0] = kc_ref_run(b, space, bucket, 0, c->count);
+        e->in[0] = e->out[0] = kc_ref_whole(b, space, bucket, 0, c->count);
         if (c->primitive == KC_REDUCE_SCATTER)
-            e->out[0] = kc_ref_run(b, space, bucket, position * part, part);
+            e->out[0] = kc_ref_whole(b, space, bucket, position * part, part);
         if (c->primitive == KC_ALL_GATHER) {
             e->in[0] = kc_ref_run(b, space, bucket, position * part, part);
-            e->out[0] = kc_ref_run(b, space, bucket, 0, part * members);
+            e->out[0] = kc_ref_whole(b, space, bucket, 0, part * members);
         }
         return;
     }

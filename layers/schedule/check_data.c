@@ -4,7 +4,7 @@
  * that it touches; reading one that is not there whole is the error. So no read before write, and no two live buffers
  * that overlap. State is kept per bucket: open tickets, gradients added to, reduced, counted in the norm, and updated.
  * A gradient is overwritten by the first op of the step that writes it and added to by all others. */
-#include "check.h"
+#include "check_book.h"
 
 #include "memory.h"
 
@@ -12,47 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct value {
-    uint64_t first, end; /* bytes */
-    int32_t tensor;
-    uint32_t micro;
-};
-
-struct bucket_book {
-    uint64_t open;                   /* a bit a space: a ticket is held */
-    uint32_t adds, adds_expected;    /* ops that added to its gradient, over all micro-batches */
-    uint64_t norm_next, update_next; /* elements up to which norm and update have come, in order */
-    uint64_t updated;                /* elements */
-    uint32_t reductions_due, reductions;
-    uint8_t gathered;
-};
-
-struct book {
-    const struct kc_exec_plan *p;
-    const struct kc_shard_plan *shard;
-    const struct kc_comm_plan *comm;
-    enum kc_program_id program;
-    uint32_t index;       /* of the instruction being looked at */
-    struct value *values; /* live, ascending, no two overlap */
-    uint32_t count, room;
-    struct bucket_book *buckets;
-    uint8_t *written; /* by tensor: a gradient that holds something of this step */
-    uint8_t *done; /* ops × micro-batches */
-    struct kc_box *boxes; /* by tensor: what this rank has of it */
-    int norm_summed; /* the vector with the norm was reduced */
-    int agreed;      /* and read */
-};
-
-static int wrong(const struct book *b, struct kc_error *e, const char *what)
+int book_wrong(const struct book *b, struct kc_error *e, const char *what)
 {
     char where[128];
     return kc_fail(e, -EINVAL, "program %s: %s %s", kc_program_name[b->program],
                    kc_instruction_text(b->p, b->program, b->index, b->comm, where, sizeof where), what);
-}
-
-static const struct kc_plan_tensor *tensor_at(const struct book *b, int32_t t)
-{
-    return KC_AT(b->shard, struct kc_plan_tensor, b->shard->tensors) + t;
 }
 
 /* ---- work memory ---- */
@@ -71,12 +35,29 @@ static uint32_t value_from(const struct book *b, uint64_t first)
     return low;
 }
 
-static int work_write(struct book *b, const struct kc_exec_ref *r, int32_t tensor, uint32_t micro, struct kc_error *e)
+struct value *book_value(const struct book *b, const struct kc_exec_ref *r)
+{
+    const uint32_t at = value_from(b, r->offset);
+    struct value *v = at < b->count ? &b->values[at] : NULL;
+    return v && v->first <= r->offset && r->offset + kc_ref_bytes(r) <= v->end ? v : NULL;
+}
+
+/* Gradients of a micro-batch must not go before their sum is with state's. */
+static int drops_gradients(struct book *b, const struct value *v, struct kc_error *e)
+{
+    const int64_t bucket = -2 - (int64_t)v->tensor - kc_memory_gradients(b->shard, 0);
+    if (bucket < 0 || bucket >= b->shard->buckets.count || !b->buckets[bucket].pending)
+        return 0;
+    return book_wrong(b, e, "writes over gradients that were not added up");
+}
+
+int book_write(struct book *b, const struct kc_exec_ref *r, int32_t tensor, uint32_t micro, struct kc_error *e)
 {
     uint64_t first = r->offset, end = first + kc_ref_bytes(r);
     uint32_t at = value_from(b, first), drop = 0;
     while (at + drop < b->count && b->values[at + drop].first < end)
-        drop++;
+        if (drops_gradients(b, &b->values[at + drop++], e) < 0)
+            return -EINVAL;
     if (b->count + 1 - drop > b->room) {
         struct value *more = realloc(b->values, 2 * (size_t)b->room * sizeof *more);
         if (!more)
@@ -101,11 +82,11 @@ static int work_read(const struct book *b, const struct kc_exec_ref *r, int32_t 
     char where[128], *name = "nothing";
     kc_instruction_text(b->p, b->program, b->index, b->comm, where, sizeof where);
     if (v && v->first < r->offset + kc_ref_bytes(r))
-        name = (char *)KC_TEXT(b->shard, tensor_at(b, v->tensor)->name);
+        name = v->tensor < 0 ? "a whole bucket" : (char *)KC_TEXT(b->shard, book_tensor(b, v->tensor)->name);
     return kc_fail(e, -EINVAL,
                    "program %s: %s reads %s of micro-batch %u at %llu, but %s is there (read before write, or a live "
                    "buffer was overwritten)",
-                   kc_program_name[b->program], where, KC_TEXT(b->shard, tensor_at(b, tensor)->name), micro,
+                   kc_program_name[b->program], where, KC_TEXT(b->shard, book_tensor(b, tensor)->name), micro,
                    (unsigned long long)r->offset, name);
 }
 
@@ -115,18 +96,23 @@ static int work_read(const struct book *b, const struct kc_exec_ref *r, int32_t 
 static int operand_check(const struct book *b, const struct kc_exec_ref *r, int32_t tensor, struct kc_error *e)
 {
     if (tensor < 0)
-        return r->space == KC_SPACE_NONE ? 0 : wrong(b, e, "has an operand that the op leaves out");
-    const struct kc_plan_tensor *t = tensor_at(b, tensor);
+        return r->space == KC_SPACE_NONE ? 0 : book_wrong(b, e, "has an operand that the op leaves out");
+    const struct kc_plan_tensor *t = book_tensor(b, tensor);
     const struct kc_box *box = &b->boxes[tensor];
-    static const uint8_t space[KC_ROLES] = {
-        [KC_INPUT] = KC_SPACE_WORK,        [KC_PARAMETER] = KC_SPACE_PARAMETER, [KC_ACTIVATION] = KC_SPACE_WORK,
-        [KC_GRADIENT] = KC_SPACE_GRADIENT, [KC_DERIVATIVE] = KC_SPACE_WORK,     [KC_RESULT] = KC_SPACE_RESULT};
+    const uint8_t space[KC_ROLES] = {[KC_INPUT] = KC_SPACE_WORK,
+                                     [KC_PARAMETER] = b->shard->zero >= 3 ? KC_SPACE_WORK : KC_SPACE_PARAMETER,
+                                     [KC_ACTIVATION] = KC_SPACE_WORK,
+                                     [KC_GRADIENT] = b->shard->zero >= 2 ? KC_SPACE_WORK : KC_SPACE_GRADIENT,
+                                     [KC_DERIVATIVE] = KC_SPACE_WORK,
+                                     [KC_RESULT] = KC_SPACE_RESULT};
     if (r->space != space[t->role] || r->type != t->type || r->rank != t->rank ||
         memcmp(r->size, box->size, sizeof r->size) != 0 || memcmp(r->first, box->first, sizeof r->first) != 0)
-        return wrong(b, e, "has an operand of another space, type or shape than the shard plan");
+        return book_wrong(b, e, "has an operand of another space, type or shape than the shard plan");
+    if (t->bucket >= 0 && r->space == KC_SPACE_WORK)
+        return bucket_operand(b, r, tensor, e);
     if ((t->bucket >= 0 && (r->bucket != t->bucket || r->offset != t->offset * kc_type_bytes[t->type])) ||
         (t->role == KC_RESULT && r->offset != KC_RESULT_OWN))
-        return wrong(b, e, "has an operand at another place of its bucket than the shard plan");
+        return book_wrong(b, e, "has an operand at another place of its bucket than the shard plan");
     return 0;
 }
 
@@ -135,42 +121,31 @@ static int output_write(struct book *b, const struct kc_exec_instruction *i, uin
 {
     const struct kc_plan_op *op = KC_AT(b->shard, struct kc_plan_op, b->shard->ops) + i->op;
     const struct kc_exec_ref *in = kc_refs_of(b->p, i), *out = in + i->inputs + k;
-    const struct kc_plan_tensor *t = tensor_at(b, tensor);
-    if (t->role == KC_GRADIENT) {
-        struct bucket_book *g = &b->buckets[t->bucket];
-        if (g->reductions)
-            return wrong(b, e, "adds to a gradient that was reduced already");
-        if (i->accumulate != b->written[tensor])
-            return wrong(b, e, i->accumulate ? "adds to a gradient that holds nothing of this step"
-                                             : "overwrites a gradient that holds a sum already");
-        if (!(g->open >> KC_SPACE_GRADIENT & 1))
-            return wrong(b, e, "writes gradients without a ticket");
-        g->adds++;
-        b->written[tensor] = 1;
-        return 0;
-    }
+    const struct kc_plan_tensor *t = book_tensor(b, tensor);
+    if (t->role == KC_GRADIENT)
+        return bucket_adds(b, i, tensor, e);
     if (t->role == KC_PARAMETER)
-        return wrong(b, e, "writes a parameter outside the optimizer");
+        return book_wrong(b, e, "writes a parameter outside the optimizer");
     if (out->space != KC_SPACE_WORK)
         return 0;
     for (uint32_t n = 0; n < i->inputs; n++) {
         int in_place = op->in_place == n + 1 && k == 0 && in[n].offset == out->offset;
         if (in[n].space == KC_SPACE_WORK && !in_place && in[n].offset < out->offset + kc_ref_bytes(out) &&
             out->offset < in[n].offset + kc_ref_bytes(&in[n]))
-            return wrong(b, e, "writes over an input that it may not work in place on");
+            return book_wrong(b, e, "writes over an input that it may not work in place on");
     }
-    return work_write(b, out, tensor, i->micro, e);
+    return book_write(b, out, tensor, i->micro, e);
 }
 
 /* The op that an instruction says it is, for the first time in this micro-batch; NULL: e. */
 static const struct kc_plan_op *op_find(struct book *b, const struct kc_exec_instruction *i, struct kc_error *e)
 {
     if ((uint32_t)i->op >= b->shard->ops.count || i->micro >= b->shard->micro_batches) {
-        wrong(b, e, "is no op or micro-batch of the shard plan");
+        book_wrong(b, e, "is no op or micro-batch of the shard plan");
         return NULL;
     }
     if (b->done[(size_t)i->op * b->shard->micro_batches + i->micro]++) {
-        wrong(b, e, "runs twice");
+        book_wrong(b, e, "runs twice");
         return NULL;
     }
     return KC_AT(b->shard, struct kc_plan_op, b->shard->ops) + i->op;
@@ -193,16 +168,16 @@ static int op_check(struct book *b, const struct kc_exec_instruction *i, struct 
         i->outputs != op->out.count || i->scratch != op->scratch || i->attr_count != op->attr.count ||
         memcmp(KC_AT(b->p, double, b->p->attrs) + i->attrs, KC_AT(b->shard, double, op->attr),
                op->attr.count * sizeof(double)) != 0)
-        return wrong(b, e, "is not the op of the shard plan that it says");
+        return book_wrong(b, e, "is not the op of the shard plan that it says");
     const struct kc_exec_ref *refs = kc_refs_of(b->p, i);
     int r = 0;
     for (uint32_t k = 0; k < i->inputs && r == 0; k++) {
         const int32_t in = operand_of(b, op, k);
         r = operand_check(b, &refs[k], in, e);
-        if (r == 0 && in >= 0 && refs[k].space == KC_SPACE_WORK)
+        if (r == 0 && in >= 0 && kc_tensor_in_work(book_tensor(b, in)))
             r = work_read(b, &refs[k], in, i->micro, e);
-        if (r == 0 && refs[k].space == KC_SPACE_PARAMETER && b->buckets[refs[k].bucket].updated)
-            r = wrong(b, e, "reads a parameter that was updated in this step");
+        if (r == 0 && in >= 0 && book_tensor(b, in)->role == KC_PARAMETER && b->buckets[book_tensor(b, in)->bucket].updated)
+            r = book_wrong(b, e, "reads a parameter that was updated in this step");
     }
     for (uint32_t k = 0; k < i->outputs && r == 0; k++) {
         const int32_t out = operand_of(b, op, i->inputs + k);
@@ -217,7 +192,7 @@ static int op_check(struct book *b, const struct kc_exec_instruction *i, struct 
 
 static int in_work(const struct book *b, int32_t tensor)
 {
-    return tensor >= 0 && (uint32_t)tensor < b->shard->tensors.count && kc_tensor_in_work(tensor_at(b, tensor));
+    return tensor >= 0 && (uint32_t)tensor < b->shard->tensors.count && kc_tensor_in_work(book_tensor(b, tensor));
 }
 
 /* A collective reads a tensor from where it was made and writes one from its beginning on: how long both are, comm_plan says. */
@@ -226,19 +201,28 @@ static int conversion_check(struct book *b, const struct kc_exec_instruction *i,
     const struct kc_plan_op *op = op_find(b, i, e);
     if (!op)
         return -EINVAL;
-    if (op->collective != i->collective || op->in.count != 1 || op->out.count != 1)
-        return wrong(b, e, "is not the op of the shard plan that it says");
+    if (op->collective != i->collective || op->in.count != i->inputs || op->out.count != 1)
+        return book_wrong(b, e, "is not the op of the shard plan that it says");
     const int32_t in = KC_AT(b->shard, int32_t, op->in)[0], out = KC_AT(b->shard, int32_t, op->out)[0];
-    const struct kc_exec_ref *from = kc_refs_of(b->p, i), *to = from + 1;
+    const struct kc_exec_ref *from = kc_refs_of(b->p, i), *to = from + i->inputs;
     if (!in_work(b, in) || !in_work(b, out))
-        return wrong(b, e, "moves something that is not in work memory");
+        return book_wrong(b, e, "moves something that is not in work memory");
     int r = work_read(b, from, in, i->micro, e);
+    for (uint32_t k = 1; k < i->inputs && r == 0; k++) {
+        const int32_t moves = KC_AT(b->shard, int32_t, op->in)[k];
+        r = operand_check(b, &from[k], moves, e);
+        if (r == 0)
+            r = work_read(b, &from[k], moves, i->micro, e);
+    }
+    if (i->inputs > 1 && r == 0 && (kc_ref_elements(from) != kc_tensor_elements(book_tensor(b, in)) ||
+                                    kc_ref_elements(to) != kc_tensor_elements(book_tensor(b, out))))
+        r = book_wrong(b, e, "has less room than all its rows may need");
     if (r < 0)
         return r;
     if (!(op->in_place && from->offset == to->offset) && from->offset < to->offset + kc_ref_bytes(to) &&
         to->offset < from->offset + kc_ref_bytes(from))
-        return wrong(b, e, "writes over an input that it may not work in place on");
-    return work_write(b, to, out, i->micro, e);
+        return book_wrong(b, e, "writes over an input that it may not work in place on");
+    return book_write(b, to, out, i->micro, e);
 }
 
 static int transfer_check(struct book *b, const struct kc_exec_instruction *i, struct kc_error *e)
@@ -248,156 +232,35 @@ static int transfer_check(struct book *b, const struct kc_exec_instruction *i, s
     while (l < b->shard->links.count && links[l].send != i->collective && links[l].recv != i->collective)
         l++;
     if (l == b->shard->links.count || !in_work(b, links[l].tensor) || i->micro >= b->shard->micro_batches)
-        return wrong(b, e, "is of no link of the shard plan");
+        return book_wrong(b, e, "is of no link of the shard plan");
     const struct kc_exec_ref *ref = kc_refs_of(b->p, i);
     return links[l].send == i->collective ? work_read(b, ref, links[l].tensor, i->micro, e)
-                                          : work_write(b, ref, links[l].tensor, i->micro, e);
-}
-
-/* ---- optimizer ---- */
-
-static int norm_check(struct book *b, const struct kc_exec_instruction *i, struct kc_error *e)
-{
-    const struct kc_exec_ref *in = kc_refs_of(b->p, i), *out = in + 1;
-    if (i->inputs != 1 || i->outputs != 1 || in->space != KC_SPACE_GRADIENT || out->space != KC_SPACE_RESULT ||
-        out->offset != KC_RESULT_OWN + KC_AGREE_NORM * 8 || !i->accumulate)
-        return wrong(b, e, "is not the norm of a run of gradients");
-    struct bucket_book *g = &b->buckets[in->bucket];
-    if (g->adds != g->adds_expected || g->reductions != g->reductions_due)
-        return wrong(b, e, "takes the norm of gradients that are not complete");
-    if (in->offset / 4 != g->norm_next)
-        return wrong(b, e, "counts an element of the norm twice, or leaves one out");
-    g->norm_next += kc_ref_elements(in);
-    return 0;
-}
-
-static int update_check(struct book *b, const struct kc_exec_instruction *i, struct kc_error *e)
-{
-    const struct kc_exec_ref *r = kc_refs_of(b->p, i);
-    static const uint8_t space[5] = {KC_SPACE_GRADIENT, KC_SPACE_PARAMETER, KC_SPACE_MOMENT1, KC_SPACE_MOMENT2,
-                                     KC_SPACE_MASTER};
-    if (i->inputs != 1 || i->outputs != 4 || i->attr_count != KC_UPDATES || r[0].space != KC_SPACE_GRADIENT)
-        return wrong(b, e, "is not an update");
-    struct bucket_book *g = &b->buckets[r[0].bucket];
-    const struct kc_plan_bucket *k = KC_AT(b->shard, struct kc_plan_bucket, b->shard->buckets) + r[0].bucket;
-    uint64_t first = r[0].offset / kc_type_bytes[r[0].type], end = first + kc_ref_elements(&r[0]);
-    int operands = kc_bucket_has_master(k) ? 5 : 4;
-    if (operands == 4 && r[4].space != KC_SPACE_NONE)
-        return wrong(b, e, "updates a master of a parameter that is its own");
-    for (int n = 0; n < operands; n++) {
-        if (r[n].space != space[n] || r[n].bucket != r[0].bucket ||
-            r[n].offset != first * kc_type_bytes[r[n].type] || kc_ref_elements(&r[n]) != kc_ref_elements(&r[0]))
-            return wrong(b, e, "updates with operands that do not belong together");
-        if (n && !(g->open >> space[n] & 1))
-            return wrong(b, e, "updates without a ticket");
-    }
-    if (!b->agreed)
-        return wrong(b, e, "updates before the ranks have agreed");
-    if (g->adds != g->adds_expected || g->reductions != g->reductions_due)
-        return wrong(b, e, "updates from gradients that are not complete");
-    if (g->gathered)
-        return wrong(b, e, "updates parameters that were gathered already");
-    if (first < g->update_next)
-        return wrong(b, e, "updates an element twice");
-    /* inside one segment, with the decay of that segment */
-    const struct kc_plan_segment *s = KC_AT(b->shard, struct kc_plan_segment, b->shard->segments) + k->segments_first;
-    uint32_t n = 0;
-    while (n < k->segments_count && !(first >= s[n].offset && end <= s[n].offset + s[n].count))
-        n++;
-    if (n == k->segments_count)
-        return wrong(b, e, "updates a run that is not inside one tensor");
-    double decay = s[n].decay ? b->shard->update[KC_UPDATE_DECAY] : 0;
-    if (KC_AT(b->p, double, b->p->attrs)[i->attrs + KC_UPDATE_DECAY] != decay)
-        return wrong(b, e, "updates with another weight decay than the tensor's");
-    g->update_next = end;
-    g->updated += end - first;
-    return 0;
-}
-
-/* What a rank updates: its shard under zero >= 1, else everything; padding is nobody's. */
-static uint64_t owned_elements(const struct book *b, uint32_t bucket)
-{
-    const struct kc_plan_bucket *k = KC_AT(b->shard, struct kc_plan_bucket, b->shard->buckets) + bucket;
-    if (!kc_plan_holds(b->shard, k, b->p->rank))
-        return 0;
-    const struct kc_plan_segment *s = KC_AT(b->shard, struct kc_plan_segment, b->shard->segments) + k->segments_first;
-    uint64_t own = kc_plan_owner(b->shard, k, b->p->rank), n = 0;
-    uint64_t first = b->shard->zero ? own * k->shard : 0, end = b->shard->zero ? first + k->shard : k->count;
-    for (uint32_t i = 0; i < k->segments_count; i++) {
-        uint64_t from = s[i].offset > first ? s[i].offset : first;
-        uint64_t to = s[i].offset + s[i].count < end ? s[i].offset + s[i].count : end;
-        n += from < to ? to - from : 0;
-    }
-    return n;
+                                          : book_write(b, ref, links[l].tensor, i->micro, e);
 }
 
 /* ---- the rest ---- */
-
-/* Up to which element of a bucket this rank counts the norm: its part, or, where another rank counts it, nothing. */
-static uint64_t norm_end(const struct book *b, uint32_t bucket)
-{
-    const struct kc_plan_bucket *k = KC_AT(b->shard, struct kc_plan_bucket, b->shard->buckets) + bucket;
-    const uint64_t first = kc_plan_owner(b->shard, k, b->p->rank) * k->shard;
-    return first + (kc_plan_counts(b->shard, k, b->p->rank) ? k->shard : 0);
-}
-
-/* Of a training step: AGREE sums the norm of everything that this rank owns, so all of it was counted before. */
-static int agreement_check(struct book *b, struct kc_error *e)
-{
-    for (uint32_t i = 0; i < b->shard->buckets.count; i++)
-        if (b->buckets[i].norm_next != norm_end(b, i))
-            return wrong(b, e, "sums a norm that is not complete");
-    b->norm_summed = 1;
-    return 0;
-}
 
 static int collective_check(struct book *b, const struct kc_exec_instruction *i, struct kc_error *e)
 {
     const struct kc_plan_collective *c =
         KC_AT(b->comm, struct kc_plan_collective, b->comm->collectives) + i->collective;
     if (c->purpose == KC_PURPOSE_AGREE && b->program == KC_PROGRAM_TRAIN)
-        return agreement_check(b, e);
+        return bucket_agreement(b, e);
     if (i->op >= 0)
         return conversion_check(b, i, e);
     if (c->purpose == KC_PURPOSE_ACTIVATION || c->purpose == KC_PURPOSE_RING)
-        return wrong(b, e, "moves tensors of no op of the shard plan");
+        return book_wrong(b, e, "moves tensors of no op of the shard plan");
     if (c->purpose == KC_PURPOSE_TRANSFER)
         return transfer_check(b, i, e);
-    if (c->bucket < 0)
-        return 0;
-    struct bucket_book *g = &b->buckets[c->bucket];
-    if (c->purpose == KC_PURPOSE_GRADIENT) {
-        if (g->adds != g->adds_expected)
-            return wrong(b, e, "reduces gradients that are not complete");
-        if (!(g->open >> KC_SPACE_GRADIENT & 1))
-            return wrong(b, e, "reduces gradients without a ticket");
-        g->reductions++;
-    } else if (c->purpose == KC_PURPOSE_PARAMETER) {
-        if (g->updated != owned_elements(b, (uint32_t)c->bucket))
-            return wrong(b, e, "gathers parameters before all of them are updated");
-        if (!(g->open >> KC_SPACE_PARAMETER & 1))
-            return wrong(b, e, "gathers parameters without a ticket");
-        g->gathered = 1;
-    }
-    return 0;
-}
-
-static int ticket_check(struct book *b, const struct kc_exec_instruction *i, struct kc_error *e)
-{
-    const struct kc_exec_ref *r = kc_refs_of(b->p, i) + i->inputs;
-    if (kc_space_state(r->space) < 0)
-        return wrong(b, e, "is a ticket for something that is not state");
-    uint64_t bit = UINT64_C(1) << r->space, *open = &b->buckets[r->bucket].open;
-    if (i->kind == KC_I_OPEN ? *open & bit : !(*open & bit))
-        return wrong(b, e, i->kind == KC_I_OPEN ? "opens a ticket twice" : "closes a ticket that is not open");
-    *open ^= bit;
-    return 0;
+    return c->bucket < 0 ? 0 : bucket_collective(b, i, c, e);
 }
 
 static int clear_check(struct book *b, const struct kc_exec_instruction *i, struct kc_error *e)
 {
     const struct kc_exec_ref *r = kc_refs_of(b->p, i) + i->inputs;
-    return r->space == KC_SPACE_RESULT ? 0 : wrong(b, e, "clears something that is not the result");
+    if (r->space == KC_SPACE_WORK && b->shard->zero >= 2) /* for gradients: whose is seen at the first of them */
+        return book_write(b, r, CLEARED, i->micro, e);
+    return r->space == KC_SPACE_RESULT ? 0 : book_wrong(b, e, "clears something that is not the result");
 }
 
 static int instruction_check(struct book *b, const struct kc_exec_instruction *i, struct kc_error *e)
@@ -407,20 +270,22 @@ static int instruction_check(struct book *b, const struct kc_exec_instruction *i
         if (i->op >= 0)
             return op_check(b, i, e);
         if (i->opcode == b->shard->opcode_norm)
-            return norm_check(b, i, e);
+            return bucket_norm(b, i, e);
         if (i->opcode == b->shard->opcode_update)
-            return update_check(b, i, e);
-        return wrong(b, e, "is no op of the shard plan");
+            return bucket_update(b, i, e);
+        if (i->opcode == b->shard->opcode_add && b->shard->zero >= 2)
+            return bucket_add(b, i, e);
+        return book_wrong(b, e, "is no op of the shard plan");
     case KC_I_COLLECTIVE:
         return collective_check(b, i, e);
     case KC_I_CLEAR:
         return clear_check(b, i, e);
     case KC_I_OPEN:
     case KC_I_CLOSE:
-        return ticket_check(b, i, e);
+        return bucket_ticket(b, i, e);
     case KC_I_AGREE:
         if (b->program == KC_PROGRAM_TRAIN && !b->norm_summed)
-            return wrong(b, e, "reads a vector that was not summed");
+            return book_wrong(b, e, "reads a vector that was not summed");
         b->agreed = 1;
         return 0;
     default:
@@ -446,42 +311,7 @@ static int end_check(struct book *b, struct kc_error *e)
                                kc_program_name[b->program], o, KC_AT(s, struct kc_plan_op, s->ops)[o].opcode,
                                KC_AT(s, struct kc_plan_op, s->ops)[o].layer,
                                b->done[(size_t)o * s->micro_batches + m], m, expected_runs(b, o, m));
-    for (uint32_t k = 0; k < s->buckets.count; k++) {
-        if (b->buckets[k].open)
-            return kc_fail(e, -EINVAL, "program %s: a ticket of bucket %u is still open at the end",
-                           kc_program_name[b->program], k);
-        if (b->program == KC_PROGRAM_TRAIN &&
-            (b->buckets[k].updated != owned_elements(b, k) || b->buckets[k].norm_next != norm_end(b, k)))
-            return kc_fail(
-                e, -EINVAL,
-                "program train: bucket %u: %llu of %llu owned elements are updated, the norm comes to %llu of "
-                "%llu",
-                k, (unsigned long long)b->buckets[k].updated, (unsigned long long)owned_elements(b, k),
-                (unsigned long long)b->buckets[k].norm_next, (unsigned long long)norm_end(b, k));
-    }
-    return 0;
-}
-
-/* What each bucket has to go through in this program. */
-static void open_book(struct book *b)
-{
-    const struct kc_shard_plan *s = b->shard;
-    const struct kc_plan_op *ops = KC_AT(s, struct kc_plan_op, s->ops);
-    for (uint32_t o = 0; o < s->ops.count; o++)
-        for (uint32_t k = 0; k < ops[o].out.count && kc_plan_runs_op(s, &ops[o], b->p->rank); k++) {
-            int32_t t = KC_AT(s, int32_t, ops[o].out)[k];
-            if (t >= 0 && tensor_at(b, t)->role == KC_GRADIENT)
-                b->buckets[tensor_at(b, t)->bucket].adds_expected += s->micro_batches;
-        }
-    for (uint32_t k = 0; k < s->buckets.count; k++) {
-        const struct kc_plan_bucket *plan = KC_AT(s, struct kc_plan_bucket, s->buckets) + k;
-        b->buckets[k].norm_next = (uint64_t)kc_plan_owner(s, plan, b->p->rank) * plan->shard;
-    }
-    const struct kc_plan_collective *c = KC_AT(b->comm, struct kc_plan_collective, b->comm->collectives);
-    for (uint32_t i = 0; i < b->comm->collectives.count; i++)
-        if (c[i].purpose == KC_PURPOSE_GRADIENT && c[i].bucket >= 0 &&
-            kc_comm_group_of(b->comm, c[i].family, b->p->rank) != KC_NOT_MEMBER)
-            b->buckets[c[i].bucket].reductions_due++;
+    return bucket_end(b, e);
 }
 
 /* Has this rank the stage that makes the tensor? */
@@ -498,14 +328,14 @@ static int makes(const struct book *b, int32_t tensor)
 static int program_check(struct book *b, struct kc_error *e)
 {
     int r = 0;
-    open_book(b);
+    bucket_open(b);
     /* kc sample fills the inputs before the program starts */
     const struct kc_exec_ref *given[] = {&b->p->tokens, &b->p->targets, &b->p->positions, &b->p->starts};
     const int32_t tensor[] = {b->shard->tokens, b->shard->targets, b->shard->positions, b->shard->starts};
     for (int k = 0; k < 4 && b->program == KC_PROGRAM_FORWARD && r == 0; k++) {
         r = operand_check(b, given[k], tensor[k], e);
         if (r == 0 && tensor[k] >= 0)
-            r = work_write(b, given[k], tensor[k], 0, e);
+            r = book_write(b, given[k], tensor[k], 0, e);
     }
     const struct kc_exec_instruction *ins = kc_program_at(b->p, b->program);
     for (b->index = 0; b->index < b->p->programs[b->program].count && r == 0; b->index++) {
@@ -536,7 +366,7 @@ int kc_check_data(const struct kc_exec_plan *p, const struct kc_shard_plan *shar
                 ? 0
                 : kc_fail(e, -ENOMEM, "no memory to check the programs");
     for (uint32_t t = 0; r == 0 && t < shard->tensors.count; t++)
-        kc_plan_box(shard, tensor_at(&b, (int32_t)t), p->rank, &b.boxes[t]);
+        kc_plan_box(shard, book_tensor(&b, (int32_t)t), p->rank, &b.boxes[t]);
     for (int k = 0; k < KC_PROGRAMS && r == 0; k++) {
         b.program = (enum kc_program_id)k;
         b.count = 0, b.agreed = 0;

@@ -77,9 +77,8 @@ static uint64_t members_of(const struct shape *s, const struct kc_plan_collectiv
         .ranks.count;
 }
 
-/* What comm_plan says the operands of a collective are. */
-static int signature_check(const struct shape *s, const struct kc_plan_collective *c,
-                           const struct kc_exec_instruction *i, const char *where, struct kc_error *e)
+/* Where an operand of a collective lies: of buckets that state keeps a part of alone, the whole is in work memory. */
+static uint8_t space_of(const struct shape *s, const struct kc_plan_collective *c, int writes)
 {
     static const uint8_t space[KC_PURPOSES] = {
         [KC_PURPOSE_GRADIENT] = KC_SPACE_GRADIENT, [KC_PURPOSE_PARAMETER] = KC_SPACE_PARAMETER,
@@ -87,21 +86,38 @@ static int signature_check(const struct shape *s, const struct kc_plan_collectiv
         [KC_PURPOSE_ROOT] = KC_SPACE_STORE,        [KC_PURPOSE_STORE] = KC_SPACE_STORE,
         [KC_PURPOSE_ACTIVATION] = KC_SPACE_WORK,   [KC_PURPOSE_TRANSFER] = KC_SPACE_WORK,
         [KC_PURPOSE_RING] = KC_SPACE_WORK};
+    if ((c->purpose == KC_PURPOSE_GRADIENT && s->shard->zero >= 2) ||
+        (c->purpose == KC_PURPOSE_PARAMETER && s->shard->zero >= 3 && writes))
+        return KC_SPACE_WORK;
+    return space[c->purpose];
+}
+
+/* What comm_plan says the operands of a collective are. */
+static int signature_check(const struct shape *s, const struct kc_plan_collective *c,
+                           const struct kc_exec_instruction *i, const char *where, struct kc_error *e)
+{
     const struct kc_exec_ref *refs = kc_refs_of(s->p, i);
     uint64_t reads, writes;
+    if (c->counted) /* how much moves is not known before it runs; what lies where is for the data check */
+        return refs[0].type == c->type && refs[1].type == KC_I32 && refs[2].type == c->type &&
+                       kc_ref_elements(&refs[1]) == 2 * members_of(s, c)
+                   ? 0
+                   : kc_fail(e, -EPROTO, "%s: its operands are not rows and (2, %llu) moves", where,
+                             (unsigned long long)members_of(s, c));
     kc_collective_elements(c, members_of(s, c), &reads, &writes);
     for (uint32_t k = 0; k < (uint32_t)i->inputs + i->outputs; k++) {
         const struct kc_exec_ref *r = &refs[k];
         const uint64_t want = k < i->inputs ? reads : writes;
-        if (r->type != c->type || kc_ref_elements(r) != want || r->space != space[c->purpose] ||
-            r->bucket != c->bucket)
+        const uint8_t space = space_of(s, c, k >= i->inputs);
+        const int32_t bucket = space == KC_SPACE_WORK ? -1 : c->bucket;
+        if (r->type != c->type || kc_ref_elements(r) != want || r->space != space || r->bucket != bucket)
             return kc_fail(
                 e, -EPROTO,
                 "%s %s %llu %s of %s, bucket %d; comm_plan says %llu %s of %s, bucket %d: schedule must not "
                 "change a collective",
                 where, k < i->inputs ? "reads" : "writes", (unsigned long long)kc_ref_elements(r),
                 kc_type_name[r->type], kc_space_name[r->space], r->bucket, (unsigned long long)want,
-                kc_type_name[c->type], kc_space_name[space[c->purpose]], c->bucket);
+                kc_type_name[c->type], kc_space_name[space], bucket);
     }
     return 0;
 }
@@ -120,7 +136,8 @@ static int collective_check(struct shape *s, const struct kc_exec_instruction *i
         return kc_fail(e, -EPROTO, "%s: rank %u is in no group of family %s", where, s->p->rank,
                        KC_TEXT(s->comm, f->name));
     const struct kc_plan_group *g = KC_AT(s->comm, struct kc_plan_group, s->comm->groups) + group;
-    if (i->lane != KC_LANE_COMM || i->inputs != (c->primitive != KC_RECV) || i->outputs != (c->primitive != KC_SEND))
+    const uint32_t inputs = c->primitive == KC_RECV ? 0 : c->counted ? 2 : 1;
+    if (i->lane != KC_LANE_COMM || i->inputs != inputs || i->outputs != (c->primitive != KC_SEND))
         return kc_fail(e, -EINVAL,
                        "%s: a collective has one input, but for a receive, and one output, but for a send, and runs on "
                        "the comm lane",
@@ -190,6 +207,14 @@ static void count_tensors(struct shape *s)
     }
 }
 
+/* Buckets that state keeps a part of alone are reduced and gathered whenever turns need it: that each sum and each value is
+ * there is for the data check to say, that all members call as often for the order. */
+static int is_repeated(const struct shape *s, const struct kc_plan_collective *c)
+{
+    return (c->purpose == KC_PURPOSE_GRADIENT && s->shard->zero >= 2 && s->program == KC_PROGRAM_TRAIN) ||
+           (c->purpose == KC_PURPOSE_PARAMETER && s->shard->zero >= 3);
+}
+
 /* The others as often as their purpose asks for, on the ranks that hold what they move. */
 static void count_others(struct shape *s)
 {
@@ -198,7 +223,7 @@ static void count_others(struct shape *s)
     for (uint32_t k = 0; k < s->comm->collectives.count; k++)
         if (kc_comm_group_of(s->comm, c[k].family, s->p->rank) != KC_NOT_MEMBER &&
             (c[k].bucket < 0 || kc_plan_holds(s->shard, &b[c[k].bucket], s->p->rank)))
-            s->due[k] += times[s->program][c[k].purpose];
+            s->due[k] += is_repeated(s, &c[k]) ? s->seen[k] : times[s->program][c[k].purpose];
 }
 
 /* Each collective of comm_plan as often as it is due. */

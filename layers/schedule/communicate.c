@@ -74,7 +74,7 @@ int kc_comm_prepare(struct kc_executor *x, struct kc_error *e)
     for (uint32_t i = 0; i < collectives; i++) {
         const struct kc_plan_collective *c = collective_at(x, i);
         const uint32_t members = members_of(x, c);
-        if (c->primitive == KC_ALL_TO_ALL && members)
+        if (c->primitive == KC_ALL_TO_ALL && members && !c->counted)
             fill_counts(x, c, x->counts + x->counts_first[i], x->counts + x->counts_first[i] + members);
         if (c->purpose == KC_PURPOSE_GRADIENT && members && x->first_reduction[c->bucket] < 0)
             x->first_reduction[c->bucket] = (int32_t)i;
@@ -128,6 +128,31 @@ static void complete_agreement(struct kc_executor *x)
     own[KC_AGREE_NONFINITE] = kc_nonfinite_encode(x->c.plan->rank, x->nonfinite);
 }
 
+/* How many rows go where stands in a tensor: elements for each member, and from each. */
+static int count_rows(struct kc_executor *x, const struct kc_exec_instruction *i, const struct kc_plan_collective *c)
+{
+    const struct kc_plan_op *op = KC_AT(x->c.shard, struct kc_plan_op, x->c.shard->ops) + i->op;
+    const struct kc_plan_tensor *rows =
+        KC_AT(x->c.shard, struct kc_plan_tensor, x->c.shard->tensors) + KC_AT(x->c.shard, int32_t, op->in)[0];
+    const struct kc_exec_ref *refs = kc_refs_of(x->c.plan, i);
+    const int32_t *moves = kc_executor_at(x, &refs[1], false);
+    const uint32_t n = members_of(x, c), back = c->counted == 2;
+    const uint64_t row = rows->local[rows->rank - 1];
+    uint64_t *send = x->counts + x->counts_first[i->collective], *recv = send + n, sent = 0, received = 0;
+    for (uint32_t m = 0; m < n; m++) {
+        send[m] = (uint64_t)moves[back * n + m] * row;
+        recv[m] = (uint64_t)moves[!back * n + m] * row;
+        sent += send[m], received += recv[m];
+    }
+    if (sent <= kc_ref_elements(&refs[0]) && received <= kc_ref_elements(&refs[2]))
+        return 0;
+    return kc_fail(&x->comm_error, -ENOSPC,
+                   "layer %d: rank %u sends %llu and receives %llu rows for experts, there is memory for %llu; raise "
+                   "parallel.expert_memory, or set parallel.expert to 1",
+                   i->layer, x->c.plan->rank, (unsigned long long)(sent / row), (unsigned long long)(received / row),
+                   (unsigned long long)(kc_ref_elements(&refs[2]) / row));
+}
+
 /* The call as comm takes it, without its sequence. */
 static struct kc_comm_call call_of(struct kc_executor *x, const struct kc_exec_instruction *i,
                                    const struct kc_plan_collective *c)
@@ -156,6 +181,8 @@ static int collective_run(struct kc_executor *x, const struct kc_exec_instructio
 {
     const struct kc_plan_collective *c = collective_at(x, (uint32_t)i->collective);
     const uint32_t group = kc_comm_group_of(x->c.comm_plan, c->family, x->c.plan->rank);
+    if (c->counted && count_rows(x, i, c) < 0)
+        return -ENOSPC;
     struct kc_comm_call call = call_of(x, i, c);
     call.sequence = x->base[c->family] + i->sequence;
     if ((i->inputs && !call.in) || (i->outputs && !call.out))

@@ -152,7 +152,7 @@ static int ticket_run(struct kc_executor *x, const struct kc_exec_instruction *i
     enum kc_state_class class = (enum kc_state_class)kc_space_state(r->space);
     if (i->kind == KC_I_CLOSE) {
         x->c.state->close(x->c.state->self, class, (uint32_t)r->bucket);
-        *p = (struct kc_place){0};
+        p->open = false; /* where it lies stays known: the comm lane may look for what is not finite */
         return 0;
     }
     int code = x->c.state->open(x->c.state->self, class, (uint32_t)r->bucket, &p->data);

@@ -54,8 +54,7 @@ static void forward_only(struct kc_builder *b, const struct kc_turns *t, enum kc
             continue;
         if (s > 0)
             expand_links(b, t, s - 1, s, false, 0);
-        for (uint32_t i = t->first[s * TURN_LISTS + list]; i < t->first[s * TURN_LISTS + list + 1]; i++)
-            kc_builder_op(b, t->ops[i], 0);
+        expand_list(b, t, s, list, 0, NULL);
         expand_links(b, t, s, s + 1, true, 0);
     }
     kc_builder_end(b);

@@ -21,28 +21,6 @@ static void ticket(struct kc_builder *b, enum kc_instruction_kind kind, enum kc_
     expand_simple(b, kind, KC_PART_STATE, 0, kc_ref_none(), kc_ref_run(b, space, bucket, 0, bucket_at(b, bucket)->count));
 }
 
-/* A bucket that two ranks have is reduced when all turns are over: one of them is done with it long before the other, and
- * whoever stood there and waited would hold up transfers. */
-static bool is_shared(const struct kc_turns *t, const struct kc_plan_bucket *k)
-{
-    return k->tied >= 0 && turn_coordinate(t, (uint32_t)k->tied) != turn_coordinate(t, (uint32_t)k->stage);
-}
-
-/* An op ran: reduce every bucket that it was the last one to add to. `left`: by bucket, gradients of ops still to come. */
-static void train_reduce(struct kc_builder *b, const struct kc_turns *t, uint32_t op, uint32_t *left)
-{
-    const struct kc_plan_tensor *tensors = KC_AT(b->shard, struct kc_plan_tensor, b->shard->tensors);
-    const struct kc_plan_op *o = KC_AT(b->shard, struct kc_plan_op, b->shard->ops) + op;
-    for (uint32_t i = 0; i < o->out.count; i++) {
-        const int32_t made = KC_AT(b->shard, int32_t, o->out)[i];
-        if (made < 0 || tensors[made].role != KC_GRADIENT)
-            continue;
-        const uint32_t bucket = (uint32_t)tensors[made].bucket;
-        if (--left[bucket] == 0 && !is_shared(t, bucket_at(b, bucket)))
-            expand_collectives(b, KC_PURPOSE_GRADIENT, (int32_t)bucket);
-    }
-}
-
 static void count_gradients(const struct kc_builder *b, uint32_t *left)
 {
     const struct kc_shard_plan *s = b->shard;
@@ -75,13 +53,11 @@ static void train_turn(struct kc_builder *b, const struct kc_turns *t, const str
     default:
         break;
     }
-    const uint32_t *first = &t->first[s * TURN_LISTS + turn_list_of((enum kc_turn_kind)turn->kind)];
-    for (uint32_t i = first[0]; i < first[1]; i++) {
-        kc_builder_op(b, t->ops[i], m);
-        train_reduce(b, t, t->ops[i], left);
-    }
+    expand_list(b, t, s, turn_list_of((enum kc_turn_kind)turn->kind), m, left);
 }
 
+/* What two ranks of the pipeline add to is reduced when all turns are over: one of them is done with it long before the other,
+ * and whoever stood there and waited would hold up transfers. */
 static void train_turns(struct kc_builder *b, const struct kc_turns *t)
 {
     const uint32_t at = kc_plan_coordinate(b->shard, b->rank, KC_PIPELINE), buckets = b->shard->buckets.count;
@@ -91,11 +67,16 @@ static void train_turns(struct kc_builder *b, const struct kc_turns *t)
         return;
     }
     count_gradients(b, left);
+    for (uint32_t k = 0; k < buckets; k++)
+        if (holds(b, k) && turn_shares(t, bucket_at(b, k)))
+            expand_clear(b, k);
     for (uint32_t i = t->order.first[at]; i < t->order.first[at + 1]; i++)
         train_turn(b, t, &t->order.turns[i], left);
     for (uint32_t k = 0; k < buckets; k++)
-        if (holds(b, k) && is_shared(t, bucket_at(b, k)))
+        if (holds(b, k) && turn_shares(t, bucket_at(b, k))) {
             expand_collectives(b, KC_PURPOSE_GRADIENT, (int32_t)k);
+            expand_add(b, k, b->shard->micro_batches - 1);
+        }
     free(left);
 }
 
@@ -188,7 +169,8 @@ void expand_train(struct kc_builder *b, const struct kc_turns *t)
         train_update(b, k);
         for (size_t i = 0; i < count; i++)
             ticket(b, KC_I_CLOSE, own[i], k);
-        expand_collectives(b, KC_PURPOSE_PARAMETER, (int32_t)k); /* while the next bucket is updated */
+        if (b->shard->zero < 3)
+            expand_collectives(b, KC_PURPOSE_PARAMETER, (int32_t)k); /* while the next bucket is updated */
     }
     for (uint32_t k = 0; k < buckets; k++)
         if (holds(b, k))

@@ -114,7 +114,7 @@ static int used(const struct block *b, uint32_t kinds)
 static void plan_fill(const struct kc_shard_plan *s, struct block *blocks, struct block **order, uint32_t kinds,
                       struct kc_memory_plan *m)
 {
-    const uint32_t n = s->tensors.count;
+    const uint32_t n = memory_blocks(s);
     uint32_t roots = 0;
     for (uint32_t t = 0; t < n; t++) {
         m->unshared += used(&blocks[t], kinds) ? blocks[t].bytes * blocks[block_root(blocks, t)].slots : 0;
@@ -129,10 +129,22 @@ static void plan_fill(const struct kc_shard_plan *s, struct block *blocks, struc
     }
 }
 
+/* Of a tensor, of a bucket of gradients, of one of parameters. */
+static uint64_t bytes_of(const struct kc_shard_plan *s, uint32_t block)
+{
+    const struct kc_plan_bucket *buckets = KC_AT(s, struct kc_plan_bucket, s->buckets);
+    if (block < s->tensors.count)
+        return kc_tensor_bytes(KC_AT(s, struct kc_plan_tensor, s->tensors) + block);
+    if (block < kc_memory_parameters(s, 0))
+        return buckets[block - kc_memory_gradients(s, 0)].count * kc_type_bytes[KC_F32];
+    const struct kc_plan_bucket *b = &buckets[block - kc_memory_parameters(s, 0)];
+    return b->count * kc_type_bytes[b->type];
+}
+
 int kc_memory_plan_make(const struct kc_turns *turns, uint32_t coordinate, struct kc_memory_plan *out)
 {
     const struct kc_shard_plan *s = turns->shard;
-    const uint32_t n = s->tensors.count, kinds = memory_kinds(turns);
+    const uint32_t n = memory_blocks(s), kinds = memory_kinds(turns);
     struct kc_memory_plan m = {0};
     struct block *blocks = calloc(n + 1u, sizeof *blocks);
     struct block **order = calloc(2u * n + 1u, sizeof *order);
@@ -143,8 +155,7 @@ int kc_memory_plan_make(const struct kc_turns *turns, uint32_t coordinate, struc
     int r = blocks && order && lives && m.offset && m.stride && m.slots ? 0 : -ENOMEM;
     for (uint32_t t = 0; r == 0 && t < n; t++) {
         blocks[t].life = lives + (size_t)t * kinds;
-        blocks[t].bytes = (kc_tensor_bytes(KC_AT(s, struct kc_plan_tensor, s->tensors) + t) + MEMORY_ALIGN - 1) /
-                          MEMORY_ALIGN * MEMORY_ALIGN;
+        blocks[t].bytes = (bytes_of(s, t) + MEMORY_ALIGN - 1) / MEMORY_ALIGN * MEMORY_ALIGN;
     }
     if (r == 0 && memory_lives(turns, coordinate, blocks) < 0)
         r = -ENOMEM;

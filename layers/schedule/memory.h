@@ -20,7 +20,8 @@ struct kc_turns;
 #define MEMORY_ALIGN 64
 
 struct kc_memory_plan {
-    uint64_t *offset;  /* bytes, by tensor; only of tensors that live in work memory */
+    uint64_t *offset;  /* bytes, by tensor; only of tensors that live in work memory. Then by bucket of gradients, and by
+                          bucket of parameters, where state keeps a part of them alone (zero >= 2, 3) */
     uint64_t *stride;  /* bytes from slot to slot, by tensor */
     uint32_t *slots;   /* so many micro-batches are kept, by tensor: micro-batch m in slot m % slots */
     uint64_t bytes;    /* of the whole */
@@ -36,6 +37,15 @@ int kc_link_runs(const struct kc_shard_plan *shard, enum kc_program_id program, 
 /* Local elements and bytes of a tensor. */
 uint64_t kc_tensor_elements(const struct kc_plan_tensor *t);
 uint64_t kc_tensor_bytes(const struct kc_plan_tensor *t);
+/* Where the whole of a bucket stands in the plan's arrays while ops work on it. */
+static inline uint32_t kc_memory_gradients(const struct kc_shard_plan *s, uint32_t bucket)
+{
+    return s->tensors.count + bucket;
+}
+static inline uint32_t kc_memory_parameters(const struct kc_shard_plan *s, uint32_t bucket)
+{
+    return s->tensors.count + s->buckets.count + bucket;
+}
 /* Where a micro-batch's tensor lies behind its offset. */
 static inline uint64_t kc_memory_slot(const struct kc_memory_plan *m, uint32_t tensor, uint32_t micro)
 {

@@ -22,7 +22,12 @@ struct block {
 
 /* Times that are told apart: TURN_TRAIN a stage of the coordinate, then evaluation, then sampling. */
 uint32_t memory_kinds(const struct kc_turns *t);
-/* Fill lives, slots and merges of `blocks`, one a tensor, whose life arrays are zero. -ENOMEM. */
+/* Tensors, buckets of gradients, buckets of parameters. */
+static inline uint32_t memory_blocks(const struct kc_shard_plan *s)
+{
+    return s->tensors.count + 2 * s->buckets.count;
+}
+/* Fill lives, slots and merges of `blocks`, whose life arrays are zero. -ENOMEM. */
 int memory_lives(const struct kc_turns *t, uint32_t coordinate, struct block *blocks);
 
 static inline uint32_t block_root(const struct block *blocks, uint32_t t)

@@ -68,7 +68,7 @@ static uint32_t in_flight_until(const struct lives *l, const uint32_t *at, const
         return *at;
     for (const uint32_t *o = at + 1; o < end; o++)
         for (uint32_t i = 0; i < l->ops[*o].in.count; i++)
-            if (operand(l, &l->ops[*o], i) == operand(l, op, 1))
+            if (operand(l, &l->ops[*o], i) == operand(l, op, op->in.count))
                 return *o;
     return *at;
 }
@@ -94,6 +94,32 @@ static void touch_list(struct lives *l, uint32_t stage, enum turn_list list)
                                                  stage};
             }
         }
+    }
+}
+
+/* A bucket of parameters is there from when the one before it is used first; one of gradients until the one behind it is
+ * complete, since it is reduced meanwhile; what two ranks add to, all the time. */
+static void touch_buckets(struct lives *l, uint32_t stage, enum turn_list list)
+{
+    const struct kc_plan_bucket *buckets = KC_AT(l->t->shard, struct kc_plan_bucket, l->t->shard->buckets);
+    const uint32_t kind = kind_of(l, stage, list), *ops = l->t->ops;
+    uint32_t n;
+    const struct turn_use *u = turn_uses(l->t, stage, list, TURN_READS, &n);
+    for (uint32_t i = 0; i < n; i++) {
+        struct life *life = &l->blocks[kc_memory_parameters(l->t->shard, u[i].bucket)].life[kind];
+        touch(life, i ? turn_when(l->t, ops[u[i - 1].first]) : turn_when(l->t, ops[l->t->first[stage * TURN_LISTS + list]]));
+        touch(life, turn_when(l->t, ops[u[i].last]));
+    }
+    u = turn_uses(l->t, stage, list, TURN_ADDS, &n);
+    for (uint32_t i = 0; i < n; i++) {
+        struct life *life = l->blocks[kc_memory_gradients(l->t->shard, u[i].bucket)].life;
+        touch(&life[kind], turn_when(l->t, ops[u[i].first]));
+        uint32_t next = i + 1; /* what two ranks add to is not reduced here */
+        while (next < n && turn_shares(l->t, &buckets[u[next].bucket]))
+            next++;
+        touch(&life[kind], next < n ? turn_when(l->t, ops[u[next].last]) : END);
+        for (uint32_t k = 0; k + 2 < l->kinds && turn_shares(l->t, &buckets[u[i].bucket]); k++)
+            life[k] = (struct life){.first = 0, .last = END, .used = 1};
     }
 }
 
@@ -258,7 +284,6 @@ static void carry_all(struct lives *l)
 {
     for (uint32_t t = 0; t < l->t->shard->tensors.count; t++) {
         struct block *b = &l->blocks[t];
-        b->slots = 1;
         if (b->into == t && (l->origin[t].kind != UINT32_MAX || l->origin[t].comes))
             carry(l, b, &l->origin[t]);
     }
@@ -278,10 +303,12 @@ int memory_lives(const struct kc_turns *t, uint32_t coordinate, struct block *bl
     l.known = calloc((size_t)l.kinds * l.kinds, 1);
     int r = l.origin && l.between && l.known ? 0 : -1;
     for (uint32_t i = 0; r == 0 && i < s->tensors.count; i++)
-        l.origin[i].kind = UINT32_MAX, blocks[i].into = i;
+        l.origin[i].kind = UINT32_MAX;
+    for (uint32_t i = 0; i < memory_blocks(s); i++)
+        blocks[i].into = i, blocks[i].slots = 1;
     for (uint32_t stage = 0; r == 0 && stage < t->stages; stage++)
         for (uint32_t k = 0; k < TURN_LISTS && here(&l, stage); k++)
-            touch_list(&l, stage, (enum turn_list)k);
+            touch_list(&l, stage, (enum turn_list)k), touch_buckets(&l, stage, (enum turn_list)k);
     if (r == 0) {
         touch_sample(&l);
         touch_links(&l);

@@ -90,6 +90,62 @@ static int list_links(struct kc_turns *t)
     return t->links ? 0 : -ENOMEM;
 }
 
+/* ---- which buckets a list uses ---- */
+
+static void use(struct turn_use *at, uint32_t *count, uint32_t bucket, uint32_t i)
+{
+    uint32_t n = 0;
+    while (n < *count && at[n].bucket != bucket)
+        n++;
+    if (n == *count)
+        at[(*count)++] = (struct turn_use){.bucket = bucket, .first = i};
+    at[n].last = i;
+}
+
+/* As buckets are complete: few, and nearly so already. */
+static void sort_by_last(struct turn_use *at, uint32_t count)
+{
+    for (uint32_t i = 1; i < count; i++) {
+        const struct turn_use x = at[i];
+        uint32_t n = i;
+        for (; n > 0 && at[n - 1].last > x.last; n--)
+            at[n] = at[n - 1];
+        at[n] = x;
+    }
+}
+
+static uint32_t find_uses(const struct kc_turns *t, uint32_t list, int what, struct turn_use *at)
+{
+    const struct kc_plan_tensor *tensors = KC_AT(t->shard, struct kc_plan_tensor, t->shard->tensors);
+    uint32_t count = 0;
+    for (uint32_t i = t->first[list]; i < t->first[list + 1]; i++) {
+        const struct kc_span span = what == TURN_READS ? op_at(t, t->ops[i])->in : op_at(t, t->ops[i])->out;
+        for (uint32_t k = 0; k < span.count; k++) {
+            const int32_t x = KC_AT(t->shard, int32_t, span)[k];
+            if (x >= 0 && tensors[x].role == (what == TURN_READS ? KC_PARAMETER : KC_GRADIENT))
+                use(at, &count, (uint32_t)tensors[x].bucket, i);
+        }
+    }
+    if (what == TURN_ADDS)
+        sort_by_last(at, count);
+    return count;
+}
+
+static int list_uses(struct kc_turns *t)
+{
+    const uint32_t lists = t->stages * TURN_LISTS, buckets = t->shard->zero >= 2 ? t->shard->buckets.count : 0;
+    uint32_t n = 0;
+    t->uses_first = calloc((size_t)lists * TURN_USES + 1, sizeof *t->uses_first);
+    t->uses = malloc(((size_t)lists * TURN_USES * buckets + 1) * sizeof *t->uses);
+    for (uint32_t i = 0; t->uses && t->uses_first && i < lists * TURN_USES; i++) {
+        const int what = (int)(i % TURN_USES);
+        if (buckets && (what == TURN_ADDS || t->shard->zero >= 3))
+            n += find_uses(t, i / TURN_USES, what, t->uses + n);
+        t->uses_first[i + 1] = n;
+    }
+    return t->uses && t->uses_first ? 0 : -ENOMEM;
+}
+
 /* ---- the order ---- */
 
 static int check_map(const struct kc_turns *t, const struct kc_order_row *row, const struct kc_order_shape *shape,
@@ -148,7 +204,7 @@ int kc_turns_new(const struct kc_shard_plan *shard, struct kc_turns *out, struct
         for (uint32_t s = 0; t.chunk && s < t.stages; s++)
             for (uint32_t before = 0; before < s; before++)
                 t.chunk[s] += turn_coordinate(&t, before) == turn_coordinate(&t, s);
-        if (!t.chunk || list_ops(&t) < 0 || list_links(&t) < 0)
+        if (!t.chunk || list_ops(&t) < 0 || list_links(&t) < 0 || list_uses(&t) < 0)
             r = kc_fail(e, -ENOMEM, "no memory for the turns of %u stages", t.stages);
     }
     if (r < 0)
@@ -165,5 +221,7 @@ void kc_turns_free(struct kc_turns *t)
     free(t->first);
     free(t->chunk);
     free(t->links);
+    free(t->uses);
+    free(t->uses_first);
     *t = (struct kc_turns){0};
 }

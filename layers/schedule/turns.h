@@ -12,6 +12,12 @@
 enum turn_list { TURN_F, TURN_B, TURN_W, TURN_EVALUATE, TURN_SAMPLE, TURN_LISTS };
 #define TURN_TRAIN 3 /* so many of them make a step */
 
+/* A bucket that ops of a list read parameters of, or add gradients to: from which to which, as indices in kc_turns.ops. */
+struct turn_use {
+    uint32_t bucket, first, last;
+};
+enum { TURN_READS, TURN_ADDS, TURN_USES }; /* parameters as they are read first; gradients as they are complete */
+
 struct kc_turns {
     const struct kc_shard_plan *shard;
     struct kc_order_lists order; /* of a step */
@@ -19,6 +25,9 @@ struct kc_turns {
     bool split;                  /* the order has I and W */
     uint32_t *ops, *first;       /* (stage, enum turn_list): ops[first[i]] to ops[first[i + 1] - 1], those of
                                     every stage first, then ascending */
+    struct turn_use *uses;       /* where buckets are not whole on every rank, zero >= 2; by (stage, enum turn_list, reads or
+                                    adds): uses[uses_first[i]] to uses[uses_first[i + 1] - 1] */
+    uint32_t *uses_first;
     uint32_t *chunk;             /* by stage: which of its coordinate's stages it is */
     uint8_t *links;              /* by link: bits 1 << enum kc_program_id of the programs in which it moves something */
 };
@@ -31,6 +40,20 @@ void kc_turns_free(struct kc_turns *t);
 static inline uint32_t turn_coordinate(const struct kc_turns *t, uint32_t stage)
 {
     return KC_AT(t->shard, struct kc_plan_stage, t->shard->stages)[stage].coordinate;
+}
+/* Uses of a list; *count says how many. */
+static inline const struct turn_use *turn_uses(const struct kc_turns *t, uint32_t stage, enum turn_list list, int what,
+                                               uint32_t *count)
+{
+    const uint32_t *first = &t->uses_first[(stage * TURN_LISTS + list) * TURN_USES + (uint32_t)what];
+    *count = first[1] - first[0];
+    return t->uses + first[0];
+}
+/* A bucket of two ranks of the pipeline: its gradients are kept to the end of all turns. */
+static inline bool turn_shares(const struct kc_turns *t, const struct kc_plan_bucket *b)
+{
+    const struct kc_plan_stage *s = KC_AT(t->shard, struct kc_plan_stage, t->shard->stages);
+    return b->tied >= 0 && s[b->tied].coordinate != s[b->stage].coordinate;
 }
 /* Rises from op to op of a list. */
 static inline uint32_t turn_when(const struct kc_turns *t, uint32_t op)

@@ -120,7 +120,7 @@ static int take_bucket(const struct kc_shard_plan *p, uint32_t number, uint32_t 
 static size_t bytes_of(const struct kc_map *m, const struct kc_map_bucket *b, enum kc_state_class what)
 {
     const bool none = !b->held || (what == KC_STATE_MASTER && b->type == KC_F32);
-    const uint64_t elements = kc_map_private(what) && m->sharded ? b->shard : b->count;
+    const uint64_t elements = m->sharded[what] ? b->shard : b->count;
     return none ? 0 : elements * kc_type_bytes[what == KC_STATE_PARAMETER ? b->type : KC_F32];
 }
 
@@ -148,7 +148,9 @@ static void lay_out(struct kc_map *m)
 int kc_map_new(const struct kc_shard_plan *p, uint32_t rank, struct kc_map *out, struct kc_error *e)
 {
     const struct kc_plan_tensor *t = KC_AT(p, struct kc_plan_tensor, p->tensors);
-    struct kc_map m = {.buckets = p->buckets.count, .sharded = p->zero >= 1};
+    struct kc_map m = {.buckets = p->buckets.count};
+    for (int c = 0; c < KC_STATES; c++)
+        m.sharded[c] = p->zero >= (c == KC_STATE_PARAMETER ? 3u : c == KC_STATE_GRADIENT ? 2u : 1u);
     int r = 0;
     if (rank >= p->ranks)
         return kc_fail(e, -EINVAL, "rank %u of a plan for %u ranks", rank, p->ranks);
@@ -196,7 +198,7 @@ struct kc_range kc_map_owned(const struct kc_map *m, const struct kc_map_tensor 
 
 struct kc_range kc_map_kept(const struct kc_map *m, const struct kc_map_tensor *t, enum kc_state_class what)
 {
-    return kc_map_private(what) && m->sharded ? kc_map_owned(m, t) : (struct kc_range){0, t->region.count};
+    return m->sharded[what] ? kc_map_owned(m, t) : (struct kc_range){0, t->region.count};
 }
 
 struct kc_range kc_map_counted(const struct kc_map *m, const struct kc_map_tensor *t)

@@ -39,12 +39,13 @@ struct kc_map_bucket {
     bool held;                 /* the rank has one of its stages; else it takes no memory */
     bool counts;               /* of the ranks that hold the same it is the one that counts and saves its owner's part */
     size_t at[KC_STATES];      /* bytes from the start of window or private memory (kc_map_private) */
-    size_t bytes[KC_STATES];   /* bytes there; of private classes with zero ≥ 1 the owned shard alone; 0: none */
+    size_t bytes[KC_STATES];   /* bytes there; of sharded classes the owned shard alone; 0: none */
 };
 
 struct kc_map {
     uint32_t tensors, buckets;
-    bool sharded;              /* private classes: only the owned shard is kept */
+    bool sharded[KC_STATES];   /* of the class only the owned shard is kept: moments and masters with zero ≥ 1, gradients
+                                  with zero ≥ 2, parameters with zero ≥ 3 */
     struct kc_map_tensor *tensor; /* parameters, in the order of the plan: their numbers on disk and in the vector */
     struct kc_map_bucket *bucket;
     size_t class_at[KC_STATES], class_bytes[KC_STATES]; /* each class lies in one run */

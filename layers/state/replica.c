@@ -28,7 +28,7 @@ static int64_t weight(const struct kc_shard_plan *p, const struct kc_plan_tensor
     int64_t copies = 1;
     bool first = true;
     for (int a = 0; a < KC_AXES; a++) {
-        const uint32_t n = copies_along(p, t, a);
+        const uint32_t n = p->zero >= 3 && b->axes >> a & 1 ? 1 : copies_along(p, t, a); /* parts have no copies there */
         copies *= n;
         first &= kc_plan_coordinate(p, rank, (enum kc_axis)a) % n == 0;
     }
@@ -50,8 +50,10 @@ double kc_state_replica_digest(const struct kc_state *s)
         const uint64_t width = kc_type_bytes[s->map.bucket[own->bucket].type];
         if (!s->map.bucket[own->bucket].held)
             continue;
-        const unsigned char *data = kc_state_at(s, KC_STATE_PARAMETER, own->bucket);
-        struct kc_digest d = kc_digest(data + own->offset * width, own->region.count * width);
+        const struct kc_range kept = kc_map_kept(&s->map, own, KC_STATE_PARAMETER);
+        const uintptr_t data = (uintptr_t)kc_state_at(s, KC_STATE_PARAMETER, own->bucket);
+        struct kc_digest d =
+            kc_digest((const void *)(data + (own->offset + kept.lo) * width), (kept.hi - kept.lo) * width);
         sum += weight(s->shard, &t[i], s->rank) * (int64_t)(d.low >> (64 - DIGEST_BITS));
     }
     return (double)sum;

@@ -19,11 +19,10 @@ static const char *const writers[] = {"schedule"};
 void *kc_state_at(const struct kc_state *s, enum kc_state_class what, uint32_t bucket)
 {
     const struct kc_map_bucket *b = &s->map.bucket[bucket];
-    if (!kc_map_private(what))
-        return s->window + b->at[what];
     /* as integers: the start of the whole bucket may lie before anything that exists */
-    uintptr_t at = (uintptr_t)(s->private + b->at[what]);
-    return (void *)(s->map.sharded ? at - b->owner * b->shard * sizeof(float) : at);
+    const uintptr_t at = (uintptr_t)((kc_map_private(what) ? s->private : s->window) + b->at[what]);
+    const size_t unit = kc_type_bytes[what == KC_STATE_PARAMETER ? b->type : KC_F32];
+    return (void *)(s->map.sharded[what] ? at - b->owner * b->shard * unit : at);
 }
 
 float *kc_state_tensor(const struct kc_state *s, enum kc_kind kind, uint32_t tensor)

@@ -25,9 +25,10 @@ void kc_values_clear(struct kc_state *s)
 static void put_parameter(struct kc_state *s, const struct kc_map_tensor *t, uint64_t lo, uint64_t count,
                           const float *masters)
 {
-    uint16_t *to = (uint16_t *)kc_state_at(s, KC_STATE_PARAMETER, t->bucket) + t->offset + lo;
-    for (uint64_t i = 0; i < count; i++)
-        to[i] = kc_bf16_from_float(masters[i]);
+    const struct kc_range kept = kc_map_kept(&s->map, t, KC_STATE_PARAMETER);
+    uint16_t *to = (uint16_t *)((uintptr_t)kc_state_at(s, KC_STATE_PARAMETER, t->bucket) + t->offset * sizeof *to);
+    for (uint64_t i = lo > kept.lo ? lo : kept.lo; i < lo + count && i < kept.hi; i++)
+        to[i] = kc_bf16_from_float(masters[i - lo]);
 }
 
 void kc_values_put(struct kc_state *s, enum kc_kind kind, uint32_t tensor, uint64_t lo, uint64_t count,

@@ -30,10 +30,6 @@ static int check_mesh(const struct kc_job_spec *spec, const struct kc_device_vie
 /* What a spec may ask for and no plan does yet. */
 static int check_there(const struct kc_job_spec *spec, struct kc_error *e)
 {
-    if (spec->zero > 1)
-        return kc_fail(e, -ENOTSUP,
-                       "parallel.zero %u: gradients and parameters are not sharded yet; 0 and 1 are there",
-                       spec->zero);
     if (spec->recompute != KC_RECOMPUTE_NONE)
         return kc_fail(e, -ENOTSUP, "parallel.recompute %s: nothing is made again yet; none is there",
                        kc_recompute_name[spec->recompute]);

@@ -138,7 +138,7 @@ static void plan_scalars(const struct kc_model_graph *graph, const struct kc_job
     plan->tokens = graph->tokens, plan->targets = graph->targets;
     plan->positions = graph->positions, plan->starts = graph->starts;
     plan->logits = graph->logits, plan->result = graph->result;
-    plan->opcode_update = opcodes.update, plan->opcode_norm = opcodes.norm;
+    plan->opcode_update = opcodes.update, plan->opcode_norm = opcodes.norm, plan->opcode_add = opcodes.add;
     plan->update[KC_UPDATE_BETA1] = spec->beta1, plan->update[KC_UPDATE_BETA2] = spec->beta2;
     plan->update[KC_UPDATE_EPS] = spec->eps, plan->update[KC_UPDATE_DECAY] = spec->weight_decay;
 }

@@ -18,7 +18,7 @@
  * box: what in and out both have of the logical tensor, zero elsewhere.
  * pack: attributes d, n: the n parts of dimension d one behind the other; unpack: back. */
 struct kc_strategy_opcodes {
-    uint16_t update, norm, box, pack, unpack;
+    uint16_t update, norm, add, box, pack, unpack;
 };
 
 /* Cut `graph` for the mesh of `spec`. Each plan is built, sealed and frozen in its own fresh arena.

@@ -122,7 +122,7 @@ int cut_rig_new(struct cut_rig *r, const struct kc_job_spec *spec, struct kc_err
     int bad = kc_model_graph_build(&r->spec, &r->arena[0], &r->graph, e);
     if (bad == 0)
         bad = kc_strategy_plan(r->graph, &r->spec, toy_devices(spec->ranks, &r->arena[3]), toy_costs(1000, &r->arena[4]),
-                               (struct kc_strategy_opcodes){.update = KC_OP_ADAMW, .norm = KC_OP_NORM, .box = KC_OP_BOX,
+                               (struct kc_strategy_opcodes){.update = KC_OP_ADAMW, .norm = KC_OP_NORM, .add = KC_OP_ADD, .box = KC_OP_BOX,
                                                             .pack = KC_OP_PACK, .unpack = KC_OP_UNPACK},
                                &r->arena[1], &r->arena[2], &r->shard, &r->comm, e);
     if (bad < 0)

@@ -17,7 +17,7 @@
 #define STORE 4096
 #define FLEET_OPCODES                                                                                                    \
     (struct kc_strategy_opcodes){                                                                                      \
-        .update = KC_OP_ADAMW, .norm = KC_OP_NORM, .box = KC_OP_BOX, .pack = KC_OP_PACK, .unpack = KC_OP_UNPACK}
+        .update = KC_OP_ADAMW, .norm = KC_OP_NORM, .add = KC_OP_ADD, .box = KC_OP_BOX, .pack = KC_OP_PACK, .unpack = KC_OP_UNPACK}
 
 /* ---- communication ---- */
 
@@ -294,11 +294,23 @@ static bool has_master(const struct fleet_rank *r, uint32_t bucket)
     return kc_bucket_has_master(KC_AT(r->fleet->shard, struct kc_plan_bucket, r->fleet->shard->buckets) + bucket);
 }
 
+/* Does state keep the element of a class on this rank? */
+static bool keeps(const struct fleet_rank *r, enum kc_state_class what, uint32_t bucket, uint64_t at)
+{
+    const struct kc_shard_plan *s = r->fleet->shard;
+    const struct kc_plan_bucket *b = KC_AT(s, struct kc_plan_bucket, s->buckets) + bucket;
+    const uint64_t first = kc_plan_owner(s, b, r->number) * b->shard;
+    const uint32_t from = what == KC_STATE_PARAMETER ? 3 : what == KC_STATE_GRADIENT ? 2 : 1;
+    return s->zero < from || (at >= first && at < first + b->shard);
+}
+
 static void fill_one(void *arg, uint64_t local, uint64_t global)
 {
     const struct filling *f = arg;
-    const float value = start_value(f->r->fleet->shard, f->t, global);
     const uint32_t b = (uint32_t)f->t->bucket;
+    const float value = keeps(f->r, KC_STATE_PARAMETER, b, f->t->offset + local)
+                            ? start_value(f->r->fleet->shard, f->t, global)
+                            : NAN;
     if (!has_master(f->r, b)) {
         ((float *)f->r->data[KC_STATE_PARAMETER][b])[f->t->offset + local] = value;
         return;
@@ -532,6 +544,8 @@ static void gather_one(void *arg, uint64_t local, uint64_t global)
 {
     struct gathering *g = arg;
     const void *data = g->r->data[KC_STATE_PARAMETER][g->t->bucket];
+    if (!keeps(g->r, KC_STATE_PARAMETER, (uint32_t)g->t->bucket, g->t->offset + local))
+        return;
     const float value = has_master(g->r, (uint32_t)g->t->bucket)
                             ? kc_bf16_to_float(((const uint16_t *)data)[g->t->offset + local])
                             : ((const float *)data)[g->t->offset + local];

@@ -28,7 +28,7 @@ struct cut_layout cut_layout(uint64_t seed)
 {
     struct cut_layout l = {.axis = {1, 1, 1, 1, 1}, .seed = seed};
     uint64_t stream = seed * 77 + 1;
-    l.zero = cut_chance(&stream, 2);
+    l.zero = cut_chance(&stream, 4);
     l.chunks = 1 + cut_chance(&stream, 2);
     l.bf16 = cut_chance(&stream, 4) == 0;
     for (uint32_t left = RIG_RANKS; left > 1;) {

@@ -155,7 +155,7 @@ struct rig_part rig_part(const struct rig *r, uint32_t tensor, uint32_t rank)
     kc_plan_box(r->plan, p.tensor, rank, &p.box);
     p.count = kc_plan_holds(r->plan, p.bucket, rank) ? kc_box_elements(&p.box, p.tensor->rank) : 0;
     p.owner = kc_plan_owner(r->plan, p.bucket, rank);
-    p.sharded = r->plan->zero > 0;
+    p.zero = r->plan->zero;
     return p;
 }
 
@@ -172,7 +172,8 @@ uint64_t rig_global(const struct rig_part *p, uint64_t local)
 
 bool rig_keeps(const struct rig_part *p, enum kc_state_class what, uint64_t local)
 {
-    return what == KC_STATE_PARAMETER || !p->sharded || (p->tensor->offset + local) / p->bucket->shard == p->owner;
+    const bool whole = p->zero < (what == KC_STATE_PARAMETER ? 3u : 1u);
+    return whole || (p->tensor->offset + local) / p->bucket->shard == p->owner;
 }
 
 /* What the optimizer and the gather behind it leave in a bf16 bucket, on all ranks. */
@@ -184,7 +185,8 @@ static void train_rounded(struct rig *r, uint32_t rank, uint32_t bucket, uint64_
     for (uint32_t t = 0; t < r->plan->tensors.count; t++) {
         const struct rig_part part = rig_part(r, t, rank);
         for (uint64_t i = 0; (uint32_t)p[t].bucket == bucket && i < part.count; i++)
-            ((uint16_t *)data)[p[t].offset + i] = kc_bf16_from_float(rig_value(t, 0, rig_global(&part, i), step));
+            if (rig_keeps(&part, KC_STATE_PARAMETER, i))
+                ((uint16_t *)data)[p[t].offset + i] = kc_bf16_from_float(rig_value(t, 0, rig_global(&part, i), step));
     }
     r->io[rank].close(r->io[rank].self, KC_STATE_PARAMETER, bucket);
 }

@@ -69,7 +69,7 @@ struct rig_part {
     struct kc_box box;
     uint64_t count; /* elements; 0 also where it does not hold the bucket */
     uint32_t owner;
-    bool sharded;
+    uint32_t zero;
 };
 struct rig_part rig_part(const struct rig *r, uint32_t tensor, uint32_t rank);
 uint64_t rig_global(const struct rig_part *p, uint64_t local);

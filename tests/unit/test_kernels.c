@@ -394,6 +394,22 @@ START_TEST(norm_is_right_and_sees_what_is_not_finite) /* F47 */
 }
 END_TEST
 
+START_TEST(a_run_is_added_to_a_run_or_takes_its_place)
+{
+    if (!use_variant(_i))
+        return;
+    const uint64_t n = 40003;
+    struct tensor x = MAKE(KC_F32, 1, n), sum = MAKE(KC_F32, 1, n);
+    ck_assert_int_eq(run(KC_OP_ADD, &x, 1, &sum, 1, 1, NULL, NULL), 0);
+    for (uint64_t i = 0; i < n; i++)
+        ck_assert_float_eq(floats(&sum)[i], (float)sum.exact[i] + (float)x.exact[i]);
+    ck_assert_int_eq(run(KC_OP_ADD, &x, 1, &sum, 1, 0, NULL, NULL), 0);
+    ck_assert_mem_eq(floats(&sum), floats(&x), n * sizeof(float));
+    drop(&x, 1), drop(&sum, 1);
+    end_variant();
+}
+END_TEST
+
 /* Not a number must come out at the end of every op that it goes into, else nobody would see it. */
 START_TEST(not_a_number_is_kept) /* F47 */
 {
@@ -479,6 +495,7 @@ int main(void)
     tcase_add_loop_test(t, adamw_is_torchs, 0, VARIANTS * 2);
     tcase_add_loop_test(t, elementwise_bits_do_not_depend_on_the_cut, 0, VARIANTS);
     tcase_add_loop_test(t, norm_is_right_and_sees_what_is_not_finite, 0, VARIANTS);
+    tcase_add_loop_test(t, a_run_is_added_to_a_run_or_takes_its_place, 0, VARIANTS);
     tcase_add_loop_test(t, not_a_number_is_kept, 0, VARIANTS);
     tcase_add_test(t, wrong_shapes_are_refused_by_name);
     tcase_add_test(t, a_variant_can_be_asked_for_by_its_full_name);

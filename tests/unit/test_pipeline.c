@@ -171,6 +171,47 @@ START_TEST(other_axes_cross_a_pipeline)
 }
 END_TEST
 
+/* State keeps parts of gradients, then of parameters too: alone, under every order, with a tied head across stages, and with
+ * other axes. */
+static const struct {
+    enum kc_family family;
+    uint32_t zero, tensor, sequence, expert, data, stages, chunks, micros;
+    enum kc_pipeline order;
+} sharded[] = {
+    {KC_FAMILY_GPT2, 2, 1, 0, 1, 1, 1, 1, 2, KC_PIPELINE_1F1B},
+    {KC_FAMILY_GPT2, 3, 1, 0, 1, 1, 1, 1, 2, KC_PIPELINE_1F1B},
+    {KC_FAMILY_GPT2, 2, 1, 0, 1, 4, 1, 1, 2, KC_PIPELINE_1F1B},
+    {KC_FAMILY_LLAMA, 3, 1, 0, 1, 4, 1, 1, 2, KC_PIPELINE_1F1B},
+    {KC_FAMILY_MOE, 3, 1, 0, 1, 2, 1, 1, 2, KC_PIPELINE_1F1B},
+    {KC_FAMILY_LLAMA, 2, 2, 1, 1, 2, 1, 1, 2, KC_PIPELINE_1F1B},
+    {KC_FAMILY_LLAMA, 3, 2, 1, 1, 2, 1, 1, 2, KC_PIPELINE_1F1B},
+    {KC_FAMILY_MOE, 3, 1, 0, 2, 2, 1, 1, 2, KC_PIPELINE_1F1B},
+    {KC_FAMILY_GPT2, 2, 1, 0, 1, 2, 2, 1, 4, KC_PIPELINE_1F1B},
+    {KC_FAMILY_GPT2, 3, 1, 0, 1, 2, 3, 1, 4, KC_PIPELINE_1F1B},
+    {KC_FAMILY_GPT2, 3, 1, 0, 1, 2, 2, 2, 4, KC_PIPELINE_ZERO_BUBBLE},
+    {KC_FAMILY_LLAMA, 2, 1, 0, 1, 2, 3, 1, 4, KC_PIPELINE_ZERO_BUBBLE},
+    {KC_FAMILY_LLAMA, 3, 1, 0, 1, 2, 2, 3, 4, KC_PIPELINE_INTERLEAVED},
+    {KC_FAMILY_GPT2, 3, 2, 1, 1, 2, 2, 1, 4, KC_PIPELINE_GPIPE},
+};
+enum { SHARDED = sizeof sharded / sizeof *sharded };
+
+START_TEST(parts_of_gradients_and_parameters_train_as_wholes_do)
+{
+    const struct kc_job_spec one = small(sharded[_i].family, 1);
+    struct kc_job_spec s =
+        cut(one, sharded[_i].order, sharded[_i].stages, sharded[_i].chunks, sharded[_i].data, sharded[_i].micros);
+    s.zero = sharded[_i].zero, s.axis[KC_TENSOR] = sharded[_i].tensor, s.sequence = sharded[_i].sequence;
+    s.axis[KC_EXPERT] = sharded[_i].expert, s.micro /= sharded[_i].expert;
+    s.ranks *= sharded[_i].tensor * sharded[_i].expert;
+    const struct run want = run_of(&one), got = run_of(&s), again = run_of(&s);
+    same_training(&got, &want);
+    same_bits(&got, &again);
+    free(want.values);
+    free(got.values);
+    free(again.values);
+}
+END_TEST
+
 START_TEST(an_evaluation_passes_all_stages)
 {
     struct kc_job_spec one = small(KC_FAMILY_GPT2, 1);
@@ -445,6 +486,7 @@ int main(void)
     tcase_add_test(t, every_order_trains_tied_llama_as_one_rank_does);
     tcase_add_test(t, a_mixture_of_experts_passes_stages);
     tcase_add_loop_test(t, other_axes_cross_a_pipeline, 0, CROSSED);
+    tcase_add_loop_test(t, parts_of_gradients_and_parameters_train_as_wholes_do, 0, SHARDED);
     tcase_add_test(t, an_evaluation_passes_all_stages);
     suite_add_tcase(s, t);
     t = tcase_create("plans");

@@ -91,7 +91,7 @@ static float number_at(const void *base, enum kc_type type, uint64_t at)
     return type == KC_F32 ? ((const float *)base)[at] : kc_bf16_to_float(((const uint16_t *)base)[at]);
 }
 
-/* Masters and moments that ranks keep, and parameters that they hold, are want(tensor, kind, element of the tensor). */
+/* Masters, moments and parameters that ranks keep are want(tensor, kind, element of the tensor). */
 typedef float wanted_value(uint32_t tensor, int kind, uint64_t element);
 static void check_values(const struct rig *r, wanted_value *want, int kinds, const char *text)
 {
@@ -110,7 +110,8 @@ static void check_values(const struct rig *r, wanted_value *want, int kinds, con
                     const float *have = (const float *)(base + (t[i].offset + e) * sizeof *have);
                     if (rig_keeps(&part, what, e) && memcmp(have, &value, sizeof value) != 0)
                         ck_abort_msg("%s: rank %u tensor %u kind %d element %llu", text, rank, i, k, (unsigned long long)e);
-                    if (k == 0 && number_at(parameter, t[i].type, t[i].offset + e) !=
+                    if (k == 0 && rig_keeps(&part, KC_STATE_PARAMETER, e) &&
+                        number_at(parameter, t[i].type, t[i].offset + e) !=
                                       (t[i].type == KC_F32 ? value : kc_bf16_to_float(kc_bf16_from_float(value))))
                         ck_abort_msg("%s: rank %u tensor %u parameter %llu", text, rank, i, (unsigned long long)e);
                 }
@@ -414,14 +415,14 @@ static double digests(const struct rig *r)
     return sum;
 }
 
-/* How many ranks hold element `e` of a tensor: by looking. */
+/* How many ranks keep element `e` of a parameter: by looking. */
 static uint32_t holders(const struct rig *r, uint32_t tensor, uint64_t e)
 {
     uint32_t n = 0;
     for (uint32_t rank = 0; rank < r->ranks; rank++) {
         const struct rig_part part = rig_part(r, tensor, rank);
         for (uint64_t i = 0; i < part.count; i++)
-            n += rig_global(&part, i) == e;
+            n += rig_global(&part, i) == e && rig_keeps(&part, KC_STATE_PARAMETER, i);
     }
     return n;
 }
@@ -440,7 +441,7 @@ START_TEST(replicas_are_compared_in_every_layout)
                 const struct kc_plan_tensor *p = &KC_AT(r.plan, struct kc_plan_tensor, r.plan->tensors)[t];
                 const struct rig_part part = rig_part(&r, t, rank);
                 void *data;
-                if (part.count == 0)
+                if (part.count == 0 || !rig_keeps(&part, KC_STATE_PARAMETER, part.count - 1))
                     continue;
                 const size_t width = kc_type_bytes[p->type], at = (p->offset + part.count - 1) * width;
                 const bool replicated = holders(&r, t, rig_global(&part, part.count - 1)) > 1;

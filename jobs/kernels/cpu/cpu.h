@@ -40,7 +40,7 @@ void lane_fail(struct cpu *c, int failure, const struct kc_error *e);
 typedef int op_fn(void *self, const struct kc_op_call *call, struct kc_lane *lane, struct kc_error *e);
 op_fn op_load, op_embed, op_embed_weight, op_position_weight, op_layernorm, op_layernorm_input, op_layernorm_weight,
     op_linear, op_linear_gelu, op_linear_add, op_linear_input, op_linear_gelu_input, op_linear_weight, op_attention,
-    op_attention_input, op_head, op_head_loss, op_head_loss_gradient, op_adamw, op_norm, op_project, op_project_input,
+    op_attention_input, op_head, op_head_loss, op_head_loss_gradient, op_adamw, op_norm, op_add, op_project, op_project_input,
     op_project_weight, op_rmsnorm, op_rmsnorm_input, op_rmsnorm_weight, op_rope_table, op_rope, op_rope_input,
     op_swiglu, op_swiglu_input, op_grouped_attention, op_grouped_attention_input, op_route, op_route_input, op_arrange,
     op_dispatch, op_dispatch_input, op_experts, op_experts_input, op_experts_weight, op_combine, op_combine_input, op_box,

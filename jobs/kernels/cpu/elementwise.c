@@ -1,4 +1,4 @@
-/* elementwise.c - AdamW and the squared norm, by tiles of a run. */
+/* elementwise.c - AdamW, the squared norm and sums, by tiles of a run. */
 #include "cpu.h"
 
 #include <math.h>
@@ -86,4 +86,32 @@ int op_norm(void *self, const struct kc_op_call *call, struct kc_lane *lane, str
                           .chunk = chunk, .chunks = tiles_of(n, chunk), .accumulate = call->accumulate};
     r = enqueue(lane, square_tile, &arg, sizeof arg, arg.chunks);
     return r < 0 ? r : enqueue(lane, square_total, &arg, sizeof arg, 1);
+}
+
+struct add_arg {
+    const float *from;
+    float *to;
+    uint64_t n;
+    int accumulate;
+};
+
+static void add_tile(void *arg, uint32_t index, uint32_t worker)
+{
+    (void)worker;
+    const struct add_arg *a = arg;
+    const struct range r = tile_range(index, RUN_TILE, a->n);
+    for (uint64_t i = r.first; i < r.last; i++)
+        a->to[i] = a->accumulate ? a->to[i] + a->from[i] : a->from[i];
+}
+
+int op_add(void *self, const struct kc_op_call *call, struct kc_lane *lane, struct kc_error *e)
+{
+    struct cpu *c = self;
+    const uint64_t n = view_elements(&call->in[0]);
+    int r = CALL_CHECK(c, call, e, {0, KC_F32, n}, {1, KC_F32, n});
+    if (r < 0)
+        return r;
+    struct add_arg arg = {
+        .from = call->in[0].data, .to = call->out[0].data, .n = n, .accumulate = call->accumulate};
+    return enqueue(lane, add_tile, &arg, sizeof arg, tiles_of(n, RUN_TILE));
 }

@@ -20,6 +20,7 @@ static op_fn *const functions[KC_OPCODES] = { /* NULL: retired */
     [KC_OP_HEAD_F] = op_head,
     [KC_OP_ADAMW] = op_adamw,
     [KC_OP_NORM] = op_norm,
+    [KC_OP_ADD] = op_add,
     [KC_OP_LINEAR_GELU_F] = op_linear_gelu,
     [KC_OP_LINEAR_ADD_F] = op_linear_add,
     [KC_OP_LINEAR_GELU_I] = op_linear_gelu_input,
