@@ -137,6 +137,36 @@ static int figure_memory(struct plan_figures *f)
     return 0;
 }
 
+uint64_t plan_tensor_bytes(const struct kc_plan_tensor *t)
+{
+    uint64_t n = kc_type_bytes[t->type];
+    for (int d = 0; d < t->rank; d++)
+        n *= t->local[d];
+    return n;
+}
+
+static void figure_experts(struct plan_figures *f)
+{
+    const struct kc_shard_plan *s = f->plans->shard;
+    const struct kc_plan_tensor *t = KC_AT(s, struct kc_plan_tensor, s->tensors);
+    const uint64_t sent = (uint64_t)f->spec->micro * f->spec->context * f->spec->top_k / s->axis[KC_CONTEXT];
+    for (int32_t layer = 0; s->axis[KC_EXPERT] > 1 && layer < (int32_t)f->spec->layers; layer++) {
+        uint64_t balanced = 0, worst = 0;
+        for (uint32_t i = 0; i < s->tensors.count; i++) {
+            const struct kc_placement p = t[i].place[KC_EXPERT];
+            if (t[i].layer != layer || t[i].role != KC_ACTIVATION || p.kind != KC_PLACE_SHARDED ||
+                p.dim != KC_DIM_EXPERT || t[i].rank < 2)
+                continue;
+            const uint64_t room = plan_tensor_bytes(&t[i]),
+                           even = sent * t[i].local[t[i].rank - 1] * kc_type_bytes[t[i].type];
+            worst += room;
+            balanced += even < room ? even : room;
+        }
+        if (worst > f->experts_worst)
+            f->experts_worst = worst, f->experts_balanced = balanced;
+    }
+}
+
 char *plan_ranks(const struct plan_figures *f, size_t row, char *out, size_t room)
 {
     const uint32_t ranks = f->plans->shard->ranks;
@@ -185,6 +215,7 @@ int plan_figure(const struct kc_job_spec *spec, const struct kc_plans *plans, st
     int code = figure_traffic(&f);
     if (code == 0)
         code = figure_memory(&f);
+    figure_experts(&f);
     if (code == 0)
         code = figure_pipeline(&f, e);
     if (code < 0) {

@@ -36,6 +36,9 @@ struct plan_figures {
     size_t memory_count;
     uint32_t *memory_of;        /* by rank: the row of `memory` */
     uint64_t memory_all;        /* of all ranks together */
+    /* What a layer keeps of the rows that the experts of a rank get, if each rank of the axis gets as many as it sends, and
+     * what there is room for: all of them, or what parallel.expert_memory says. 0: no experts are cut. */
+    uint64_t experts_balanced, experts_worst;
     uint64_t program_bytes;     /* of all exec plans together, each once */
     struct kc_memory_need most; /* of the rank that needs most */
     /* a pipeline of more than one rank: */
@@ -49,6 +52,8 @@ void plan_free(struct plan_figures *f);
 
 /* "R", "S(heads)", "S(kv-heads)/2" (two neighbours have the same part), "P(sum)". */
 void plan_place(struct kc_placement place, char out[32]);
+/* Bytes of the largest part of a tensor that a rank has. */
+uint64_t plan_tensor_bytes(const struct kc_plan_tensor *t);
 /* The ranks of a row of memory as text, "0-3,8-11"; returns out. */
 char *plan_ranks(const struct plan_figures *f, size_t row, char *out, size_t room);
 

@@ -19,12 +19,10 @@ static json_t *axes_json(const uint32_t axis[KC_AXES])
 static json_t *tensor_json(const struct kc_shard_plan *s, const struct kc_plan_tensor *t)
 {
     json_t *dims = json_array(), *size = json_array(), *local = json_array(), *place = json_object();
-    uint64_t bytes = kc_type_bytes[t->type];
     for (int d = 0; d < t->rank; d++) {
         json_array_append_new(dims, json_string(kc_dim_name[t->dim[d]]));
         json_array_append_new(size, whole(t->global[d]));
         json_array_append_new(local, whole(t->local[d]));
-        bytes *= t->local[d];
     }
     for (int a = 0; a < KC_AXES; a++) {
         char text[32];
@@ -33,7 +31,7 @@ static json_t *tensor_json(const struct kc_shard_plan *s, const struct kc_plan_t
     }
     return json_pack("{s:s,s:s,s:s,s:i,s:o,s:o,s:o,s:o,s:I,s:o}", "name", KC_TEXT(s, t->name), "role", kc_role_name[t->role],
                      "type", kc_type_name[t->type], "layer", (int)t->layer, "dims", dims, "size", size, "local", local,
-                     "placement", place, "local_bytes", (json_int_t)bytes, "bucket",
+                     "placement", place, "local_bytes", (json_int_t)plan_tensor_bytes(t), "bucket",
                      t->bucket < 0 ? json_null() : json_integer(t->bucket));
 }
 
@@ -97,6 +95,13 @@ static json_t *pipeline_json(const struct plan_figures *f)
     return o;
 }
 
+static json_t *experts_json(const struct plan_figures *f)
+{
+    return f->experts_worst ? json_pack("{s:I,s:I}", "layer_balanced_bytes", (json_int_t)f->experts_balanced,
+                                        "layer_worst_bytes", (json_int_t)f->experts_worst)
+                            : json_null();
+}
+
 json_t *plan_json(const struct plan_figures *f)
 {
     const struct kc_shard_plan *s = f->plans->shard;
@@ -104,9 +109,10 @@ json_t *plan_json(const struct plan_figures *f)
     json_t *tensors = json_array();
     for (uint32_t i = 0; i < s->tensors.count; i++)
         json_array_append_new(tensors, tensor_json(s, &t[i]));
-    return json_pack("{s:I,s:o,s:I,s:b,s:s,s:I,s:I,s:o,s:o,s:o,s:I,s:o}", "ranks", (json_int_t)s->ranks, "mesh",
+    return json_pack("{s:I,s:o,s:I,s:b,s:s,s:I,s:I,s:o,s:o,s:o,s:I,s:o,s:o}", "ranks", (json_int_t)s->ranks, "mesh",
                      axes_json(s->axis), "zero", (json_int_t)s->zero, "sequence", (int)f->spec->sequence, "recompute",
                      kc_recompute_name[f->spec->recompute], "micro_batches", (json_int_t)s->micro_batches, "micro",
                      (json_int_t)s->micro, "tensors", tensors, "communication", traffic_json(f), "memory", memory_json(f),
-                     "memory_bytes", (json_int_t)f->memory_all, "pipeline", pipeline_json(f));
+                     "memory_bytes", (json_int_t)f->memory_all, "experts", experts_json(f), "pipeline",
+                     pipeline_json(f));
 }

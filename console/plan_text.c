@@ -73,14 +73,6 @@ static size_t tensor_rows(const struct kc_shard_plan *s, struct tensor_row *rows
     return n;
 }
 
-static uint64_t local_bytes(const struct kc_plan_tensor *t)
-{
-    uint64_t n = kc_type_bytes[t->type];
-    for (int d = 0; d < t->rank; d++)
-        n *= t->local[d];
-    return n;
-}
-
 /* The axes along which tensors are placed: those of more than one rank, and not the pipeline, which cuts layers. */
 static bool placed_on(const struct kc_shard_plan *s, int axis)
 {
@@ -122,7 +114,7 @@ static void print_tensors(const struct kc_shard_plan *s, FILE *out)
                     plan_place(rows[i].of->place[a], place);
                     at += (size_t)snprintf(right + at, sizeof right - at, "%-*s", PLACE_WIDTH, place);
                 }
-            snprintf(right + at, sizeof right - at, "%*s", BYTES_WIDTH, bytes_text(local_bytes(rows[i].of), bytes));
+            snprintf(right + at, sizeof right - at, "%*s", BYTES_WIDTH, bytes_text(plan_tensor_bytes(rows[i].of), bytes));
             print_pair(left, right, out);
         }
     }
@@ -178,6 +170,9 @@ static void print_memory(const struct plan_figures *f, FILE *out)
         fprintf(out, "\n");
     }
     fprintf(out, "all ranks   %s\n", bytes_text(f->memory_all, part[0]));
+    if (f->experts_worst)
+        fprintf(out, "experts     rows of a layer take %s if balanced; there is room for %s\n",
+                bytes_text(f->experts_balanced, part[0]), bytes_text(f->experts_worst, part[1]));
 }
 
 static void print_stages(const struct kc_shard_plan *s, FILE *out)
