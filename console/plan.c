@@ -52,7 +52,7 @@ static void add_program(const struct plan_traffic *one, uint64_t ranks, size_t r
     }
 }
 
-/* The rows that there are, in the order of purposes, to the front. */
+/* The rows that there are, in the order of purposes, to the front. In a group of one rank nothing is sent. */
 static size_t squeeze(const struct kc_comm_plan *comm, const uint32_t *members, struct plan_traffic *all)
 {
     const struct kc_plan_family *families = KC_AT(comm, struct kc_plan_family, comm->families);
@@ -62,7 +62,7 @@ static size_t squeeze(const struct kc_comm_plan *comm, const uint32_t *members, 
     for (uint32_t purpose = 0; sorted && purpose < KC_PURPOSES; purpose++)
         for (size_t i = 0; i < rows; i++) {
             const uint32_t family = (uint32_t)(i / KC_PRIMITIVES / KC_PURPOSES);
-            if (!all[i].all_calls || i / KC_PRIMITIVES % KC_PURPOSES != purpose)
+            if (!all[i].all_calls || members[family] < 2 || i / KC_PRIMITIVES % KC_PURPOSES != purpose)
                 continue;
             sorted[n] = all[i];
             sorted[n].purpose = (uint8_t)purpose, sorted[n].primitive = (uint8_t)(i % KC_PRIMITIVES);

@@ -142,7 +142,9 @@ static void print_traffic(const struct plan_figures *f, FILE *out)
 {
     const struct kc_plan_family *families = KC_AT(f->plans->comm, struct kc_plan_family, f->plans->comm->families);
     char bytes[32], groups[32];
-    fprintf(out, "\ncommunication of a step, of the rank that has most\n");
+    fprintf(out, "\ncommunication of a step%s\n", f->traffic_count ? ", of the rank that has most" : ": none, there is one rank");
+    if (!f->traffic_count)
+        return;
     fprintf(out, "purpose     primitive       groups        calls      bytes  along\n");
     for (size_t i = 0; i < f->traffic_count; i++) {
         const struct plan_traffic *t = &f->traffic[i];
