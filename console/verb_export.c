@@ -39,7 +39,7 @@ int verb_snap_export(struct session *s, const struct arguments *a)
     if (rc == 0)
         rc = kc_snapshot_export(path, &c, &info, &e);
     if (rc)
-        return session_fail(s, session_code(rc), "%s", e.text);
+        return session_fail(s, rc == -ENOTEMPTY || rc == -EEXIST ? KC_EXIT_REFUSED : session_code(rc), "%s", e.text);
     if (s->json) {
         json_t *o = session_envelope(s);
         json_object_set_new(o, "snapshot", session_text(path));

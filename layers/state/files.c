@@ -90,7 +90,7 @@ static void match_one(struct match *m, const struct kc_file_tensor *x, struct or
     const uint32_t none = m->state->map.tensors;
     uint32_t part, t = find(m, x->name, &part);
     struct origin *slot = t < none ? &m->from[part] : &m->head;
-    if (t == none && kc_name_is_mask(x->name))
+    if (t == none && kc_name_is_constant(x->name))
         return;
     if (t == none && (t = embedding_of(m, x->name)) == none) {
         kc_print(&m->list, "; unexpected %s", x->name);

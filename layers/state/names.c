@@ -67,10 +67,11 @@ int64_t kc_name_match(const char *name, uint32_t parts, const char *file_name)
     return i >= 0 && i < parts && strcmp(end, star + 1) == 0 ? i : -1;
 }
 
-bool kc_name_is_mask(const char *file_name)
+bool kc_name_is_constant(const char *file_name)
 {
-    return strncmp(plain(file_name), "h.", 2) == 0 &&
-           (ends_with(file_name, ".attn.bias") || ends_with(file_name, ".attn.masked_bias"));
+    const bool mask = strncmp(plain(file_name), "h.", 2) == 0 &&
+                      (ends_with(file_name, ".attn.bias") || ends_with(file_name, ".attn.masked_bias"));
+    return mask || ends_with(file_name, ".rotary_emb.inv_freq");
 }
 
 bool kc_name_is_head(const char *file_name)

@@ -15,8 +15,8 @@ void kc_name_part(const char *name, uint32_t i, char out[KC_TENSOR_NAME_MAX]);
 /* Which part of `name` the tensor `file_name` is, of `parts`; -1 none. Both namings of GPT-2 are the same: the public files
  * leave the prefix "transformer." out. */
 int64_t kc_name_match(const char *name, uint32_t parts, const char *file_name);
-/* A causal mask that the public files keep among the tensors: a constant, not a parameter. */
-bool kc_name_is_mask(const char *file_name);
+/* A causal mask or a table of rotary frequencies, which public files may keep among the tensors: constants, no parameters. */
+bool kc_name_is_constant(const char *file_name);
 /* A head of its own, which a model whose head is tied to an embedding may have in files as well. */
 bool kc_name_is_head(const char *file_name);
 bool kc_name_is_embedding(const char *name);

@@ -224,15 +224,16 @@ START_TEST(tied_head_and_masks_are_accepted)
     float other[6] = {1, -2, 3, 0.5f, -0.25f, 9};
     struct piece p[] = {{"wte.weight", "F32", "[3,2]", 24, six}, {"ln_f.weight", "F32", "[4]", 16, four},
         {"ln_f.bias", "F32", "[4]", 16, four}, {"lm_head.weight", "F32", "[3,2]", 24, six},
-        {"h.0.attn.bias", "U8", "[1,1,2,2]", 4, four}, {"transformer.h.1.attn.masked_bias", "F32", "[]", 4, four}};
+        {"h.0.attn.bias", "U8", "[1,1,2,2]", 4, four}, {"transformer.h.1.attn.masked_bias", "F32", "[]", 4, four},
+        {"model.layers.0.self_attn.rotary_emb.inv_freq", "F32", "[2]", 8, four}};
     struct rig r;
     int code;
-    write_safetensors(path, p, 6);
+    write_safetensors(path, p, 7);
     const char *text = init_from(&r, tiny, TINY, path, &code);
     ck_assert_msg(code == 0, "%s", text);
     rig_close(&r);
     p[3].data = other;
-    write_safetensors(path, p, 6);
+    write_safetensors(path, p, 7);
     text = init_from(&r, tiny, TINY, path, &code);
     ck_assert_int_eq(code, -EINVAL);
     ck_assert_msg(strstr(text, "lm_head.weight has other values than transformer.wte.weight") != NULL, "%s", text);
@@ -256,6 +257,47 @@ START_TEST(what_does_not_fit_is_listed)
                       strstr(text, "missing transformer.ln_f.bias"),
                   "%s", text);
     rig_close(&r);
+}
+END_TEST
+
+/* A name with a star is one tensor an index in files; which of them is missing, or of another shape or type, is named. */
+static const struct rig_tensor experts[] = {{"experts.*.w1.weight", 3, {3, 2, 2}, KC_INIT_ZERO, 0},
+    {"transformer.ln_f.weight", 1, {4}, KC_INIT_ZERO, 0}, {"transformer.wte.weight", 2, {3, 2}, KC_INIT_ZERO, 0}};
+
+START_TEST(experts_are_a_tensor_each)
+{
+    static const uint16_t brain[4] = {0x3f80, 0xc000, 0x4040, 0x0000}; /* 1, -2, 3, 0 */
+    struct piece p[] = {{"experts.2.w1.weight", "F32", "[2,2]", 16, four + 0}, {"experts.0.w1.weight", "BF16", "[2,2]", 8, brain},
+        {"ln_f.weight", "F32", "[4]", 16, four}, {"wte.weight", "F32", "[3,2]", 24, six},
+        {"experts.1.w1.weight", "F32", "[2,2]", 16, six}};
+    static const float want[12] = {1, -2, 3, 0, 1, -2, 3, 0.5f, 1, 2, 3, 4};
+    struct rig r;
+    int code;
+    write_safetensors(path, p, 5);
+    const char *text = init_from(&r, experts, 3, path, &code);
+    ck_assert_msg(code == 0, "%s", text);
+    ck_assert_mem_eq(tensor_of(&r, 0), want, sizeof want);
+    rig_close(&r);
+    p[0].name = "experts.3.w1.weight"; /* there are three */
+    p[1].shape = "[4,1]";
+    p[4].dtype = "U32";
+    write_safetensors(path, p, 5);
+    text = init_from(&r, experts, 3, path, &code);
+    ck_assert_int_eq(code, -EINVAL);
+    ck_assert_msg(strstr(text, "missing experts.2.w1.weight") && strstr(text, "unexpected experts.3.w1.weight") &&
+                      strstr(text, "shape of experts.0.w1.weight: [4, 1], the model has [2, 2]") &&
+                      strstr(text, "type of experts.1.w1.weight: U32"),
+                  "%s", text);
+    rig_close(&r);
+    static const char *const no[] = {"experts.01.w1.weight", "experts.w1.weight", "experts.*.w1.weight", "experts.1.w1.weight2",
+                                     "experts.99999999999.w1.weight"};
+    for (size_t i = 0; i < sizeof no / sizeof no[0]; i++) {
+        p[4] = (struct piece){no[i], "F32", "[2,2]", 16, six};
+        write_safetensors(path, p, 5);
+        text = init_from(&r, experts, 3, path, &code);
+        ck_assert_msg(code == -EINVAL && strstr(text, "missing experts.1.w1.weight") && strstr(text, "unexpected"), "%s", text);
+        rig_close(&r);
+    }
 }
 END_TEST
 
@@ -411,6 +453,7 @@ int main(void)
     tcase_add_test(c, every_floating_type_becomes_f32);
     tcase_add_test(c, tied_head_and_masks_are_accepted);
     tcase_add_test(c, what_does_not_fit_is_listed);
+    tcase_add_test(c, experts_are_a_tensor_each);
     tcase_add_test(c, files_of_a_wrong_length_are_refused);
     tcase_add_test(c, hostile_headers_are_refused);
     tcase_add_test(c, a_sharded_model_is_read_through_its_index);
