@@ -265,6 +265,7 @@ void graph_opcodes(struct kc_arena *arena, struct kc_span *span)
         o[i].outputs = rows[i].outputs;
         o[i].in_place = rows[i].in_place;
         o[i].accumulates = rows[i].add;
+        o[i].again = i == KC_OP_ATTENTION_F || i == KC_OP_GROUPED_F; /* what is quadratic in tokens keeps nothing */
         const uint32_t all = (uint32_t)(rows[i].inputs + rows[i].outputs);
         o[i].optional = optional(rows[i].rules, rows[i].inputs, all);
         opcode_rules(arena, &o[i].rules, rows[i].rules, all);

@@ -184,7 +184,7 @@ static const struct kc_field graph_opcode[] = {
     SCALAR(kc_graph_opcode, outputs),
     SCALAR(kc_graph_opcode, in_place),
     SCALAR(kc_graph_opcode, accumulates),
-    HIDDEN(kc_graph_opcode, pad),
+    SCALAR(kc_graph_opcode, again),
     SCALAR(kc_graph_opcode, optional),
     SPAN_OF(kc_graph_opcode, rules, graph_rule_layout),
 };

@@ -8,7 +8,7 @@
 #include "contracts/placement.h"
 #include "contracts/types.h"
 
-#define KC_MODEL_GRAPH_VERSION 4
+#define KC_MODEL_GRAPH_VERSION 5
 #define KC_RULE_TENSORS 14 /* most inputs plus outputs of an opcode */
 
 /* One row an opcode offers: with these placements of its inputs (on one axis) its outputs come out so. Order: inputs,
@@ -30,7 +30,7 @@ struct kc_graph_opcode {
     uint8_t accumulates; /* outputs of role GRADIENT and RESULT are added to when the call says so (all W, the loss);
                             other outputs are always overwritten. In one micro-batch all such outputs of an op
                             are written for the first time, or all were written before */
-    uint8_t pad;
+    uint8_t again;     /* 1: it makes much from little that is kept anyhow: with recompute selective backward runs it again */
     uint32_t optional; /* bit i: input i may be partial by being left out: see kc_graph_rule */
     struct kc_span rules; /* struct kc_graph_rule */
 };

@@ -1,6 +1,7 @@
 /* cut.c - see cut.h. The same walk runs twice: it counts, then it writes. */
 #include "cut.h"
 
+#include "again.h"
 #include "scratch.h"
 
 #include <errno.h>
@@ -11,6 +12,10 @@ struct walk {
     struct kc_arena *arena;
     bool writes, failed;
     uint32_t tensors, ops;
+    const uint8_t *marks; /* by op of the graph: it runs again in backward */
+    int32_t *anew;        /* by tensor of the graph: what it is when its op has run again; -1 */
+    uint8_t *begun;       /* by layer: its backward has begun */
+    bool again;           /* the op under way runs again */
     /* of the expansion under way: tensors of its temps, in this round and in the one before; -1 not written */
     int32_t now[KC_STEP_TEMP], before[KC_STEP_TEMP];
     bool turns[KC_STEP_TEMP]; /* written in rounds: there is one for each; what is written before them stays */
@@ -29,7 +34,7 @@ static struct kc_cut_op *append(struct walk *w, const struct kc_graph_op *from)
     if (!w->writes)
         return NULL;
     struct kc_cut_op *op = &w->cut->ops[i];
-    *op = (struct kc_cut_op){.opcode = from->opcode, .klass = from->klass, .layer = from->layer};
+    *op = (struct kc_cut_op){.opcode = from->opcode, .klass = w->again ? KC_INPUT_GRADIENT : from->klass, .layer = from->layer};
     return op;
 }
 
@@ -40,6 +45,15 @@ static int32_t *operands_new(struct walk *w, uint32_t count)
     return at;
 }
 
+/* What an op of the graph reads or writes: anew what its layer's forward ops made, if they ran again. */
+static int32_t operand(const struct walk *w, const struct kc_graph_op *op, uint32_t i)
+{
+    const struct kc_model_graph *g = w->cut->graph;
+    const int32_t t = i < op->in.count ? KC_AT(g, int32_t, op->in)[i] : KC_AT(g, int32_t, op->out)[i - op->in.count];
+    const bool same = t >= 0 && op->layer >= 0 && KC_AT(g, struct kc_graph_tensor, g->tensors)[t].layer == op->layer;
+    return same && w->anew[t] >= 0 ? w->anew[t] : t;
+}
+
 static void copy_op(struct walk *w, const struct kc_graph_op *from)
 {
     const struct kc_model_graph *g = w->cut->graph;
@@ -47,8 +61,8 @@ static void copy_op(struct walk *w, const struct kc_graph_op *from)
     int32_t *at = op ? operands_new(w, from->in.count + from->out.count) : NULL;
     if (!at)
         return;
-    memcpy(at, KC_AT(g, int32_t, from->in), from->in.count * sizeof *at);
-    memcpy(at + from->in.count, KC_AT(g, int32_t, from->out), from->out.count * sizeof *at);
+    for (uint32_t i = 0; i < from->in.count + from->out.count; i++)
+        at[i] = operand(w, from, i);
     op->at = at, op->inputs = from->in.count, op->outputs = from->out.count;
     op->attr = KC_AT(g, double, from->attr), op->attrs = from->attr.count;
     op->flops = from->flops, op->scratch = from->scratch, op->scratch_most = from->scratch_most;
@@ -56,7 +70,8 @@ static void copy_op(struct walk *w, const struct kc_graph_op *from)
 
 /* ---- expansions ---- */
 
-static int32_t operand(const struct kc_model_graph *g, const struct kc_graph_op *op, uint32_t i)
+/* As it stands in the graph: for its size and type. */
+static int32_t plain(const struct kc_model_graph *g, const struct kc_graph_op *op, uint32_t i)
 {
     return i < op->in.count ? KC_AT(g, int32_t, op->in)[i] : KC_AT(g, int32_t, op->out)[i - op->in.count];
 }
@@ -71,13 +86,14 @@ static bool has_dim(const struct kc_graph_tensor *t, uint8_t dim, uint64_t *size
     return false;
 }
 
-static const struct kc_graph_expansion *expansion_of(const struct kc_cut *c, const struct kc_graph_op *op)
+static const struct kc_graph_expansion *expansion_of(const struct walk *w, const struct kc_graph_op *op)
 {
+    const struct kc_cut *c = w->cut;
     const struct kc_graph_expansion *x = KC_AT(c->graph, struct kc_graph_expansion, c->graph->expansions);
     for (uint32_t i = 0; i < c->graph->expansions.count; i++) {
         uint64_t size;
         const int32_t t = x[i].opcode == op->opcode && c->spec->axis[x[i].axis] > 1
-                              ? operand(c->graph, op, x[i].operand)
+                              ? plain(c->graph, op, x[i].operand)
                               : -1;
         if (t >= 0 && has_dim(KC_AT(c->graph, struct kc_graph_tensor, c->graph->tensors) + t, x[i].dim, &size))
             return &x[i];
@@ -97,7 +113,7 @@ static int32_t temp_new(struct walk *w, const struct kc_graph_op *op, const stru
     *t = (struct kc_graph_tensor){.name = temp->name, .role = temp->role, .rank = temp->rank, .layer = op->layer, .of = -1};
     t->type = temp->type;
     if (temp->type & KC_TYPE_OF) {
-        const struct kc_graph_tensor *like = &list[operand(g, op, temp->type & ~KC_TYPE_OF)];
+        const struct kc_graph_tensor *like = &list[plain(g, op, temp->type & ~KC_TYPE_OF)];
         t->type = like->type, t->sorted = like->sorted;
         if (temp->rank == 0) {
             t->rank = like->rank;
@@ -109,7 +125,7 @@ static int32_t temp_new(struct walk *w, const struct kc_graph_op *op, const stru
         t->dim[d] = temp->dim[d];
         t->size[d] = temp->size[d];
         for (uint32_t k = 0; temp->dim[d] != KC_NONE && k < op->in.count + op->out.count; k++)
-            if (operand(g, op, k) >= 0 && has_dim(&list[operand(g, op, k)], temp->dim[d], &t->size[d]))
+            if (plain(g, op, k) >= 0 && has_dim(&list[plain(g, op, k)], temp->dim[d], &t->size[d]))
                 break;
     }
     return (int32_t)i;
@@ -120,8 +136,8 @@ static int32_t temp_begin(const struct walk *w, const struct kc_graph_op *op, co
                           uint32_t round, uint32_t rounds)
 {
     if (round == 0 && temp->first != KC_TEMP_OWN)
-        return operand(w->cut->graph, op, temp->first);
-    return round + 1 == rounds && temp->last != KC_TEMP_OWN ? operand(w->cut->graph, op, temp->last) : -1;
+        return operand(w, op, temp->first);
+    return round + 1 == rounds && temp->last != KC_TEMP_OWN ? operand(w, op, temp->last) : -1;
 }
 
 static int32_t step_operand(struct walk *w, const struct kc_graph_op *op, const struct kc_graph_temp *temps, uint16_t at,
@@ -130,7 +146,7 @@ static int32_t step_operand(struct walk *w, const struct kc_graph_op *op, const 
     if (at == KC_STEP_NONE)
         return -1;
     if (at < KC_STEP_TEMP)
-        return operand(w->cut->graph, op, at);
+        return operand(w, op, at);
     if (at >= KC_STEP_EARLIER)
         return w->before[at - KC_STEP_EARLIER];
     int32_t *temp = &w->now[at - KC_STEP_TEMP];
@@ -176,7 +192,7 @@ static void step(struct walk *w, const struct kc_graph_op *op, const struct kc_g
         return;
     }
     to->klass = w->cut->opcodes[s->opcode].klass;
-    if (op->klass != KC_FORWARD && to->klass == KC_FORWARD) /* backward makes it anew */
+    if ((op->klass != KC_FORWARD || w->again) && to->klass == KC_FORWARD) /* backward makes it anew */
         to->klass = KC_INPUT_GRADIENT;
     step_attributes(w, to, op, round, x->rounds ? rounds : 0);
     if (s->work)
@@ -225,22 +241,57 @@ static void expand(struct walk *w, const struct kc_graph_op *op, const struct kc
             step(w, op, x, &steps[i], rounds, 0, work);
 }
 
+static void one(struct walk *w, const struct kc_graph_op *op)
+{
+    const struct kc_graph_expansion *x = expansion_of(w, op);
+    if (x)
+        expand(w, op, x);
+    else
+        copy_op(w, op);
+}
+
+/* The backward of a layer begins: before it stand those of its forward ops that run again. */
+static void run_again(struct walk *w, int32_t layer)
+{
+    const struct kc_model_graph *g = w->cut->graph;
+    const struct kc_graph_op *ops = KC_AT(g, struct kc_graph_op, g->ops);
+    const struct kc_graph_tensor *tensors = KC_AT(g, struct kc_graph_tensor, g->tensors);
+    w->again = true;
+    for (uint32_t o = 0; o < g->evaluate_first; o++) {
+        if (!w->marks[o] || ops[o].layer != layer)
+            continue;
+        for (uint32_t i = 0; i < ops[o].out.count; i++) {
+            const int32_t t = KC_AT(g, int32_t, ops[o].out)[i];
+            if (t < 0)
+                continue;
+            w->anew[t] = (int32_t)w->tensors++;
+            if (w->writes)
+                w->cut->tensors[w->anew[t]] = tensors[t];
+        }
+        one(w, &ops[o]);
+    }
+    w->again = false;
+}
+
 static void walk(struct walk *w)
 {
     const struct kc_model_graph *g = w->cut->graph;
     const struct kc_graph_op *ops = KC_AT(g, struct kc_graph_op, g->ops);
     const uint32_t first[CUT_PARTS + 1] = {0, g->evaluate_first, g->logits_first, g->backward_first, g->ops.count};
     w->tensors = g->tensors.count, w->ops = 0, w->cut->sends = 0;
+    for (uint32_t t = 0; t < g->tensors.count; t++)
+        w->anew[t] = -1;
+    memset(w->begun, 0, g->layers);
     for (uint32_t o = 0, p = 0; o <= g->ops.count; o++) {
         for (; p <= CUT_PARTS && first[p] == o; p++)
             w->cut->part_first[p] = w->ops;
         if (o == g->ops.count)
             break;
-        const struct kc_graph_expansion *x = expansion_of(w->cut, &ops[o]);
-        if (x)
-            expand(w, &ops[o], x);
-        else
-            copy_op(w, &ops[o]);
+        if (o >= g->backward_first && ops[o].layer >= 0 && !w->begun[ops[o].layer]) {
+            w->begun[ops[o].layer] = 1;
+            run_again(w, ops[o].layer);
+        }
+        one(w, &ops[o]);
     }
 }
 
@@ -249,6 +300,12 @@ int kc_cut_begin(const struct kc_model_graph *graph, const struct kc_job_spec *s
 {
     *out = (struct kc_cut){.graph = graph, .spec = spec, .opcodes = KC_AT(graph, struct kc_graph_opcode, graph->opcodes)};
     struct walk w = {.cut = out, .arena = arena};
+    uint8_t *marks = NULL;
+    w.anew = kc_scratch_take(arena, graph->tensors.count, sizeof *w.anew);
+    w.begun = kc_scratch_take(arena, graph->layers, 1);
+    if (!w.anew || !w.begun || kc_again_mark(graph, spec, arena, &marks) < 0)
+        return -ENOSPC;
+    w.marks = marks;
     walk(&w);
     out->tensor_count = w.tensors, out->op_count = w.ops;
     out->tensors = kc_scratch_take(arena, w.tensors, sizeof *out->tensors);

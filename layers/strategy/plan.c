@@ -27,15 +27,6 @@ static int check_mesh(const struct kc_job_spec *spec, const struct kc_device_vie
     return 0;
 }
 
-/* What a spec may ask for and no plan does yet. */
-static int check_there(const struct kc_job_spec *spec, struct kc_error *e)
-{
-    if (spec->recompute != KC_RECOMPUTE_NONE)
-        return kc_fail(e, -ENOTSUP, "parallel.recompute %s: nothing is made again yet; none is there",
-                       kc_recompute_name[spec->recompute]);
-    return 0;
-}
-
 /* Bytes from which a bucket is worth an operation of its own, on the data axis of rank 0. */
 static uint64_t bucket_target(const struct kc_job_spec *spec, const struct kc_device_view *devices,
                               const struct kc_comm_costs *costs)
@@ -81,8 +72,7 @@ int kc_strategy_plan(const struct kc_model_graph *graph, const struct kc_job_spe
     struct kc_shard_plan *s = NULL;
     struct kc_comm_plan *c = NULL;
     int r = check_mesh(spec, devices, e);
-    if (r < 0 || (r = check_there(spec, e)) < 0 ||
-        (r = plans_build(graph, spec, devices, costs, opcodes, shard_arena, comm_arena, &s, &c, e)) < 0)
+    if (r < 0 || (r = plans_build(graph, spec, devices, costs, opcodes, shard_arena, comm_arena, &s, &c, e)) < 0)
         return r;
     if ((r = kc_contract_seal(shard_arena)) < 0)
         return kc_fail(e, r, "the shard plan needs %zu bytes, its arena has %zu", shard_arena->need,

@@ -130,7 +130,7 @@ static int check_sequence(const struct kc_model_graph *graph, const struct kc_jo
 static void plan_scalars(const struct kc_model_graph *graph, const struct kc_job_spec *spec,
                          struct kc_strategy_opcodes opcodes, struct kc_shard_plan *plan)
 {
-    plan->ranks = spec->ranks, plan->zero = spec->zero;
+    plan->ranks = spec->ranks, plan->zero = spec->zero, plan->recompute = spec->recompute;
     memcpy(plan->axis, spec->axis, sizeof plan->axis);
     plan->sequence_pairs = spec->axis[KC_CONTEXT] > 1;
     plan->micro = spec->micro, plan->sequences = spec->sequences;

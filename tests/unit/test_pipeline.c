@@ -212,6 +212,59 @@ START_TEST(parts_of_gradients_and_parameters_train_as_wholes_do)
 }
 END_TEST
 
+/* What is made again has the same bits; it is not kept from forward to backward. */
+static const struct {
+    enum kc_family family;
+    enum kc_recompute recompute;
+    uint32_t tensor, sequence, context, expert, data, zero, stages, chunks, micros;
+    enum kc_pipeline order;
+} repeated[] = {
+    {KC_FAMILY_GPT2, KC_RECOMPUTE_SELECTIVE, 1, 0, 1, 1, 1, 0, 1, 1, 2, KC_PIPELINE_1F1B},
+    {KC_FAMILY_GPT2, KC_RECOMPUTE_FULL, 1, 0, 1, 1, 1, 0, 1, 1, 2, KC_PIPELINE_1F1B},
+    {KC_FAMILY_LLAMA, KC_RECOMPUTE_SELECTIVE, 1, 0, 1, 1, 1, 0, 1, 1, 1, KC_PIPELINE_1F1B},
+    {KC_FAMILY_LLAMA, KC_RECOMPUTE_FULL, 1, 0, 1, 1, 1, 0, 1, 1, 1, KC_PIPELINE_1F1B},
+    {KC_FAMILY_MOE, KC_RECOMPUTE_SELECTIVE, 1, 0, 1, 1, 1, 0, 1, 1, 2, KC_PIPELINE_1F1B},
+    {KC_FAMILY_MOE, KC_RECOMPUTE_FULL, 1, 0, 1, 1, 1, 0, 1, 1, 2, KC_PIPELINE_1F1B},
+    {KC_FAMILY_LLAMA, KC_RECOMPUTE_FULL, 2, 1, 1, 1, 1, 0, 1, 1, 2, KC_PIPELINE_1F1B},
+    {KC_FAMILY_GPT2, KC_RECOMPUTE_SELECTIVE, 2, 1, 2, 1, 1, 0, 1, 1, 2, KC_PIPELINE_1F1B},
+    {KC_FAMILY_LLAMA, KC_RECOMPUTE_FULL, 1, 0, 2, 1, 1, 0, 1, 1, 2, KC_PIPELINE_1F1B},
+    {KC_FAMILY_MOE, KC_RECOMPUTE_FULL, 1, 0, 1, 2, 1, 0, 1, 1, 2, KC_PIPELINE_1F1B},
+    {KC_FAMILY_LLAMA, KC_RECOMPUTE_FULL, 1, 0, 1, 1, 2, 3, 3, 1, 4, KC_PIPELINE_ZERO_BUBBLE},
+    {KC_FAMILY_GPT2, KC_RECOMPUTE_FULL, 2, 1, 1, 1, 1, 0, 2, 2, 4, KC_PIPELINE_INTERLEAVED},
+};
+enum { REPEATED = sizeof repeated / sizeof *repeated };
+
+static uint64_t most_work(const struct kc_job_spec *spec)
+{
+    struct fleet f;
+    struct kc_error e = {""};
+    uint64_t most = 0;
+    ck_assert_msg(fleet_plan(&f, spec, &e) == 0, "%s", e.text);
+    for (uint32_t r = 0; r < spec->ranks; r++)
+        most = f.plan[r]->work_bytes > most ? f.plan[r]->work_bytes : most;
+    fleet_free(&f);
+    return most;
+}
+
+START_TEST(what_is_made_again_trains_alike_in_less_memory)
+{
+    const struct kc_job_spec one = small(repeated[_i].family, 1);
+    struct kc_job_spec s =
+        cut(one, repeated[_i].order, repeated[_i].stages, repeated[_i].chunks, repeated[_i].data, repeated[_i].micros);
+    s.zero = repeated[_i].zero, s.axis[KC_TENSOR] = repeated[_i].tensor, s.sequence = repeated[_i].sequence;
+    s.axis[KC_CONTEXT] = repeated[_i].context, s.axis[KC_EXPERT] = repeated[_i].expert, s.micro /= repeated[_i].expert;
+    s.ranks *= repeated[_i].tensor * repeated[_i].context * repeated[_i].expert;
+    const uint64_t kept = most_work(&s);
+    const struct run want = run_of(&s);
+    s.recompute = repeated[_i].recompute;
+    const struct run got = run_of(&s);
+    same_bits(&got, &want);
+    ck_assert_uint_lt(most_work(&s), kept);
+    free(want.values);
+    free(got.values);
+}
+END_TEST
+
 START_TEST(an_evaluation_passes_all_stages)
 {
     struct kc_job_spec one = small(KC_FAMILY_GPT2, 1);
@@ -487,6 +540,7 @@ int main(void)
     tcase_add_test(t, a_mixture_of_experts_passes_stages);
     tcase_add_loop_test(t, other_axes_cross_a_pipeline, 0, CROSSED);
     tcase_add_loop_test(t, parts_of_gradients_and_parameters_train_as_wholes_do, 0, SHARDED);
+    tcase_add_loop_test(t, what_is_made_again_trains_alike_in_less_memory, 0, REPEATED);
     tcase_add_test(t, an_evaluation_passes_all_stages);
     suite_add_tcase(s, t);
     t = tcase_create("plans");

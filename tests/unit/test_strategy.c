@@ -442,10 +442,6 @@ static void wrong_ranks(struct kc_job_spec *s)
 {
     s->ranks = 4, s->axis[KC_DATA] = 4;
 }
-static void all_again(struct kc_job_spec *s)
-{
-    s->recompute = KC_RECOMPUTE_FULL;
-}
 static void unchanged(struct kc_job_spec *s)
 {
     (void)s;
@@ -464,8 +460,6 @@ START_TEST(F48_what_cannot_be_cut_is_refused_with_all_numbers)
     ck_assert_str_eq(e.text, "ranks = 2, but tensor·context·expert·data·pipeline = 1·1·1·2·3 = 6");
     ck_assert_int_eq(plan_with(&t, wrong_ranks, 1u << 20, &e), -EINVAL);
     ck_assert_ptr_nonnull(strstr(e.text, "ranks 4, but the device view has 2 devices"));
-    ck_assert_int_eq(plan_with(&t, all_again, 1u << 20, &e), -ENOTSUP);
-    ck_assert_ptr_nonnull(strstr(e.text, "parallel.recompute full"));
     toy_free(&t);
 }
 END_TEST
