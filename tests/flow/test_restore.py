@@ -13,7 +13,8 @@ MODELS = {
     "moe": {"family": "moe", "layers": 2, "hidden": 32, "heads": 4, "kv_heads": 2, "ffn": 20, "context": 32, "vocab": 257,
             "experts": 5, "top_k": 2}}
 LAYOUTS = ({"tensor": 2, "pipeline": 2}, {"data": 2, "context": 2, "zero": 1}, {"data": 4}, {"tensor": 4, "sequence": True},
-           {"tensor": 2, "data": 2, "zero": 1})
+           {"data": 4, "zero": 3}, {"tensor": 2, "data": 2, "zero": 1}, {"data": 2, "pipeline": 2, "zero": 2})
+EXPERTS = ({"expert": 2, "tensor": 2}, {"expert": 4}, {"expert": 2, "data": 2, "zero": 3})
 
 
 def change(node, job, parallel, micro):
@@ -37,16 +38,16 @@ def losses(node, job, upto):
 
 def test_a_job_goes_on_in_another_layout():
     for name, model in MODELS.items():
-        layouts = [l for l in LAYOUTS if l.get("tensor", 1) <= 2 or name != "llama"]  # 6 heads are not 4 parts of whole groups
+        layouts = [l for l in LAYOUTS + (EXPERTS if name == "moe" else ()) if l.get("tensor", 1) <= 2 or name != "llama"]
         with Kc() as node:
             job, last = begin(node, name, model, 4, layouts[0], 8), 0
             for turn in range(len(layouts)):
                 node.kc("wait", job, "--for", f"step>={last + 4}")
                 node.kc("stop", job)
                 last = node.snapshots(job)[-1]["step"]
-                after = layouts[(turn + 1) % len(layouts)]
                 if turn + 1 < len(layouts):
-                    change(node, job, after, 8 // after.get("data", 1))
+                    after = layouts[turn + 1]
+                    change(node, job, after, 8 // after.get("data", 1) // after.get("expert", 1))
                     node.kc("resume", job)
             node.kc("snap", "verify", job)
             mine = node.snapshots(job)[-1]
