@@ -31,7 +31,7 @@ CFLAGS := -std=gnu11 $(WARN) $(if $(STRICT),-Werror) $(OPT_$(CONFIG)) -ffp-contr
           -include layers/base/banned.h $(EXTRA_CFLAGS)
 LDFLAGS := $(OPT_$(CONFIG)) -pthread
 LIBS_BASE := -ljansson -lxxhash -lm -ldl
-LIBS := $(if $(HAVE_DNNL),-ldnnl) -lhwloc -lutf8proc $(LIBS_BASE)
+LIBS := $(if $(HAVE_DNNL),-ldnnl) -lhwloc -lutf8proc -lzstd $(LIBS_BASE)
 LIBS_CONSOLE := -lncursesw -ltinfo -ldw -lelf
 
 # ---- rooms: a folder is an archive; main.c of a program stays outside its archive ------------------------------------
@@ -94,7 +94,7 @@ all: found $(BIN)/kc-rank $(BIN)/kcd $(BIN)/kc
 # What was found, and what is therefore left out. NVML is looked for when a program runs, not here.
 HAVE_CUDA := $(shell command -v nvcc 2>/dev/null)
 HAVE_NCCL := $(call have_header,nccl.h)
-REQUIRED := jansson.h xxhash.h hwloc.h utf8proc.h curses.h libelf.h elfutils/libdw.h
+REQUIRED := jansson.h xxhash.h zstd.h hwloc.h utf8proc.h curses.h libelf.h elfutils/libdw.h
 MISSING := $(strip $(foreach h,$(REQUIRED),$(if $(call have_header,$(h)),,$(h))))
 found:
 	@$(if $(MISSING),echo "missing headers: $(MISSING); run \`make deps\`" >&2; exit 1,:)
