@@ -125,7 +125,7 @@ static struct plan choose_planes(struct kc_codec *c, const struct kc_codec_job *
     return p;
 }
 
-/* raw, or the one with planes that makes least of the sample. */
+/* raw, or the one with planes that makes least of the sample; a base must save a 32nd more, as it must then be there. */
 static struct plan choose(struct kc_codec *c, const struct kc_codec_job *j, size_t width)
 {
     static const enum kc_codec_id with_planes[] = {KC_CODEC_PLANES, KC_CODEC_XOR, KC_CODEC_DIFFERENCE};
@@ -136,6 +136,7 @@ static struct plan choose(struct kc_codec *c, const struct kc_codec_job *j, size
         if (!(j->allowed & 1u << id) || (id != KC_CODEC_PLANES && !j->base))
             continue;
         struct plan p = choose_planes(c, j, width, id);
+        p.bytes += id == KC_CODEC_PLANES ? 0 : p.bytes / LEAST_GAIN;
         if (p.bytes < best.bytes)
             best = p;
     }

@@ -22,7 +22,7 @@ static const unsigned char *get_plane(struct kc_codec *c, size_t k, uint32_t ent
         memset(c->plane[k], *from, n);
         return c->plane[k];
     }
-    if (how != KC_PLANE_ZSTD || bytes >= n)
+    if (how != KC_PLANE_ZSTD)
         return NULL;
     return ZSTD_decompressDCtx(c->reader, c->plane[k], n, from, bytes) == n ? c->plane[k] : NULL;
 }

@@ -143,19 +143,23 @@ END_TEST
 
 /* A frame that no encoder of ours made: a plane in zstd's simplest form, a frame with one block of a repeated byte
  * (RFC 8878: magic, header 20 = one byte of content size follows, block header 3 bytes: last, type 1, size). */
-START_TEST(a_plane_may_be_any_zstd_frame)
+START_TEST(a_plane_may_be_any_zstd_frame_of_its_size)
 {
-    static const char frame[] =
-        "\x01\x02\x02\x00\x20\x00\x00\x00\x01\x00\x00\x01\x0a\x00\x00\x02"
-        "\x00\x28\xb5\x2f\xfd\x20\x20\x03\x01\x00\x7f";
-    struct kc_codec_stored s = {.id = KC_CODEC_PLANES, .type = KC_BF16, .count = 32, .stored = copy(frame, sizeof frame - 1),
-                                .bytes = sizeof frame - 1};
+    char frame[] = "\x01\x02\x02\x00\x20\x00\x00\x00\x01\x00\x00\x01\x0a\x00\x00\x02"
+                   "\x00\x28\xb5\x2f\xfd\x20\x20\x03\x01\x00\x7f";
+    struct kc_codec_stored s = {.id = KC_CODEC_PLANES, .type = KC_BF16, .count = 32, .stored = frame, .bytes = sizeof frame - 1};
     void *values;
     ck_assert_int_eq(decode_to(&s, &values), 0);
     for (int i = 0; i < 32; i++)
         ck_assert_uint_eq(((uint16_t *)values)[i], 0x3f80);
     free(values);
-    free((void *)s.stored);
+    for (unsigned char size = 0; size < 64; size++) { /* one that is whole, of another size */
+        frame[22] = (char)size;
+        frame[23] = (char)(size << 3 | 3);
+        frame[24] = (char)(size >> 5);
+        ck_assert_int_eq(decode_to(&s, &values), size == 32 ? 0 : -EBADMSG);
+        free(values);
+    }
 }
 END_TEST
 
@@ -285,11 +289,11 @@ START_TEST(what_did_not_change_takes_nothing)
     ck_assert_int_eq(c.s.id, KC_CODEC_BASE);
     ck_assert_uint_eq(c.s.bytes, 0);
     forget(&c);
-    /* one bit of the last element is a change */
+    /* the last bit of the last element is a change */
     float *w = copy(v, MANY * sizeof *v);
     uint32_t bits;
     memcpy(&bits, &w[MANY - 1], sizeof bits);
-    bits ^= 1;
+    bits ^= 0x80000000;
     memcpy(&w[MANY - 1], &bits, sizeof bits);
     c = round_trip(w, v, KC_F32, MANY, KC_CODEC_ALL);
     ck_assert_int_ne(c.s.id, KC_CODEC_BASE);
@@ -380,17 +384,35 @@ START_TEST(a_base_that_does_not_help_is_left)
 }
 END_TEST
 
-/* A sample is not the extent: what it promised is not taken where the rest has nothing of it. */
-START_TEST(what_a_sample_does_not_show_costs_nothing)
+/* Noise, but for the bits of `clear` in the windows that a sample is made of. */
+static uint32_t *noise_with_windows(uint32_t clear)
 {
     uint32_t *v = malloc(MANY * sizeof *v), key[2] = {1, 2};
     for (uint32_t i = 0; i < MANY / 4; i++)
         kc_philox((uint32_t[4]){i}, key, v + 4 * (size_t)i);
-    for (uint32_t w = 0; w < 4; w++) /* where the windows are */
-        memset(v + (MANY - 1024) / 3 * w, 0, 1024 * sizeof *v);
-    struct coded c = round_trip(v, NULL, KC_F32, MANY, KC_CODEC_ALL);
-    ck_assert_uint_le(c.s.bytes, MANY * sizeof *v);
-    forget(&c);
+    for (uint32_t w = 0; w < 4; w++)
+        for (uint32_t i = 0; i < 1024; i++)
+            v[(MANY - 1024) / 3 * w + i] &= ~clear;
+    return v;
+}
+
+/* A sample is not the extent: what it promised is not taken where the rest has nothing of it. */
+START_TEST(what_a_sample_promised_is_not_taken_where_it_is_not)
+{
+    /* everything; the lowest plane, with planes of noise above it; two of three planes of noise; three bits */
+    static const uint32_t clear[] = {0xffffffff, 0x8000007f, 0x807f807f, 0x80000003};
+    for (size_t i = 0; i < sizeof clear / sizeof *clear; i++) {
+        uint32_t *v = noise_with_windows(clear[i]);
+        struct coded c = round_trip(v, NULL, KC_F32, MANY, KC_CODEC_ALL);
+        ck_assert_uint_le(c.s.bytes, MANY * sizeof *v);
+        forget(&c);
+        c = round_trip(v, NULL, KC_F32, MANY, ONLY(PLANES));
+        ck_assert_uint_le(c.s.bytes, kc_codec_bound(KC_F32, MANY));
+        forget(&c);
+        free(v);
+    }
+    uint32_t *v = noise_with_windows(0x80000003); /* 5 of 8 bits in a plane is a gain, but a code for all has none */
+    ck_assert_double_eq(ratio(v, NULL, KC_F32, MANY, KC_CODEC_ALL, KC_CODEC_RAW), 1);
     free(v);
 }
 END_TEST
@@ -579,7 +601,7 @@ int main(void)
     tcase_add_checked_fixture(c, begin, end);
     suite_add_tcase(s, c);
     tcase_add_test(c, a_frame_is_what_is_written_about_it);
-    tcase_add_test(c, a_plane_may_be_any_zstd_frame);
+    tcase_add_test(c, a_plane_may_be_any_zstd_frame_of_its_size);
     tcase_add_test(c, special_values_come_back_bit_for_bit);
     tcase_add_test(c, every_bf16_comes_back);
     tcase_add_test(c, every_count_comes_back);
@@ -590,7 +612,7 @@ int main(void)
     tcase_add_test(c, noise_is_stored_as_it_is);
     tcase_add_test(c, a_small_step_is_a_small_difference);
     tcase_add_test(c, a_base_that_does_not_help_is_left);
-    tcase_add_test(c, what_a_sample_does_not_show_costs_nothing);
+    tcase_add_test(c, what_a_sample_promised_is_not_taken_where_it_is_not);
     tcase_add_test(c, what_is_not_possible_is_refused);
     tcase_add_test(c, a_frame_that_is_cut_is_refused);
     tcase_add_test(c, no_bit_of_a_frame_is_trusted);
