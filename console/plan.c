@@ -7,9 +7,11 @@
 
 /* ---- communication ---------------------------------------------------------------------------------------------- */
 
-static uint32_t row_of(uint32_t family, const struct kc_plan_collective *c)
+#define ROWS_OF_FAMILY ((size_t)KC_PURPOSES * KC_PRIMITIVES * KC_ALGORITHMS)
+
+static size_t row_of(const struct kc_plan_collective *c)
 {
-    return (family * KC_PURPOSES + c->purpose) * KC_PRIMITIVES + c->primitive;
+    return c->family * ROWS_OF_FAMILY + ((size_t)c->purpose * KC_PRIMITIVES + c->primitive) * KC_ALGORITHMS + c->algorithm;
 }
 
 static uint64_t call_bytes(const struct kc_plan_collective *c, uint32_t members)
@@ -36,7 +38,7 @@ static void count_calls(const struct kc_plans *plans, const struct kc_exec_plan 
     for (uint32_t k = 0; k < program->count; k++)
         if (i[k].kind == KC_I_COLLECTIVE) {
             const struct kc_plan_collective *c = &list[i[k].collective];
-            struct plan_traffic *t = &rows[row_of(c->family, c)];
+            struct plan_traffic *t = &rows[row_of(c)];
             t->calls++;
             t->bytes += call_bytes(c, members[c->family]);
         }
@@ -56,16 +58,17 @@ static void add_program(const struct plan_traffic *one, uint64_t ranks, size_t r
 static size_t squeeze(const struct kc_comm_plan *comm, const uint32_t *members, struct plan_traffic *all)
 {
     const struct kc_plan_family *families = KC_AT(comm, struct kc_plan_family, comm->families);
-    const size_t rows = (size_t)comm->families.count * KC_PURPOSES * KC_PRIMITIVES;
+    const size_t rows = comm->families.count * ROWS_OF_FAMILY;
     struct plan_traffic *sorted = calloc(rows + 1, sizeof *sorted);
     size_t n = 0;
     for (uint32_t purpose = 0; sorted && purpose < KC_PURPOSES; purpose++)
         for (size_t i = 0; i < rows; i++) {
-            const uint32_t family = (uint32_t)(i / KC_PRIMITIVES / KC_PURPOSES);
-            if (!all[i].all_calls || members[family] < 2 || i / KC_PRIMITIVES % KC_PURPOSES != purpose)
+            const uint32_t family = (uint32_t)(i / ROWS_OF_FAMILY);
+            if (!all[i].all_calls || members[family] < 2 || i / KC_ALGORITHMS / KC_PRIMITIVES % KC_PURPOSES != purpose)
                 continue;
             sorted[n] = all[i];
-            sorted[n].purpose = (uint8_t)purpose, sorted[n].primitive = (uint8_t)(i % KC_PRIMITIVES);
+            sorted[n].purpose = (uint8_t)purpose, sorted[n].primitive = (uint8_t)(i / KC_ALGORITHMS % KC_PRIMITIVES);
+            sorted[n].algorithm = (uint8_t)(i % KC_ALGORITHMS);
             sorted[n].family = family, sorted[n].groups = families[family].groups_count, sorted[n].members = members[family];
             n++;
         }
@@ -79,7 +82,7 @@ static int figure_traffic(struct plan_figures *f)
 {
     const struct kc_comm_plan *comm = f->plans->comm;
     const struct kc_plan_family *families = KC_AT(comm, struct kc_plan_family, comm->families);
-    const size_t rows = (size_t)comm->families.count * KC_PURPOSES * KC_PRIMITIVES;
+    const size_t rows = comm->families.count * ROWS_OF_FAMILY;
     const uint32_t ranks = f->plans->shard->ranks;
     struct plan_traffic *one = calloc(rows + 1, sizeof *one);
     uint32_t *members = calloc(comm->families.count + 1u, sizeof *members);

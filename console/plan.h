@@ -12,9 +12,9 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* Collectives of one kind in a step: of one purpose, by one primitive, in the groups of one family. */
+/* Collectives of one kind in a step: of one purpose, by one primitive and algorithm, in the groups of one family. */
 struct plan_traffic {
-    uint8_t purpose, primitive;
+    uint8_t purpose, primitive, algorithm;
     uint32_t family, groups, members; /* of the family; members: of its largest group */
     uint64_t calls, bytes;            /* of the rank that moves most; bytes as the ops of the rank see them: the vector of an
                                          all-reduce, the whole of what is gathered or scattered, what is sent */

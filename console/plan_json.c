@@ -42,8 +42,8 @@ static json_t *traffic_json(const struct plan_figures *f)
     for (size_t i = 0; i < f->traffic_count; i++) {
         const struct plan_traffic *t = &f->traffic[i];
         json_array_append_new(
-            all, json_pack("{s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:I,s:I}", "purpose", kc_purpose_name[t->purpose], "primitive",
-                           kc_primitive_name[t->primitive], "family", KC_TEXT(f->plans->comm, families[t->family].name),
+            all, json_pack("{s:s,s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:I,s:I}", "purpose", kc_purpose_name[t->purpose], "primitive",
+                           kc_primitive_name[t->primitive], "algorithm", kc_algorithm_name[t->algorithm], "family", KC_TEXT(f->plans->comm, families[t->family].name),
                            "groups", (json_int_t)t->groups, "members", (json_int_t)t->members, "rank_calls",
                            (json_int_t)t->calls, "rank_bytes", (json_int_t)t->bytes, "all_calls", (json_int_t)t->all_calls,
                            "all_bytes", (json_int_t)t->all_bytes));

@@ -34,6 +34,7 @@ struct tensor_row {
     char name[128]; /* with a star for the number of the layer */
     const struct kc_plan_tensor *of;
     uint32_t count;
+    bool told;
 };
 
 static void starred(const char *name, int32_t layer, char out[128])
@@ -89,12 +90,38 @@ static void print_pair(const char *left, const char *right, FILE *out)
         fprintf(out, "%.*s\n%*s%s\n", WIDTH, left, room, "", right);
 }
 
+/* One row, its placements and its bytes at the right. */
+static void print_tensor(const struct kc_shard_plan *s, const struct tensor_row *row, FILE *out)
+{
+    char right[WIDTH + 32], left[160], bytes[32], place[32];
+    size_t at = 0;
+    snprintf(left, sizeof left, row->count > 1 ? "  %s x %u" : "  %s", row->name, row->count);
+    for (int a = 0; a < KC_AXES; a++)
+        if (placed_on(s, a)) {
+            plan_place(row->of->place[a], place);
+            at += (size_t)snprintf(right + at, sizeof right - at, "%-*s", PLACE_WIDTH, place);
+        }
+    snprintf(right + at, sizeof right - at, "%*s", BYTES_WIDTH, bytes_text(plan_tensor_bytes(row->of), bytes));
+    print_pair(left, right, out);
+}
+
+static void print_role(const struct kc_shard_plan *s, uint8_t role, struct tensor_row *rows, size_t n, FILE *out)
+{
+    fprintf(out, "%s\n", kc_role_name[role]);
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = i; k < n && rows[i].of->role == role && !rows[i].told; k++) /* what has the same name follows */
+            if (rows[k].of->role == role && !rows[k].told && (k == i || !strcmp(rows[k].name, rows[i].name))) {
+                print_tensor(s, &rows[k], out);
+                rows[k].told = k != i;
+            }
+}
+
 static void print_tensors(const struct kc_shard_plan *s, FILE *out)
 {
     static const uint8_t roles[] = {KC_INPUT, KC_PARAMETER, KC_ACTIVATION, KC_DERIVATIVE, KC_GRADIENT, KC_RESULT};
     struct tensor_row *rows = calloc(s->tensors.count + 1u, sizeof *rows);
     const size_t n = rows ? tensor_rows(s, rows) : 0;
-    char right[WIDTH + 32], left[160], bytes[32], place[32];
+    char right[WIDTH + 32];
     size_t at = 0;
     for (int a = 0; a < KC_AXES; a++)
         if (placed_on(s, a))
@@ -102,22 +129,8 @@ static void print_tensors(const struct kc_shard_plan *s, FILE *out)
     snprintf(right + at, sizeof right - at, "%*s", BYTES_WIDTH, "a rank");
     fprintf(out, "\n");
     print_pair("tensors by role: R each has it all, S cut, P summed over", right, out);
-    for (size_t k = 0; k < sizeof roles; k++) {
-        fprintf(out, "%s\n", kc_role_name[roles[k]]);
-        for (size_t i = 0; i < n; i++) {
-            if (rows[i].of->role != roles[k])
-                continue;
-            snprintf(left, sizeof left, rows[i].count > 1 ? "  %s x %u" : "  %s", rows[i].name, rows[i].count);
-            at = 0;
-            for (int a = 0; a < KC_AXES; a++)
-                if (placed_on(s, a)) {
-                    plan_place(rows[i].of->place[a], place);
-                    at += (size_t)snprintf(right + at, sizeof right - at, "%-*s", PLACE_WIDTH, place);
-                }
-            snprintf(right + at, sizeof right - at, "%*s", BYTES_WIDTH, bytes_text(plan_tensor_bytes(rows[i].of), bytes));
-            print_pair(left, right, out);
-        }
-    }
+    for (size_t k = 0; k < sizeof roles; k++)
+        print_role(s, roles[k], rows, n, out);
     free(rows);
 }
 
@@ -141,16 +154,17 @@ static void print_buckets(const struct kc_shard_plan *s, FILE *out)
 static void print_traffic(const struct plan_figures *f, FILE *out)
 {
     const struct kc_plan_family *families = KC_AT(f->plans->comm, struct kc_plan_family, f->plans->comm->families);
-    char bytes[32], groups[32];
+    char bytes[32], groups[32], how[48];
     fprintf(out, "\ncommunication of a step%s\n", f->traffic_count ? ", of the rank that has most" : ": none, there is one rank");
     if (!f->traffic_count)
         return;
-    fprintf(out, "purpose     primitive       groups        calls      bytes  along\n");
+    fprintf(out, "purpose    primitive             groups     calls     bytes  along\n");
     for (size_t i = 0; i < f->traffic_count; i++) {
         const struct plan_traffic *t = &f->traffic[i];
         snprintf(groups, sizeof groups, "%u of %u", t->groups, t->members);
-        fprintf(out, "%-10s  %-14s  %-12s  %5llu  %9s  %.20s\n", kc_purpose_name[t->purpose],
-                kc_primitive_name[t->primitive], groups, (unsigned long long)t->calls, bytes_text(t->bytes, bytes),
+        snprintf(how, sizeof how, "%s %s", kc_primitive_name[t->primitive], kc_algorithm_name[t->algorithm]);
+        fprintf(out, "%-10s %-21s %-10s %5llu  %8s  %.19s\n", kc_purpose_name[t->purpose], how, groups,
+                (unsigned long long)t->calls, bytes_text(t->bytes, bytes),
                 KC_TEXT(f->plans->comm, families[t->family].name));
     }
 }

@@ -29,8 +29,4 @@ int kc_strategy_plan(const struct kc_model_graph *graph, const struct kc_job_spe
                      struct kc_strategy_opcodes opcodes, struct kc_arena *shard_arena, struct kc_arena *comm_arena,
                      const struct kc_shard_plan **shard, const struct kc_comm_plan **comm, struct kc_error *e);
 
-/* The plans as a table for people: mesh, buckets, groups, collectives, bytes. A text in `out` (cut at `room`),
- * returns the length that it would have. */
-size_t kc_strategy_table(const struct kc_shard_plan *shard, const struct kc_comm_plan *comm, char *out, size_t room);
-
 #endif

@@ -18,6 +18,8 @@ static const struct layout {
 } layouts[] = {
     {KC_FAMILY_GPT2, {1, 1, 1, 64, 1}, 0, 0, 1},
     {KC_FAMILY_GPT2, {1, 1, 1, 8, 1}, 1, 0, 1},
+    {KC_FAMILY_LLAMA, {2, 1, 1, 4, 1}, 2, 0, 2},
+    {KC_FAMILY_GPT2, {1, 2, 1, 4, 2}, 3, 0, 4},
     {KC_FAMILY_LLAMA, {4, 1, 1, 2, 1}, 1, 1, 4},   /* 29 words on 4 ranks: 7, 7, 7, 8 */
     {KC_FAMILY_GPT2, {2, 1, 1, 4, 3}, 0, 0, 6},    /* stages differ */
     {KC_FAMILY_MOE, {1, 1, 4, 4, 1}, 1, 0, 4},     /* 5 experts on 4 ranks */
@@ -102,7 +104,7 @@ END_TEST
 
 START_TEST(the_proof_takes_shared_programs_of_a_kind_alone)
 {
-    const struct kc_job_spec spec = spec_of(&layouts[3]);
+    const struct kc_job_spec spec = spec_of(&layouts[5]);
     struct fleet f;
     struct kc_error e = {""};
     uint64_t kind[KC_RANKS_MAX];
