@@ -16,7 +16,7 @@ struct layout {
     enum kc_family family;
     uint32_t tensor, sequence, context, expert, data, zero;
     uint32_t heads, kv_heads, vocab, hidden, ffn; /* 0: as the others have it */
-    uint32_t masked, tied, sequences;
+    uint32_t masked, tied, sequences, recompute;
 };
 
 static uint32_t ranks_on(uint32_t axis)
@@ -39,21 +39,21 @@ static struct kc_job_spec spec_of(const struct layout *l)
     const uint32_t axis[KC_AXES] = {ranks_on(l->tensor), ranks_on(l->context), ranks_on(l->expert), ranks_on(l->data), 1};
     memcpy(s.axis, axis, sizeof axis);
     s.ranks = axis[KC_TENSOR] * axis[KC_CONTEXT] * batch;
-    s.sequence = l->sequence, s.zero = l->zero;
+    s.sequence = l->sequence, s.zero = l->zero, s.recompute = l->recompute;
     s.chunks = 1;
     return s;
 }
 
 static struct layout one_rank(struct layout l)
 {
-    l.tensor = l.context = l.expert = l.data = 1, l.zero = l.sequence = 0;
+    l.tensor = l.context = l.expert = l.data = 1, l.zero = l.sequence = l.recompute = 0;
     return l;
 }
 
 static void layout_text(const struct layout *l, char out[128])
 {
-    snprintf(out, 128, "%s, tensor %u%s, context %u, expert %u, data %u, zero %u", kc_family_name[l->family], ranks_on(l->tensor),
-             l->sequence ? " with sequence" : "", ranks_on(l->context), ranks_on(l->expert), ranks_on(l->data), l->zero);
+    snprintf(out, 128, "%s, tensor %u%s, context %u, expert %u, data %u, zero %u, recompute %s", kc_family_name[l->family], ranks_on(l->tensor),
+             l->sequence ? " with sequence" : "", ranks_on(l->context), ranks_on(l->expert), ranks_on(l->data), l->zero, kc_recompute_name[l->recompute]);
 }
 
 static void near(const char *what, const char *layout, double got, double want)
@@ -101,6 +101,10 @@ static const struct layout layouts[] = {
     CUT(GPT2, .context = 2, .tensor = 3, .heads = 5, .data = 2, .zero = 1), CUT(MOE, .context = 2),
     CUT(MOE, .context = 2, .expert = 2), CUT(MOE, .context = 2, .expert = 2, .tensor = 2, .sequence = 1),
     CUT(MOE, .expert = 2, .data = 2, .zero = 1), CUT(MOE, .expert = 2, .tensor = 2, .sequence = 1),
+    CUT(GPT2, .recompute = KC_RECOMPUTE_FULL), CUT(GPT2, .recompute = KC_RECOMPUTE_SELECTIVE), CUT(LLAMA, .recompute = KC_RECOMPUTE_FULL),
+    CUT(LLAMA, .context = 2, .recompute = KC_RECOMPUTE_SELECTIVE), CUT(MOE, .recompute = KC_RECOMPUTE_FULL),
+    CUT(GPT2, .context = 2, .tensor = 2, .sequence = 1, .recompute = KC_RECOMPUTE_FULL),
+    CUT(MOE, .expert = 2, .tensor = 2, .recompute = KC_RECOMPUTE_FULL),
 };
 enum { LAYOUTS = sizeof layouts / sizeof *layouts };
 
@@ -326,6 +330,46 @@ START_TEST(what_does_not_go_is_refused_with_its_numbers)
 }
 END_TEST
 
+/* By tensor: 1 + the layer whose forward writes it, or layers from 1000 on for backward; 0 nobody. */
+static void writers(const struct kc_shard_plan *s, int32_t *by)
+{
+    const struct kc_plan_op *ops = KC_AT(s, struct kc_plan_op, s->ops);
+    for (uint32_t o = 0; o < s->ops.count; o++)
+        for (uint32_t i = 0; i < ops[o].out.count; i++)
+            if (KC_AT(s, int32_t, ops[o].out)[i] >= 0)
+                by[KC_AT(s, int32_t, ops[o].out)[i]] = 1 + ops[o].layer + (o >= s->backward_first ? 1000 : 0);
+}
+
+START_TEST(backward_makes_anew_what_forward_does_not_keep)
+{
+    for (uint32_t f = 0; f < KC_FAMILIES; f++) {
+        /* with sequence, what moe has gathered anew saves it a conversion, and a sum has another order */
+        struct layout l = {.family = f, .tensor = 2, .sequence = f != KC_FAMILY_MOE};
+        struct kc_job_spec spec = spec_of(&l);
+        struct cut_rig keeps, anew;
+        struct kc_error e = {""};
+        ck_assert_int_eq(cut_rig_new(&keeps, &spec, &e), 0);
+        spec.recompute = KC_RECOMPUTE_FULL;
+        ck_assert_int_eq(cut_rig_new(&anew, &spec, &e), 0);
+        const struct kc_shard_plan *s = anew.shard;
+        const struct kc_plan_op *ops = KC_AT(s, struct kc_plan_op, s->ops);
+        int32_t *by = calloc(s->tensors.count, sizeof *by);
+        writers(s, by);
+        for (uint32_t o = s->backward_first; o < s->ops.count; o++)
+            for (uint32_t i = 0; i < ops[o].in.count && ops[o].layer >= 0; i++) {
+                const int32_t t = KC_AT(s, int32_t, ops[o].in)[i];
+                ck_assert_msg(t < 0 || by[t] != 1 + ops[o].layer, "%s: backward of layer %d reads what its forward made",
+                              KC_TEXT(s, KC_AT(s, struct kc_plan_tensor, s->tensors)[t].name), ops[o].layer);
+            }
+        const struct cut_result a = cut_rig_step(&keeps, 0), b = cut_rig_step(&anew, 0);
+        ck_assert_msg(a.loss == b.loss && a.norm == b.norm, "%s: norm %.17g and %.17g", kc_family_name[f], a.norm, b.norm);
+        free(by);
+        cut_rig_free(&keeps);
+        cut_rig_free(&anew);
+    }
+}
+END_TEST
+
 /* Experts of two ranks: rows of both, should all choose one's, or what parallel.expert_memory holds. */
 START_TEST(rows_of_experts_have_room_for_all_or_for_what_the_spec_says)
 {
@@ -391,6 +435,7 @@ int main(void)
     tcase_add_test(t, families_follow_from_the_mesh);
     tcase_add_test(t, gradients_of_what_all_ranks_have_are_summed_with_sequence_alone);
     tcase_add_test(t, what_does_not_go_is_refused_with_its_numbers);
+    tcase_add_test(t, backward_makes_anew_what_forward_does_not_keep);
     tcase_add_test(t, rows_of_experts_have_room_for_all_or_for_what_the_spec_says);
     tcase_add_test(t, the_same_arguments_give_the_same_bytes);
     suite_add_tcase(s, t);
