@@ -201,10 +201,26 @@ static int clean_one(void *arg, const char *name)
     return r == -ENOTDIR ? l->st->remove(l->st->self, path) : r;
 }
 
-int kc_catalog_clean(const struct kc_storage *st, const char *directory)
+/* That a version was renamed out of sight must last before any of it goes: a half-removed version must not look like one,
+ * after a power cut neither. */
+static int remove_hidden(const struct kc_storage *st, const char *directory)
 {
     struct leftovers l = {st, directory};
-    return st->list(st->self, directory, clean_one, &l);
+    int r = st->sync_folder(st->self, directory);
+    return r < 0 ? r : st->list(st->self, directory, clean_one, &l);
+}
+
+static int see_leftover(void *arg, const char *name)
+{
+    *(bool *)arg |= strncmp(name, "tmp.", 4) == 0;
+    return 0;
+}
+
+int kc_catalog_clean(const struct kc_storage *st, const char *directory)
+{
+    bool any = false;
+    int r = st->list(st->self, directory, see_leftover, &any);
+    return r < 0 || !any ? r : remove_hidden(st, directory);
 }
 
 int kc_catalog_point(const struct kc_storage *st, const char *directory, uint64_t version, struct kc_error *e)
@@ -222,15 +238,13 @@ int kc_catalog_point(const struct kc_storage *st, const char *directory, uint64_
     return r < 0 ? kc_storage_fail(st, e, r, "update", path, (uint64_t)n) : 0;
 }
 
-/* Out of sight first, in one step: a half-removed version must not look like one. */
-static int drop(const struct kc_storage *st, const char *directory, uint64_t version)
+static int hide(const struct kc_storage *st, const char *directory, uint64_t version)
 {
     char path[4096], tmp[4096];
     kc_catalog_path(directory, version, path);
     if ((size_t)snprintf(tmp, sizeof tmp, "%s/tmp.old.%" PRIu64, directory, version) >= sizeof tmp)
         return -ENAMETOOLONG;
-    int r = st->rename(st->self, path, tmp);
-    return r < 0 ? r : kc_storage_remove_tree(st, tmp);
+    return st->rename(st->self, path, tmp);
 }
 
 static bool is_whole(const struct kc_storage *st, const char *directory, uint64_t version)
@@ -253,10 +267,11 @@ int kc_catalog_prune(const struct kc_storage *st, const char *directory, uint32_
     while (from > 0 && kept < keep)
         kept += is_whole(st, directory, c->version[--from]);
     for (uint32_t i = 0; i < from && r == 0 && kept == keep; i++)
-        if ((r = drop(st, directory, c->version[i])) < 0)
-            r = kc_storage_fail(st, e, r, "remove version of", directory, 0);
+        r = hide(st, directory, c->version[i]);
     if (r == 0 && from > 0)
-        r = st->sync_folder(st->self, directory);
+        r = remove_hidden(st, directory);
+    if (r < 0 && from > 0)
+        kc_storage_fail(st, e, r, "remove old versions of", directory, 0);
     free(c);
     return r;
 }

@@ -89,28 +89,51 @@ static int reserve(const struct kc_storage *st, struct kc_pack *p, struct kc_err
     return 0;
 }
 
+/* Superblock, extents, index, footer: all under way together, digests taken while the disk works. Fails by `source` alone;
+ * what a write says, kc_writes_end() says again. */
+static int start_all(struct kc_writes *w, struct kc_pack *p, unsigned char *block, struct kc_pack_footer *f,
+                     kc_pack_source *source, void *arg, struct kc_error *e)
+{
+    kc_pack_super(block, &p->head, p->format);
+    int r = kc_writes_add(w, block, KC_PACK_ALIGN, 0);
+    for (uint32_t i = 0; i < p->count && r == 0; i++) {
+        const float *values;
+        int s = source(arg, &p->extent[i], &values, e);
+        if (s < 0)
+            return s;
+        p->extent[i].digest = kc_digest(values, kc_extent_bytes(&p->extent[i]));
+        r = kc_writes_add(w, values, kc_extent_bytes(&p->extent[i]), p->extent[i].offset);
+    }
+    if (r < 0)
+        return 0;
+    p->index = kc_digest(p->extent, p->count * sizeof *p->extent);
+    *f = (struct kc_pack_footer){.index_offset = kc_pack_index_offset(p), .count = p->count, .bytes = p->bytes,
+        .index = p->index};
+    memcpy(f->magic, kc_pack_footer_magic, sizeof f->magic);
+    if (kc_writes_add(w, p->extent, p->count * sizeof *p->extent, f->index_offset) == 0)
+        kc_writes_add(w, f, sizeof *f, p->bytes - sizeof *f);
+    return 0;
+}
+
 static int write_body(const struct kc_storage *st, struct kc_pack *p, kc_pack_source *source, void *arg,
                       struct kc_error *e)
 {
     unsigned char block[KC_PACK_ALIGN];
-    kc_pack_super(block, &p->head, p->format);
-    int r = kc_storage_write_all(st, p->fd, block, sizeof block, 0);
-    for (uint32_t i = 0; i < p->count && r == 0; i++) {
-        const float *values;
-        r = source(arg, &p->extent[i], &values, e);
-        if (r < 0)
-            return r;
-        p->extent[i].digest = kc_digest(values, kc_extent_bytes(&p->extent[i]));
-        r = kc_storage_write_all(st, p->fd, values, kc_extent_bytes(&p->extent[i]), p->extent[i].offset);
+    struct kc_pack_footer footer;
+    struct kc_writes w;
+    const int direct = st->open(st->self, p->path, O_WRONLY | O_DIRECT); /* not everywhere; less work where it is */
+    int r = kc_writes_begin(&w, st, p->fd, direct, p->count + 3);
+    if (r < 0) {
+        kc_fail(e, r, "no memory for the writes of %s", p->path);
+    } else {
+        r = start_all(&w, p, block, &footer, source, arg, e);
+        const int written = kc_writes_end(&w); /* in any case: until then the disk reads from here */
+        if (r == 0 && written < 0)
+            r = kc_storage_fail(st, e, written, "write", p->path, p->bytes);
     }
-    p->index = kc_digest(p->extent, p->count * sizeof *p->extent);
-    struct kc_pack_footer f = {.index_offset = kc_pack_index_offset(p), .count = p->count, .bytes = p->bytes, .index = p->index};
-    memcpy(f.magic, kc_pack_footer_magic, sizeof f.magic);
-    if (r == 0)
-        r = kc_storage_write_all(st, p->fd, p->extent, p->count * sizeof *p->extent, f.index_offset);
-    if (r == 0)
-        r = kc_storage_write_all(st, p->fd, &f, sizeof f, p->bytes - sizeof f);
-    return r < 0 ? kc_storage_fail(st, e, r, "write", p->path, p->bytes) : 0;
+    if (direct >= 0)
+        st->close(st->self, direct);
+    return r;
 }
 
 /* What the disk now has is what we meant: the index and every extent are read back. */

@@ -103,13 +103,17 @@ int kc_state_new(const struct kc_state_config *c, struct kc_state **out, struct 
     struct kc_state *s = calloc(1, sizeof *s);
     if (!s)
         return kc_fail(e, -ENOMEM, "no memory for state");
+    if (c->directory && !c->storage && kc_disk_new(KC_DISK_ANY, &s->disk) < 0) {
+        free(s);
+        return kc_fail(e, -ENOMEM, "no memory for state");
+    }
     pthread_mutex_init(&s->lock, NULL);
     s->spec = c->spec;
     s->shard = c->shard;
     s->rank = c->rank;
     s->guard = c->guard;
     s->probe = c->probe;
-    s->st = c->storage ? c->storage : &kc_storage_posix;
+    s->st = c->storage ? c->storage : s->disk ? kc_disk_storage(s->disk) : &kc_storage_posix;
     s->storage = c->directory != NULL;
     s->attempt.lock = -1;
     s->loss = s->grad_norm = (double)NAN;
@@ -138,6 +142,7 @@ void kc_state_free(struct kc_state *s)
     if (s->attempt.lock >= 0)
         s->st->close(s->st->self, s->attempt.lock);
     kc_whole_free(s->st, s->chosen);
+    kc_disk_free(s->disk);
     if (s->window && s->own_window)
         munmap(s->window, s->map.window_bytes);
     if (s->private)

@@ -44,7 +44,7 @@ struct kc_state_config {
     const char *plan;      /* how the plan sums between ranks, kept in snapshots; NULL: unknown. Copied. */
     enum kc_guard guard;
     struct kc_probe *probe;
-    const struct kc_storage *storage; /* NULL: POSIX */
+    const struct kc_storage *storage; /* NULL: a disk of its own (state/disk.h) */
 };
 
 /* Bytes of window memory that a rank's parameters, gradients and the store vector need, a pure function of the plan; and of

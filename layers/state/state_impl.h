@@ -3,6 +3,7 @@
 #define KC_STATE_IMPL_H
 
 #include "catalog.h"
+#include "disk.h"
 #include "map.h"
 #include "progress.h"
 #include "root.h"
@@ -52,9 +53,11 @@ struct kc_state {
     uint32_t rank;
     char directory[3072], variant[64], plan[KC_PLAN_TEXT];
     bool storage;    /* there is a directory */
+    bool durable;    /* this process knows its entry in the folder above to be */
     enum kc_guard guard;
     struct kc_probe *probe;
     const struct kc_storage *st;
+    struct kc_disk *disk; /* what st is of, unless it was given */
 
     struct kc_map map;
     unsigned char *window, *private;

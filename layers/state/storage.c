@@ -1,4 +1,4 @@
-/* storage.c - file operations over POSIX, and the loops above them. Knows nothing of snapshots. */
+/* storage.c - file operations over POSIX, each done at once, and the loops above any storage. Knows nothing of snapshots. */
 #include "storage.h"
 
 #include <dirent.h>
@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <jansson.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,6 +40,17 @@ static ssize_t posix_write(void *self, int fd, const void *data, size_t bytes, u
     (void)self;
     RETRY(n, pwrite(fd, data, bytes, (off_t)at));
     return n < 0 ? -errno : n;
+}
+
+static int posix_submit(void *self, struct kc_write *w)
+{
+    w->result = posix_write(self, w->fd, w->data, w->bytes, w->at);
+    return w->result < 0 ? (int)w->result : 0;
+}
+
+static void posix_wait(void *self)
+{
+    (void)self;
 }
 
 static ssize_t posix_read(void *self, int fd, void *data, size_t bytes, uint64_t at)
@@ -165,8 +177,8 @@ static int posix_free_bytes(void *self, const char *path, uint64_t *bytes)
 }
 
 const struct kc_storage kc_storage_posix = {.open = posix_open, .close = posix_close, .write = posix_write,
-    .read = posix_read, .size = posix_size, .reserve = posix_reserve, .sync = posix_sync,
-    .sync_folder = posix_sync_folder, .forget = posix_forget, .lock = posix_lock, .rename = posix_rename,
+    .submit = posix_submit, .wait = posix_wait, .read = posix_read, .size = posix_size, .reserve = posix_reserve,
+    .sync = posix_sync, .sync_folder = posix_sync_folder, .forget = posix_forget, .lock = posix_lock, .rename = posix_rename,
     .make_folder = posix_make_folder, .remove = posix_remove, .remove_folder = posix_remove_folder,
     .list = posix_list, .free_bytes = posix_free_bytes};
 
@@ -184,6 +196,57 @@ int kc_storage_write_all(const struct kc_storage *st, int fd, const void *data, 
         bytes -= (size_t)n;
     }
     return 0;
+}
+
+/* ---- many writes ---- */
+
+#define DIRECT_UNIT 4096 /* of address, offset and length: what every disk takes */
+
+int kc_writes_begin(struct kc_writes *w, const struct kc_storage *st, int fd, int direct, uint32_t most)
+{
+    *w = (struct kc_writes){.st = st, .fd = fd, .direct = direct, .room = 2 * most};
+    w->write = calloc(w->room + 1u, sizeof *w->write);
+    return w->write ? 0 : -ENOMEM;
+}
+
+static int start(struct kc_writes *w, int fd, const void *data, size_t bytes, uint64_t at)
+{
+    if (bytes == 0)
+        return 0;
+    struct kc_write *one = &w->write[w->count++];
+    *one = (struct kc_write){.fd = fd, .data = data, .bytes = bytes, .at = at};
+    int r = w->st->submit(w->st->self, one);
+    return r == -EINVAL && w->direct >= 0 ? 0 : r; /* see finish() */
+}
+
+int kc_writes_add(struct kc_writes *w, const void *data, size_t bytes, uint64_t at)
+{
+    const bool aligned = w->direct >= 0 && (uintptr_t)data % DIRECT_UNIT == 0 && at % DIRECT_UNIT == 0;
+    const size_t main = aligned ? bytes / DIRECT_UNIT * DIRECT_UNIT : 0;
+    int r = start(w, w->direct, data, main, at);
+    return r < 0 ? r : start(w, w->fd, (const char *)data + main, bytes - main, at + main);
+}
+
+/* What is left of one write. */
+static int finish(const struct kc_writes *w, const struct kc_write *one)
+{
+    ssize_t n = one->result;
+    if (n == -EINVAL && one->fd == w->direct) /* the file system wants another alignment than ours */
+        n = 0;
+    if (n < 0 || (size_t)n == one->bytes)
+        return n < 0 ? (int)n : 0;
+    return kc_storage_write_all(w->st, w->fd, (const char *)one->data + n, one->bytes - (size_t)n, one->at + (uint64_t)n);
+}
+
+int kc_writes_end(struct kc_writes *w)
+{
+    int r = 0;
+    w->st->wait(w->st->self);
+    for (uint32_t i = 0; i < w->count && r == 0; i++)
+        r = finish(w, &w->write[i]);
+    free(w->write);
+    *w = (struct kc_writes){.st = w->st, .fd = -1, .direct = -1};
+    return r;
 }
 
 int kc_storage_read_all(const struct kc_storage *st, int fd, void *data, size_t bytes, uint64_t at)

@@ -1,6 +1,6 @@
-/* storage.h - the few file operations that snapshots are made of. One implementation talks to POSIX; tests put
- * another in front of it that fails or dies at the n-th call. All return 0 (or a value ≥ 0) or -errno; EINTR is
- * retried inside. */
+/* storage.h - the few file operations that snapshots are made of. kc_storage_posix does each at once; a disk (disk.h) has
+ * many writes under way at a time; tests put another in front of either that fails, dies or keeps a log. All return 0 (or a
+ * value ≥ 0) or -errno; EINTR is retried inside. */
 #ifndef KC_STATE_STORAGE_H
 #define KC_STATE_STORAGE_H
 
@@ -10,11 +10,25 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+/* One of many writes. It and its data are the caller's, and stay as they are until wait(). */
+struct kc_write {
+    int fd;
+    const void *data;
+    size_t bytes;
+    uint64_t at;
+    ssize_t result; /* valid after wait(): bytes written, which may be fewer; or -errno */
+};
+
 struct kc_storage {
     void *self;
     int (*open)(void *self, const char *path, int flags); /* O_CLOEXEC added, mode 0600; a descriptor */
     int (*close)(void *self, int fd);                     /* the descriptor is gone in any case */
     ssize_t (*write)(void *self, int fd, const void *data, size_t bytes, uint64_t at); /* may write less */
+    /* Start a write; waits while too many are under way, or too many bytes a second. Returns the first error known of
+     * this and the writes since the last wait(): then more are in vain, but wait() is due all the same. One thread
+     * submits and waits. */
+    int (*submit)(void *self, struct kc_write *w);
+    void (*wait)(void *self);                             /* every write that was submitted has its result */
     ssize_t (*read)(void *self, int fd, void *data, size_t bytes, uint64_t at); /* may read less; 0 at the end */
     int (*size)(void *self, int fd, uint64_t *bytes);
     int (*reserve)(void *self, int fd, uint64_t bytes);   /* fallocate: space and length; -EOPNOTSUPP */
@@ -32,6 +46,22 @@ struct kc_storage {
 };
 
 extern const struct kc_storage kc_storage_posix;
+
+/* Writes to one new file that are under way together. */
+struct kc_writes {
+    const struct kc_storage *st;
+    int fd, direct; /* the same file; direct: opened with O_DIRECT, -1 without */
+    struct kc_write *write;
+    uint32_t count, room;
+};
+/* At most `most` writes will be added. -ENOMEM. */
+int kc_writes_begin(struct kc_writes *w, const struct kc_storage *st, int fd, int direct, uint32_t most);
+/* Start one; what of it is aligned goes past the page cache. The data stays as it is until kc_writes_end(). An error is
+ * of this or an earlier write: add no more. */
+int kc_writes_add(struct kc_writes *w, const void *data, size_t bytes, uint64_t at);
+/* Wait for all, write the rest of those that were short, and free. The first error; a write that failed is not tried
+ * again. */
+int kc_writes_end(struct kc_writes *w);
 
 /* Write or read all. read_all: -ENODATA if the file ends before. */
 int kc_storage_write_all(const struct kc_storage *st, int fd, const void *data, size_t bytes, uint64_t at);

@@ -89,6 +89,7 @@ void rig_plan(struct rig *r, const struct rig_tensor *tensors, uint32_t count, s
     r->ranks = l.ranks;
 }
 
+uint32_t rig_keep = 2;
 const char *rig_plan_text = "all-reduce direct, 00000000000000d1";
 
 void rig_start(struct rig *r, const char *directory, const struct kc_storage *storage, const char *init_from)
@@ -102,7 +103,7 @@ void rig_start(struct rig *r, const char *directory, const struct kc_storage *st
     r->spec->ranks = r->ranks;
     r->spec->precision = bf16 ? KC_PRECISION_BF16 : KC_PRECISION_FP32;
     r->spec->seed = 7;
-    r->spec->snapshot_keep = 2;
+    r->spec->snapshot_keep = rig_keep;
     r->spec->layers = 2, r->spec->hidden = 32, r->spec->heads = 4, r->spec->context = 32, r->spec->vocab = 256;
     ck_assert_int_eq(kc_contract_seal(&r->spec_arena), 0);
     for (uint32_t i = 0; i < r->ranks; i++) {
@@ -309,179 +310,48 @@ void rig_root(struct rig *r, char out[33])
     }
 }
 
-/* ---- storage that fails ---- */
-
-/* Count a call; 0 to go on, else what to answer. */
-static int hit(struct rig_faults *f, const char *operation, bool changes)
+uint64_t rig_step(const struct rig *r, uint32_t rank)
 {
-    if (f->writes_only && !changes)
-        return 0;
-    if (++f->calls != f->at || f->corrupts)
-        return 0;
-    f->failed = operation;
-    if (f->code == 0)
-        _exit(99);
-    return f->code;
+    struct kc_progress p;
+    kc_state_progress(r->state[rank], &p);
+    return p.step;
 }
 
-/* What is done to which file; the last part of the path. */
-static void trace(struct rig_faults *f, const char *operation, const char *path)
+void rig_check_parameter(const struct rig *r, uint32_t rank, uint32_t tensor, uint64_t element, float master)
 {
-    const char *slash = strrchr(path, '/');
-    if (f->traces && f->traced < 1024)
-        snprintf(f->trace[f->traced++], 64, "%s %.44s", operation, slash ? slash + 1 : path);
+    const struct kc_plan_tensor *t = KC_AT(r->plan, struct kc_plan_tensor, r->plan->tensors) + tensor;
+    const struct kc_state_if *io = &r->io[rank];
+    const void *base = io->read(io->self, KC_STATE_PARAMETER, (uint32_t)t->bucket, NULL);
+    uint16_t rounded = kc_bf16_from_float(master);
+    bool same = t->type == KC_F32 ? memcmp((const float *)base + t->offset + element, &master, 4) == 0
+                                  : ((const uint16_t *)base)[t->offset + element] == rounded;
+    if (!same)
+        ck_abort_msg("rank %u tensor %u parameter %llu", rank, tensor, (unsigned long long)element);
 }
 
-static void trace_fd(struct rig_faults *f, const char *operation, int fd)
+void rig_check(const struct rig *r, uint64_t step)
 {
-    trace(f, operation, fd < 256 ? f->name[fd] : "?");
-}
-
-#define POSIX kc_storage_posix
-#define FAULT(operation, changes, call)                                                                                \
-    do {                                                                                                               \
-        int code_ = hit(self, operation, changes);                                                                     \
-        return code_ ? code_ : POSIX.call;                                                                             \
-    } while (0)
-
-static int f_open(void *self, const char *path, int flags)
-{
-    struct rig_faults *f = self;
-    const char *slash = strrchr(path, '/');
-    int code = hit(self, "open", (flags & O_CREAT) != 0);
-    if (f->full && (flags & O_CREAT) && strncmp(path, f->full, strlen(f->full)) == 0)
-        code = -ENOSPC;
-    int fd = code ? code : POSIX.open(NULL, path, flags);
-    if (fd >= 0 && fd < 256)
-        snprintf(f->name[fd], sizeof f->name[fd], "%.47s", slash ? slash + 1 : path);
-    return fd;
-}
-
-static int f_close(void *self, int fd)
-{
-    int code = hit(self, "close", false), r = POSIX.close(NULL, fd); /* whatever is said, it is closed */
-    return code ? code : r;
-}
-
-static ssize_t f_write(void *self, int fd, const void *data, size_t bytes, uint64_t at)
-{
-    struct rig_faults *f = self;
-    int code = hit(f, "write", true);
-    trace_fd(f, "write", fd);
-    if (f->corrupts && f->calls == f->at) {
-        unsigned char *copy = malloc(bytes);
-        memcpy(copy, data, bytes);
-        copy[bytes / 2] ^= 4;
-        ssize_t n = POSIX.write(NULL, fd, copy, bytes, at);
-        free(copy);
-        f->failed = "corrupt";
-        return n;
-    }
-    if (code && f->halves && bytes > 1) {
-        f->at = f->calls + 1; /* the rest fails */
-        f->halves = false;
-        return POSIX.write(NULL, fd, data, bytes / 2, at);
-    }
-    return code ? code : POSIX.write(NULL, fd, data, bytes, at);
-}
-
-static ssize_t f_read(void *self, int fd, void *data, size_t bytes, uint64_t at)
-{
-    FAULT("read", false, read(NULL, fd, data, bytes, at));
-}
-
-static int f_size(void *self, int fd, uint64_t *bytes)
-{
-    FAULT("size", false, size(NULL, fd, bytes));
-}
-
-static int f_reserve(void *self, int fd, uint64_t bytes)
-{
-    struct rig_faults *f = self;
-    int code = hit(self, "reserve", true);
-    if (code == 0 && f->no_reserve)
-        return -EOPNOTSUPP;
-    return code ? code : POSIX.reserve(NULL, fd, bytes);
-}
-
-static int f_sync(void *self, int fd)
-{
-    trace_fd(self, "sync", fd);
-    FAULT("sync", true, sync(NULL, fd));
-}
-
-static int f_sync_folder(void *self, const char *path)
-{
-    trace(self, "sync_folder", path);
-    FAULT("sync_folder", true, sync_folder(NULL, path));
-}
-
-static int f_forget(void *self, int fd)
-{
-    FAULT("forget", false, forget(NULL, fd));
-}
-
-static int f_lock(void *self, int fd)
-{
-    FAULT("lock", false, lock(NULL, fd));
-}
-
-static int f_rename(void *self, const char *from, const char *to)
-{
-    trace(self, "rename", to);
-    FAULT("rename", true, rename(NULL, from, to));
-}
-
-static int f_make_folder(void *self, const char *path)
-{
-    FAULT("make_folder", true, make_folder(NULL, path));
-}
-
-static int f_remove(void *self, const char *path)
-{
-    trace(self, "remove", path);
-    FAULT("remove", true, remove(NULL, path));
-}
-
-static int f_remove_folder(void *self, const char *path)
-{
-    FAULT("remove_folder", true, remove_folder(NULL, path));
-}
-
-static int f_list(void *self, const char *path, int (*see)(void *arg, const char *name), void *arg)
-{
-    FAULT("list", false, list(NULL, path, see, arg));
-}
-
-static int f_free_bytes(void *self, const char *path, uint64_t *bytes)
-{
-    struct rig_faults *f = self;
-    if (f->free_says) {
-        *bytes = f->free_says;
-        return 0;
-    }
-    return POSIX.free_bytes(NULL, path, bytes);
-}
-
-void rig_faults(struct rig_faults *f)
-{
-    *f = (struct rig_faults){.storage = {.self = f,
-                                         .open = f_open,
-                                         .close = f_close,
-                                         .write = f_write,
-                                         .read = f_read,
-                                         .size = f_size,
-                                         .reserve = f_reserve,
-                                         .sync = f_sync,
-                                         .sync_folder = f_sync_folder,
-                                         .forget = f_forget,
-                                         .lock = f_lock,
-                                         .rename = f_rename,
-                                         .make_folder = f_make_folder,
-                                         .remove = f_remove,
-                                         .remove_folder = f_remove_folder,
-                                         .list = f_list,
-                                         .free_bytes = f_free_bytes}};
+    const struct kc_plan_tensor *t = KC_AT(r->plan, struct kc_plan_tensor, r->plan->tensors);
+    const struct kc_plan_bucket *b = KC_AT(r->plan, struct kc_plan_bucket, r->plan->buckets);
+    for (uint32_t rank = 0; rank < r->ranks; rank++)
+        for (uint32_t i = 0; i < r->plan->tensors.count; i++)
+            for (int k = 0; k < 3; k++) {
+                const struct kc_state_if *io = &r->io[rank];
+                uintptr_t base = (uintptr_t)io->read(io->self, rig_class(r, k), (uint32_t)t[i].bucket, NULL);
+                uint64_t n = 1;
+                for (int d = 0; d < t[i].rank; d++)
+                    n *= t[i].global[d];
+                for (uint64_t e = 0; e < n; e++) {
+                    uint64_t at = t[i].offset + e;
+                    bool held = rig_class(r, k) == KC_STATE_PARAMETER || r->plan->zero == 0 ||
+                                at / b[t[i].bucket].shard == rank;
+                    float want = rig_value(i, k, e, step - 1);
+                    if (k == 0)
+                        rig_check_parameter(r, rank, i, e, want);
+                    if (held && memcmp((float *)(base + at * 4), &want, 4) != 0)
+                        ck_abort_msg("rank %u tensor %u kind %d element %llu", rank, i, k, (unsigned long long)e);
+                }
+            }
 }
 
 /* ---- files ---- */

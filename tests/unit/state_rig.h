@@ -1,5 +1,5 @@
 /* state_rig.h - what the tests of state share: shard plans built by hand, several ranks in one process whose store
- * vectors are summed by hand, made-up training, and a storage that fails or dies at the n-th call. */
+ * vectors are summed by hand, made-up training. */
 #ifndef KC_TESTS_STATE_RIG_H
 #define KC_TESTS_STATE_RIG_H
 
@@ -45,13 +45,14 @@ extern const struct rig_tensor rig_large[];
 extern const uint32_t rig_large_count;
 
 void rig_plan(struct rig *r, const struct rig_tensor *tensors, uint32_t count, struct rig_layout layout);
-/* Plan, spec (seed 7, keep 2, init_from) and a state per rank. Aborts the test on failure. */
+/* Plan, spec (seed 7, keep rig_keep, init_from) and a state per rank. Aborts the test on failure. */
 void rig_open(struct rig *r, const struct rig_tensor *tensors, uint32_t count, struct rig_layout layout,
               const char *directory, const struct kc_storage *storage, const char *init_from);
 /* The same for a plan that stands in r->plan, of r->ranks. */
 void rig_start(struct rig *r, const char *directory, const struct kc_storage *storage, const char *init_from);
 /* What rig_open() gives as the plan that sums between ranks. */
 extern const char *rig_plan_text;
+extern uint32_t rig_keep; /* 2 */
 void rig_close(struct rig *r);
 /* The same, when the states could not be made or shall not be. */
 void rig_free_plan(struct rig *r);
@@ -83,25 +84,13 @@ int rig_snapshot(struct rig *r);
 int rig_restore(struct rig *r, uint64_t version, struct kc_error *e);
 void rig_root(struct rig *r, char out[33]);
 
-/* ---- storage that fails ---- */
-struct rig_faults {
-    struct kc_storage storage;
-    uint64_t calls;     /* so far */
-    uint64_t at;        /* the call that fails, from 1; 0: none */
-    int code;           /* -errno to fail with; 0: the process dies there */
-    bool halves;        /* a write at `at` takes half, and the next call fails */
-    bool writes_only;   /* count and fail only calls that change something */
-    bool no_reserve;    /* a file system without fallocate */
-    uint64_t free_says; /* != 0: what free_bytes answers */
-    const char *full;   /* nothing new can be made below this folder */
-    bool corrupts;      /* the write at `at` says that it worked, and put one wrong bit down */
-    bool traces;        /* keep what was done, in order: "write rank-0.pack", … */
-    uint32_t traced;
-    char trace[1024][64], name[256][48]; /* name: of a descriptor */
-    const char *failed; /* the operation that was made to fail */
-};
-void rig_faults(struct rig_faults *f);
+/* Steps that a rank has done. All values of all ranks are those that rig_train() wrote in the step before `step`. */
+uint64_t rig_step(const struct rig *r, uint32_t rank);
+void rig_check(const struct rig *r, uint64_t step);
+/* Every rank has all parameters, and where these have masters, they are `master`, rounded. */
+void rig_check_parameter(const struct rig *r, uint32_t rank, uint32_t tensor, uint64_t element, float master);
 
+/* ---- files ---- */
 /* A fresh folder under $TMPDIR or /tmp, or in memory (/dev/shm) where fsync costs nothing; removed by rig_remove().
  */
 void rig_folder(char out[256], bool fast);

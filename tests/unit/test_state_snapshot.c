@@ -1,5 +1,6 @@
 /* test_state_snapshot.c - snapshots: the durable protocol under every failure and every death, damage of every kind,
  * other layouts, retention. Rows F30-F34, F39-F42, F46 of the list of faults. */
+#include "rig_faults.h"
 #include "state_rig.h"
 
 #include "base/bf16.h"
@@ -54,52 +55,6 @@ static bool there(const char *name)
     return stat(path, &st) == 0;
 }
 
-static uint64_t step_of(const struct rig *r, uint32_t rank)
-{
-    struct kc_progress p;
-    kc_state_progress(r->state[rank], &p);
-    return p.step;
-}
-
-/* Every rank has all parameters, and where these have masters, they are the masters, rounded. */
-static void check_parameter(const struct rig *r, uint32_t rank, uint32_t tensor, uint64_t element, float master)
-{
-    const struct kc_plan_tensor *t = KC_AT(r->plan, struct kc_plan_tensor, r->plan->tensors) + tensor;
-    const struct kc_state_if *io = &r->io[rank];
-    const void *base = io->read(io->self, KC_STATE_PARAMETER, (uint32_t)t->bucket, NULL);
-    uint16_t rounded = kc_bf16_from_float(master);
-    bool same = t->type == KC_F32 ? memcmp((const float *)base + t->offset + element, &master, 4) == 0
-                                  : ((const uint16_t *)base)[t->offset + element] == rounded;
-    if (!same)
-        ck_abort_msg("rank %u tensor %u parameter %llu", rank, tensor, (unsigned long long)element);
-}
-
-/* All values of all ranks are those that rig_train() wrote in `step`. */
-static void check_values(const struct rig *r, uint64_t step)
-{
-    const struct kc_plan_tensor *t = KC_AT(r->plan, struct kc_plan_tensor, r->plan->tensors);
-    const struct kc_plan_bucket *b = KC_AT(r->plan, struct kc_plan_bucket, r->plan->buckets);
-    for (uint32_t rank = 0; rank < r->ranks; rank++)
-        for (uint32_t i = 0; i < r->plan->tensors.count; i++)
-            for (int k = 0; k < 3; k++) {
-                const struct kc_state_if *io = &r->io[rank];
-                uintptr_t base = (uintptr_t)io->read(io->self, rig_class(r, k), (uint32_t)t[i].bucket, NULL);
-                uint64_t n = 1;
-                for (int d = 0; d < t[i].rank; d++)
-                    n *= t[i].global[d];
-                for (uint64_t e = 0; e < n; e++) {
-                    uint64_t at = t[i].offset + e;
-                    bool held = rig_class(r, k) == KC_STATE_PARAMETER || r->plan->zero == 0 ||
-                                at / b[t[i].bucket].shard == rank;
-                    float want = rig_value(i, k, e, step - 1);
-                    if (k == 0)
-                        check_parameter(r, rank, i, e, want);
-                    if (held && memcmp((float *)(base + at * 4), &want, 4) != 0)
-                        ck_abort_msg("rank %u tensor %u kind %d element %llu", rank, i, k, (unsigned long long)e);
-                }
-            }
-}
-
 /* ---- round trips ---- */
 
 /* F39-F42, F44: what is restored is what was saved, on any other layout, with progress and history. Snapshots and roots
@@ -135,7 +90,7 @@ START_TEST(a_snapshot_restores_on_every_layout)
             rig_open(&r, rig_small, rig_small_count, layouts[o], folder, NULL, "");
             rig_train(&r); /* something else was there before */
             ck_assert_msg(rig_restore(&r, 0, &e) == 0, "%s", e.text);
-            check_values(&r, 3);
+            rig_check(&r, 3);
             kc_state_progress(r.state[r.ranks - 1], &p);
             ck_assert(p.step == 3 && p.tokens == 300 && p.position == 24 && p.restarts == 1);
             kc_state_history(r.state[0], steps, losses, &count);
@@ -144,7 +99,7 @@ START_TEST(a_snapshot_restores_on_every_layout)
             kc_state_root_text(r.state[0], again);
             ck_assert_str_eq(again, root[0]);
             rig_train(&r); /* and it goes on as if nothing had been */
-            check_values(&r, 4);
+            rig_check(&r, 4);
             rig_close(&r);
         }
     }
@@ -166,7 +121,7 @@ START_TEST(large_tensors_are_cut_into_extents)
     ck_assert_uint_lt(info.bytes, 3 * 4 * (1025 * 1031 + 210005) + (1 << 18));
     rig_open(&r, rig_large, rig_large_count, (struct rig_layout){2, 0, 1, true, false}, folder, NULL, "");
     ck_assert_msg(rig_restore(&r, 1, &e) == 0, "%s", e.text);
-    check_values(&r, 1);
+    rig_check(&r, 1);
     rig_close(&r);
 }
 END_TEST
@@ -216,7 +171,7 @@ START_TEST(a_snapshot_gives_values_alone_to_init)
         const float *v = r.io[0].read(r.io[0].self, rig_class(&r, 0), (uint32_t)t->bucket, NULL);
         const float *m = r.io[0].read(r.io[0].self, KC_STATE_MOMENT1, (uint32_t)t->bucket, NULL);
         ck_assert(v[t->offset + 77] == rig_value(5, 0, 77, 2));
-        check_parameter(&r, 0, 5, 77, rig_value(5, 0, 77, 2));
+        rig_check_parameter(&r, 0, 5, 77, rig_value(5, 0, 77, 2));
         ck_assert(m[t->offset + 77] == 0);
         kc_state_progress(r.state[0], &p);
         ck_assert(p.step == 0 && p.position == 0);
@@ -410,8 +365,8 @@ START_TEST(damage_is_named_marked_and_passed_over)
     ck_assert_msg(code == 0, "%s", e.text);
     ck_assert(there("v00000002/BROKEN"));
     for (uint32_t k = 0; k < 2; k++)
-        ck_assert_uint_eq(step_of(&r, k), 1);
-    check_values(&r, 1);
+        ck_assert_uint_eq(rig_step(&r, k), 1);
+    rig_check(&r, 1);
     ck_assert_int_eq(kc_state_choose(r.state[1], 0, &info, &e), 0);
     ck_assert_uint_eq(info.version, 1);
     ck_assert_ptr_nonnull(strstr(info.reason, "passed over v00000002"));
@@ -445,7 +400,7 @@ START_TEST(damage_is_passed_over_on_a_full_disk)
     ck_assert_int_eq(rig_restore(&r, 0, &e), -EBADMSG);
     ck_assert(!there("v00000002/BROKEN"));
     ck_assert_msg(rig_restore(&r, 0, &e) == 0, "%s", e.text);
-    check_values(&r, 1);
+    rig_check(&r, 1);
     rig_close(&r);
 }
 END_TEST
@@ -556,7 +511,7 @@ START_TEST(a_mark_that_one_rank_saw_too_early_costs_no_version)
     for (int i = 0; i < 2; i++)
         ck_assert_int_eq(r.io[i].verb(r.io[i].self, KC_VERB_STORE_AGREE, &e), -EBADMSG);
     ck_assert_msg(rig_restore(&r, 0, &e) == 0, "%s", e.text);
-    check_values(&r, 1);
+    rig_check(&r, 1);
     ck_assert(!there("v00000001/BROKEN"));
     rig_close(&r);
 }
@@ -602,177 +557,7 @@ START_TEST(nonfinite_state_is_not_saved)
 }
 END_TEST
 
-/* ---- every call fails, every call kills ---- */
-
-/* After any trouble: the newest whole snapshot is there, of step 1 or 2, and it is what training was at that step. */
-static void check_newest(uint64_t least)
-{
-    struct rig r;
-    struct kc_error e = {""};
-    struct kc_snapshot_info info;
-    ck_assert_msg(kc_snapshot_verify(folder, &info, &e) == 0, "%s", e.text);
-    ck_assert_uint_ge(info.step, least);
-    rig_open(&r, rig_small, FEW, (struct rig_layout){1, 0, 2, true, false}, folder, NULL, "");
-    ck_assert_msg(rig_restore(&r, 0, &e) == 0, "%s", e.text);
-    ck_assert_uint_eq(step_of(&r, 0), info.step);
-    check_values(&r, info.step);
-    rig_close(&r);
-}
-
-static void fresh_folder(void)
-{
-    rig_remove(folder);
-    ck_assert_int_eq(mkdir(folder, 0700), 0);
-}
-
-struct trouble {
-    int code;
-    bool halves, no_reserve;
-};
-static const struct trouble troubles[] = {{-ENOSPC, false, false}, {-EIO, false, false}, {-EDQUOT, false, false},
-    {-ENOSPC, true, false}, {-ENOSPC, false, true}};
-
-/* F34: for every call n of a snapshot, the n-th fails. The snapshot before stays whole, the line says what failed
- * and why, training's state is untouched, and the next attempt succeeds. */
-START_TEST(every_failing_call_leaves_the_newest_whole)
-{
-    struct rig_faults f;
-    struct kc_snapshot_info info;
-    uint64_t calls = 0;
-    for (uint64_t n = 1; n == 1 || n <= calls; n++) {
-        struct rig r;
-        char before[33], after[33];
-        fresh_folder();
-        rig_faults(&f);
-        f.no_reserve = troubles[_i].no_reserve;
-        f.writes_only = true;
-        rig_open(&r, rig_small, FEW, two, folder, &f.storage, "");
-        rig_train(&r);
-        ck_assert_int_eq(rig_snapshot(&r), 0);
-        rig_train(&r);
-        rig_root(&r, before);
-        if (n == 1) { /* how many calls are there? */
-            uint64_t first = f.calls;
-            ck_assert_int_eq(rig_snapshot(&r), 0);
-            calls = f.calls - first;
-            rig_close(&r);
-            fresh_folder();
-            rig_faults(&f);
-            f.no_reserve = troubles[_i].no_reserve;
-            f.writes_only = true;
-            rig_open(&r, rig_small, FEW, two, folder, &f.storage, "");
-            rig_train(&r);
-            ck_assert_int_eq(rig_snapshot(&r), 0);
-            rig_train(&r);
-        }
-        f.calls = 0;
-        f.at = n;
-        f.code = troubles[_i].code;
-        f.halves = troubles[_i].halves;
-        int code = rig_snapshot(&r);
-        kc_state_last_snapshot(r.state[0], &info);
-        if (code) {
-            char number[32];
-            snprintf(number, sizeof number, "errno %d", -troubles[_i].code);
-            ck_assert_int_eq(code, troubles[_i].code);
-            struct kc_snapshot_info other;
-            kc_state_last_snapshot(r.state[1], &other);
-            const char *line =
-                strstr(info.reason, number) ? info.reason : other.reason; /* the rank that failed knows */
-            ck_assert_msg(strstr(line, number) && strstr(line, folder), "call %llu (%s): %s", (unsigned long long)n,
-                          f.failed, line);
-            if (troubles[_i].code == -ENOSPC)
-                ck_assert_msg(strstr(line, "needs ") && strstr(line, " free"), "%s", line);
-        }
-        rig_root(&r, after);
-        ck_assert_str_eq(before, after);
-        f.at = 0;
-        check_newest(code ? 1 : 2);
-        rig_train(&r);
-        ck_assert_int_eq(rig_snapshot(&r), 0);
-        check_newest(3);
-        ck_assert(!there("tmp.v00000002") && !there("tmp.v00000003"));
-        rig_close(&r);
-    }
-    ck_assert_uint_gt(calls, 30);
-}
-END_TEST
-
-/* F30: for every call n of a snapshot (retention included), the process dies there. */
-START_TEST(every_death_leaves_the_newest_whole)
-{
-    uint64_t n = 1;
-    bool died = true;
-    for (; died; n++) {
-        struct rig r;
-        int status;
-        fresh_folder();
-        rig_open(&r, rig_small, FEW, two, folder, NULL, "");
-        rig_train(&r);
-        ck_assert_int_eq(rig_snapshot(&r), 0);
-        rig_close(&r);
-        pid_t child = fork();
-        if (child == 0) {
-            struct rig_faults f;
-            struct kc_error e;
-            rig_faults(&f);
-            rig_open(&r, rig_small, FEW, two, folder, &f.storage, "");
-            if (rig_restore(&r, 0, &e) < 0)
-                _exit(1);
-            rig_train(&r);
-            f.calls = 0;
-            f.at = n;
-            _exit(rig_snapshot(&r) == 0 ? 0 : 2);
-        }
-        ck_assert_int_eq(waitpid(child, &status, 0), child);
-        ck_assert_msg(WIFEXITED(status) && (WEXITSTATUS(status) == 99 || WEXITSTATUS(status) == 0), "call %llu: %x",
-                      (unsigned long long)n, status);
-        died = WEXITSTATUS(status) == 99;
-        check_newest(died ? 1 : 2);
-        rig_open(&r, rig_small, FEW, two, folder, NULL,
-                 ""); /* the next incarnation saves, and nothing is left lying */
-        struct kc_error e = {""};
-        ck_assert_msg(rig_restore(&r, 0, &e) == 0, "%s", e.text);
-        rig_train(&r);
-        ck_assert_int_eq(rig_snapshot(&r), 0);
-        ck_assert(!there("tmp.v00000002") && !there("tmp.v00000003") && !there("tmp.CURRENT") && !there("tmp.old.1"));
-        rig_close(&r);
-    }
-    ck_assert_uint_gt(n, 60);
-}
-END_TEST
-
-/* For every read of a restore, the n-th fails: an error on all ranks or an older version, never a wrong state. */
-START_TEST(every_failing_read_is_an_error_or_an_older_version)
-{
-    bool failed = true;
-    for (uint64_t n = 1; failed; n++) {
-        struct rig_faults f;
-        struct rig r;
-        struct kc_error e = {""};
-        fresh_folder();
-        rig_faults(&f);
-        rig_open(&r, rig_small, FEW, two, folder, &f.storage, "");
-        for (int i = 0; i < 2; i++) {
-            rig_train(&r);
-            ck_assert_int_eq(rig_snapshot(&r), 0);
-        }
-        f.calls = 0;
-        f.at = n;
-        f.code = -EIO;
-        int code = rig_restore(&r, 0, &e);
-        failed = f.calls >= n;
-        if (code == 0)
-            check_values(&r, step_of(&r, 0));
-        else
-            ck_assert_int_gt(strlen(e.text), 10);
-        f.at = 0;
-        ck_assert_msg(rig_restore(&r, 0, &e) == 0, "call %llu: %s", (unsigned long long)n, e.text);
-        check_values(&r, step_of(&r, 0));
-        rig_close(&r);
-    }
-}
-END_TEST
+/* ---- the order of calls ---- */
 
 /* Where `line` stands first at or after `from`; fails if it does not. */
 static uint32_t traced(const struct rig_faults *f, uint32_t from, const char *line)
@@ -814,39 +599,6 @@ START_TEST(each_thing_is_durable_before_the_next)
             ck_assert_uint_gt(i, pointer);
     }
     rig_close(&r);
-}
-END_TEST
-
-/* A disk that says yes and stores something else: found by reading back, never committed. */
-START_TEST(every_corrupted_write_is_found_before_the_commit)
-{
-    struct rig_faults *f = malloc(sizeof *f);
-    bool hit = true;
-    uint32_t found = 0, writes = 0;
-    for (uint64_t n = 1; hit; n++) {
-        struct rig r;
-        fresh_folder();
-        rig_faults(f);
-        f->writes_only = true;
-        rig_open(&r, rig_small, FEW, two, folder, &f->storage, "");
-        rig_train(&r);
-        ck_assert_int_eq(rig_snapshot(&r), 0);
-        rig_train(&r);
-        f->calls = 0;
-        f->at = n;
-        f->corrupts = true;
-        int code = rig_snapshot(&r);
-        hit = f->calls >= n;
-        found += code == -EBADMSG;
-        writes += f->failed != NULL;
-        ck_assert(code == 0 || code == -EBADMSG);
-        f->at = 0;
-        check_newest(code ? 1 : 2);
-        rig_close(&r);
-    }
-    ck_assert_uint_gt(writes, 20);
-    ck_assert_uint_eq(found, writes - 1); /* all but CURRENT, which is for people */
-    free(f);
 }
 END_TEST
 
@@ -1000,11 +752,7 @@ int main(void)
     tcase_add_test(c, ranks_that_chose_differently_do_not_restore);
     tcase_add_test(c, a_mark_that_one_rank_saw_too_early_costs_no_version);
     tcase_add_test(c, nonfinite_state_is_not_saved);
-    tcase_add_loop_test(fast, every_failing_call_leaves_the_newest_whole, 0, sizeof troubles / sizeof troubles[0]);
     tcase_add_test(c, each_thing_is_durable_before_the_next);
-    tcase_add_test(fast, every_corrupted_write_is_found_before_the_commit);
-    tcase_add_test(fast, every_death_leaves_the_newest_whole);
-    tcase_add_test(fast, every_failing_read_is_an_error_or_an_older_version);
     tcase_add_test(c, a_full_disk_is_seen_before_writing);
     tcase_add_test(c, the_manifest_reads_as_documented);
     suite_add_tcase(suite, c);
