@@ -88,7 +88,7 @@ $(BIN)/kc: $(B)/console/main.o $(call archives,$(KC_ROOMS))
 	@mkdir -p $(@D)
 	$(call link,$<,$(call archives,$(KC_ROOMS)),$(LIBS) $(LIBS_CONSOLE))
 
-.PHONY: all found check deps layouts bench bench-peers boundary install clean quickstart unit sanitized
+.PHONY: all found check deps torture layouts bench bench-peers boundary install clean quickstart unit sanitized
 all: found $(BIN)/kc-rank $(BIN)/kcd $(BIN)/kc
 
 # What was found, and what is therefore left out. NVML is looked for when a program runs, not here.
@@ -122,6 +122,10 @@ check: deps
 layouts: all
 	@/usr/bin/python3 tests/flow/test_layouts.py test_the_table_is_what_it_says test_all
 
+# snapshots under every fault and power cut, for minutes; the unit tests have a short form
+torture: all $(B)/tests/test_torture
+	@$(B)/tests/test_torture long
+
 boundary: all
 	@bin/kc boundary check
 
@@ -142,7 +146,7 @@ $(B)/tests/%: $(B)/tests/unit/%.o $(TEST_SUPPORT) $(call archives,$(TEST_ROOMS))
 unit: $(addprefix $(B)/tests/,$(UNIT))
 .SECONDARY:
 # everything under ASan+UBSan; what threads share under TSan
-TSAN_TESTS := $(filter test_comm% test_shm%,$(UNIT))
+TSAN_TESTS := $(filter test_comm% test_shm% test_storage%,$(UNIT))
 sanitized:
 	@$(MAKE) -s CONFIG=asan unit
 	@$(MAKE) -s CONFIG=tsan $(addprefix build/tsan/tests/,$(TSAN_TESTS))

@@ -1,5 +1,5 @@
-/* test_state_snapshot.c - snapshots: the durable protocol under every failure and every death, damage of every kind,
- * other layouts, retention. Rows F30-F34, F39-F42, F46 of the list of faults. */
+/* test_state_snapshot.c - snapshots: the order of what is made durable, damage of every kind, other layouts, retention; under
+ * every failure, death and power cut they are in test_torture.c. Rows F30-F33, F39-F42, F46 of the list of faults. */
 #include "rig_faults.h"
 #include "state_rig.h"
 
