@@ -1,5 +1,6 @@
 /* test_state_export.c - a model as others load it: config.json of every family, and an export that is whole or not there.
  * That transformers loads what is written is tests/check/transformers' to say. */
+#include "rig_faults.h"
 #include "state_rig.h"
 
 #include "base/json.h"
