@@ -28,7 +28,8 @@ struct kc_state_if {
     void *self;
     const char *built_for; /* the caller in the ledger */
     /* Start of a class's bucket for reading; valid until the next open of that bucket. *version may be NULL. For
-     * moments under zero ≥ 1 the pointer is virtual: add the whole-bucket offset of an owned element. */
+     * classes of which a rank keeps its shard alone (moments and masters with zero ≥ 1, gradients with 2, parameters with 3)
+     * the pointer is virtual: add the whole-bucket offset of an owned element. NULL: the rank does not hold the bucket. */
     const void *(*read)(void *self, enum kc_state_class what, uint32_t bucket, uint64_t *version);
     /* Open a ticket: the returned pointer may be written until close. -EBUSY already open, -EPERM caller not allowed
      * (counted in the ledger), -EINVAL. */

@@ -4,6 +4,7 @@
 
 #include "base/bf16.h"
 #include "base/json.h"
+#include "state/cover.h"
 #include "state/region.h"
 #include "tests/unit/suite.h"
 
@@ -304,6 +305,64 @@ START_TEST(any_layout_reads_what_any_layout_wrote)
 }
 END_TEST
 
+/* ---- each element once ---- */
+
+/* A tensor of 4 × 6 in two boxes, halves of its rows, the second of them in two ranges; and one of 5 whole. */
+static const struct kc_extent right[] = {
+    {.tensor = 0, .box = {.size = {2, 6}}, .lo = 0, .hi = 12},
+    {.tensor = 0, .box = {.first = {2, 0}, .size = {2, 6}}, .lo = 0, .hi = 7},
+    {.tensor = 0, .box = {.first = {2, 0}, .size = {2, 6}}, .lo = 7, .hi = 12},
+    {.tensor = 1, .box = {.size = {5}}, .lo = 0, .hi = 5}};
+enum { RIGHT = sizeof right / sizeof right[0] };
+
+START_TEST(what_is_not_there_once_is_named)
+{
+    static const struct {
+        int of; /* the extent that is replaced; RIGHT: one more; -1: none */
+        struct kc_extent by;
+        const char *says;
+    } row[] = {
+        {-1, {.tensor = 0}, NULL}, /* as it is */
+        {2, {.tensor = 0, .box = {.first = {2, 0}, .size = {2, 6}}, .lo = 8, .hi = 12}, "element 19 of 24"},
+        {2, {.tensor = 0, .box = {.first = {2, 0}, .size = {2, 6}}, .lo = 6, .hi = 12}, "element 18 of 24"},
+        {2, {.tensor = 0, .box = {.first = {2, 0}, .size = {2, 6}}, .lo = 7, .hi = 13}, "element 19 of 24"},
+        {2, {.tensor = 0, .box = {.first = {2, 0}, .size = {2, 6}}, .lo = 7, .hi = 11}, "element 23 of 24"},
+        {0, {.tensor = 0, .box = {.first = {1, 0}, .size = {2, 6}}, .lo = 0, .hi = 12}, "more than once: two boxes meet"},
+        {0, {.tensor = 0, .box = {.size = {2, 5}}, .lo = 0, .hi = 10}, "hold 22 of 24 elements"},
+        {0, {.tensor = 0, .box = {.first = {3, 0}, .size = {2, 6}}, .lo = 0, .hi = 12}, "does not lie in it"},
+        {0, {.tensor = 0, .box = {.size = {2, 6, 1}}, .lo = 0, .hi = 12}, "does not lie in it"},
+        {RIGHT, {.tensor = 0, .box = {.size = {2, 6}}, .lo = 0, .hi = 12}, "element 0 of 24"},
+        {RIGHT, {.tensor = 2, .box = {.size = {5}}, .lo = 0, .hi = 5}, "tensor 2"},
+        {3, {.tensor = 0, .box = {.size = {2, 6}}, .lo = 12, .hi = 24}, "behind the end of a box"}};
+    struct kc_manifest_tensor tensor[2] = {
+        {.name = (char[]){"rows"}, .shape = {2, {4, 6}}, .dims = {2, {4, 6}}, .count = 24},
+        {.name = (char[]){"five"}, .shape = {1, {5}}, .dims = {1, {5}}, .count = 5}};
+    struct kc_manifest *m = calloc(1, sizeof *m);
+    m->packs = 2, m->tensors = 2, m->tensor = tensor;
+    for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
+        struct kc_extent x[2][3 * RIGHT + 1];
+        static struct kc_pack pack[2];
+        struct kc_error e = {""};
+        uint32_t n[2] = {0, 0};
+        for (uint32_t k = 0; k < 3; k++)
+            for (int j = 0; j < RIGHT; j++) { /* dealt out to two packs; the last kind is the one that is wrong */
+                struct kc_extent one = k == 2 && j == row[i].of ? row[i].by : right[j];
+                one.kind = k;
+                x[j % 2][n[j % 2]++] = one;
+            }
+        if (row[i].of == RIGHT) {
+            x[1][n[1]] = row[i].by;
+            x[1][n[1]++].kind = 2;
+        }
+        for (int p = 0; p < 2; p++)
+            pack[p].extent = x[p], pack[p].count = n[p];
+        const int r = kc_cover_check(m, pack, &e);
+        ck_assert_msg(row[i].says ? r == -EBADMSG && strstr(e.text, row[i].says) : r == 0, "row %zu: %d %s", i, r, e.text);
+    }
+    free(m);
+}
+END_TEST
+
 static float rounded_twice(uint32_t tensor, int kind, uint64_t element)
 {
     return kc_bf16_to_float(kc_bf16_from_float(trained_twice(tensor, kind, element)));
@@ -470,6 +529,7 @@ int main(void)
     tcase_add_test(c, a_region_counts_as_loops_do);
     tcase_add_test(c, every_layout_begins_with_the_same_values);
     tcase_add_loop_test(c, any_layout_reads_what_any_layout_wrote, 0, SEEDS / 5);
+    tcase_add_test(c, what_is_not_there_once_is_named);
     tcase_add_test(c, any_layout_begins_from_an_export);
     tcase_add_test(c, a_snapshot_of_format_1_is_read);
     tcase_add_test(c, what_a_rank_does_not_hold_takes_no_memory);
