@@ -97,7 +97,7 @@ int bench_job_read(struct session *s, const struct arguments *a, struct bench_jo
         {OPTION_MICRO, 1, 4096, j.micro, &j.micro},
         {OPTION_RANKS, 1, KC_RANKS_MAX, 2, &j.ranks},
         {OPTION_THREADS, 1, 64, 1, &j.threads},
-        {OPTION_ZERO, 0, 1, 0, &j.zero},
+        {OPTION_ZERO, 0, 3, 0, &j.zero},
         {OPTION_ACCUMULATE, 1, 4096, j.accumulate, &j.accumulate},
     };
     for (size_t i = 0; !code && i < sizeof numbers / sizeof *numbers; i++)
