@@ -27,19 +27,18 @@ static int check_mesh(const struct kc_job_spec *spec, const struct kc_device_vie
     return 0;
 }
 
-/* Bytes from which a bucket is worth an operation of its own, on the data axis of rank 0. */
+/* Bytes from which a bucket is worth an operation of its own, among the ranks that share what is dense: those of all axes
+ * between the fastest and the slowest. */
 static uint64_t bucket_target(const struct kc_job_spec *spec, const struct kc_device_view *devices,
                               const struct kc_comm_costs *costs)
 {
-    uint32_t ranks[KC_PLAN_RANKS_MAX], stride = 1;
-    for (int a = 0; a < KC_DATA; a++)
-        stride *= spec->axis[a];
-    for (uint32_t i = 0; i < spec->axis[KC_DATA]; i++)
-        ranks[i] = i * stride;
+    uint32_t ranks[KC_PLAN_RANKS_MAX];
+    const uint32_t count = spec->axis[KC_CONTEXT] * spec->axis[KC_EXPERT] * spec->axis[KC_DATA];
+    for (uint32_t i = 0; i < count; i++)
+        ranks[i] = i * spec->axis[KC_TENSOR];
     struct kc_conversion how =
         kc_placement_convert(place_partial(KC_SUM), spec->zero ? place_sharded(KC_FLAT) : place_replicated());
-    double bytes = kc_costs_worthwhile(costs, (enum kc_primitive)how.primitive,
-                                       kc_costs_distance(devices, ranks, spec->axis[KC_DATA]), spec->axis[KC_DATA]);
+    double bytes = kc_costs_worthwhile(costs, (enum kc_primitive)how.primitive, kc_costs_distance(devices, ranks, count), count);
     if (bytes < (double)BUCKET_BYTES_MIN)
         return BUCKET_BYTES_MIN;
     return bytes > (double)BUCKET_BYTES_MAX ? BUCKET_BYTES_MAX : (uint64_t)bytes;

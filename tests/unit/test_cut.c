@@ -189,6 +189,63 @@ START_TEST(a_layer_has_megatrons_collectives_and_no_others)
 }
 END_TEST
 
+/* Keys and values go round once in forward, and once more in backward with their derivatives, which go one further, home. Of
+ * grouped heads only the few move. */
+START_TEST(attention_goes_round_the_context_axis)
+{
+    static const enum kc_family families[] = {KC_FAMILY_GPT2, KC_FAMILY_LLAMA};
+    for (int f = 0; f < 2; f++) {
+        const struct layout l = {.family = families[f], .context = 4, .data = 2};
+        const struct kc_job_spec spec = spec_of(&l);
+        const uint32_t c = 4, heads = f ? spec.kv_heads : spec.heads;
+        struct cut_rig r;
+        struct kc_error e = {""};
+        uint32_t shifts[2] = {0};
+        ck_assert_int_eq(cut_rig_new(&r, &spec, &e), 0);
+        const struct kc_plan_op *ops = KC_AT(r.shard, struct kc_plan_op, r.shard->ops);
+        const struct kc_plan_collective *list = KC_AT(r.comm, struct kc_plan_collective, r.comm->collectives);
+        for (uint32_t o = 0; o < r.shard->ops.count; o++) {
+            if (ops[o].collective < 0)
+                continue;
+            const struct kc_plan_collective *k = &list[ops[o].collective];
+            ck_assert(k->purpose == KC_PURPOSE_RING && k->primitive == KC_ALL_TO_ALL && k->shift == 1 && k->type == KC_F32);
+            ck_assert_uint_eq(k->count, spec.micro * (spec.context / c) * heads * (spec.hidden / spec.heads));
+            shifts[o >= r.shard->backward_first]++;
+        }
+        ck_assert_uint_eq(shifts[0], spec.layers * 2 * (c - 1));
+        ck_assert_uint_eq(shifts[1], spec.layers * (2 * (c - 1) + 2 * c));
+        ck_assert_uint_eq(r.shard->sequence_pairs, 1);
+        cut_rig_free(&r);
+    }
+}
+END_TEST
+
+/* A layer asks once how many rows go where; rows go to their experts and back, and so do their derivatives. */
+START_TEST(rows_go_to_their_experts_and_back)
+{
+    const struct kc_job_spec spec = spec_of(&(struct layout){.family = KC_FAMILY_MOE, .expert = 4});
+    struct cut_rig r;
+    struct kc_error e = {""};
+    uint32_t asked = 0, to[2] = {0}, back[2] = {0};
+    ck_assert_int_eq(cut_rig_new(&r, &spec, &e), 0);
+    const struct kc_plan_op *ops = KC_AT(r.shard, struct kc_plan_op, r.shard->ops);
+    const struct kc_plan_collective *list = KC_AT(r.comm, struct kc_plan_collective, r.comm->collectives);
+    for (uint32_t o = 0; o < r.shard->ops.count; o++) {
+        const struct kc_plan_collective *k = ops[o].collective < 0 ? NULL : &list[ops[o].collective];
+        const uint32_t backward = o >= r.shard->backward_first;
+        if (!k)
+            continue;
+        asked += k->primitive == KC_ALL_GATHER;
+        ck_assert(k->primitive == KC_ALL_GATHER ? k->type == KC_I32 && k->count == spec.experts : k->counted != 0);
+        to[backward] += k->counted == 1, back[backward] += k->counted == 2;
+    }
+    ck_assert_uint_eq(asked, spec.layers);
+    for (int i = 0; i < 2; i++)
+        ck_assert(to[i] == spec.layers && back[i] == spec.layers);
+    cut_rig_free(&r);
+}
+END_TEST
+
 START_TEST(bytes_of_a_step_follow_the_formula)
 {
     for (uint32_t t = 2; t <= 4; t += 2)
@@ -430,6 +487,8 @@ int main(void)
     suite_add_tcase(s, t);
     t = tcase_create("conversions");
     tcase_add_test(t, a_layer_has_megatrons_collectives_and_no_others);
+    tcase_add_test(t, attention_goes_round_the_context_axis);
+    tcase_add_test(t, rows_go_to_their_experts_and_back);
     tcase_add_test(t, bytes_of_a_step_follow_the_formula);
     tcase_add_test(t, what_all_ranks_have_is_added_to_a_sum_by_the_first_alone);
     tcase_add_test(t, families_follow_from_the_mesh);
