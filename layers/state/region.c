@@ -35,11 +35,6 @@ void kc_region_make(const struct kc_shape *whole, const struct kc_box *box, stru
     *out = r;
 }
 
-void kc_region_whole(uint64_t elements, struct kc_region *out)
-{
-    *out = (struct kc_region){.rank = 1, .whole = {elements}, .size = {elements}, .total = elements, .count = elements};
-}
-
 uint64_t kc_region_global(const struct kc_region *r, uint64_t local, uint64_t *run)
 {
     uint64_t at = 0, stride = 1;

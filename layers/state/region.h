@@ -31,8 +31,6 @@ struct kc_region {
 };
 /* `box` lies in `whole`, the number of whose elements fits 64 bits. */
 void kc_region_make(const struct kc_shape *whole, const struct kc_box *box, struct kc_region *out);
-/* All of a tensor. */
-void kc_region_whole(uint64_t elements, struct kc_region *out);
 /* The global number of element `local` < count; *run: so many from it on follow each other in both countings. */
 uint64_t kc_region_global(const struct kc_region *r, uint64_t local, uint64_t *run);
 /* How many elements of the box have a global number below `global`: the local number of the first that has not. */

@@ -53,7 +53,7 @@ struct kc_state_config {
 size_t kc_state_window_bytes(const struct kc_shard_plan *shard, uint32_t rank);
 size_t kc_state_class_bytes(const struct kc_shard_plan *shard, uint32_t rank, enum kc_state_class what);
 
-/* -EINVAL the plan contradicts itself or the memory does not fit it, -ENOTSUP a parameter that is not replicated,
+/* -EINVAL the plan contradicts itself or the memory does not fit it, -ENOTSUP pages are too large to guard buckets,
  * -ENOMEM. All values are 0 until kc_state_init() or a restore. */
 int kc_state_new(const struct kc_state_config *config, struct kc_state **out, struct kc_error *e);
 /* Window memory is writable again afterwards; NULL is fine. */
