@@ -126,7 +126,8 @@ void graph_expansions(struct kc_arena *arena, struct kc_model_graph *root)
     uint32_t count[ROW_STEP + 1] = {0};
     for (uint32_t i = 0; i < ROWS; i++)
         count[rows[i].kind]++;
-    struct kc_graph_expansion *list = kc_contract_array(arena, &root->expansions, count[ROW_EXPANSION], sizeof *list), *x = list;
+    struct kc_graph_expansion *list = kc_contract_array(arena, &root->expansions, count[ROW_EXPANSION], sizeof *list);
+    struct kc_graph_expansion *x = list;
     struct kc_graph_temp *t = kc_contract_array(arena, &root->temps, count[ROW_TEMP], sizeof *t);
     struct kc_graph_step *s = kc_contract_array(arena, &root->steps, count[ROW_STEP], sizeof *s);
     uint32_t expansions = 0, temps = 0, steps = 0;

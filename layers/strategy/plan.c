@@ -16,8 +16,8 @@ static int check_mesh(const struct kc_job_spec *spec, const struct kc_device_vie
     for (int a = 0; a < KC_AXES; a++)
         product *= spec->axis[a];
     if (product != spec->ranks || spec->ranks == 0)
-        return kc_fail(e, -EINVAL, "ranks = %u, but tensor·context·expert·data·pipeline = %u·%u·%u·%u·%u = %llu", spec->ranks,
-                       spec->axis[KC_TENSOR], spec->axis[KC_CONTEXT], spec->axis[KC_EXPERT], spec->axis[KC_DATA],
+        return kc_fail(e, -EINVAL, "ranks = %u, but tensor·context·expert·data·pipeline = %u·%u·%u·%u·%u = %llu",
+                       spec->ranks, spec->axis[KC_TENSOR], spec->axis[KC_CONTEXT], spec->axis[KC_EXPERT], spec->axis[KC_DATA],
                        spec->axis[KC_PIPELINE], (unsigned long long)product);
     if (spec->ranks > KC_PLAN_RANKS_MAX)
         return kc_fail(e, -EINVAL, "ranks = %u, at most %d", spec->ranks, KC_PLAN_RANKS_MAX);
@@ -38,7 +38,8 @@ static uint64_t bucket_target(const struct kc_job_spec *spec, const struct kc_de
         ranks[i] = i * spec->axis[KC_TENSOR];
     struct kc_conversion how =
         kc_placement_convert(place_partial(KC_SUM), spec->zero ? place_sharded(KC_FLAT) : place_replicated());
-    double bytes = kc_costs_worthwhile(costs, (enum kc_primitive)how.primitive, kc_costs_distance(devices, ranks, count), count);
+    double bytes = kc_costs_worthwhile(costs, (enum kc_primitive)how.primitive,
+                                       kc_costs_distance(devices, ranks, count), count);
     if (bytes < (double)BUCKET_BYTES_MIN)
         return BUCKET_BYTES_MIN;
     return bytes > (double)BUCKET_BYTES_MAX ? BUCKET_BYTES_MAX : (uint64_t)bytes;

@@ -98,13 +98,15 @@ static int check_batch(const struct kc_model_graph *graph, const struct kc_job_s
     uint32_t rows = spec->micro * spec->axis[KC_DATA] * spec->axis[KC_EXPERT];
     if (tokens->size[0] != rows)
         return kc_fail(e, -EINVAL,
-                       "the model graph has %llu rows a micro-batch, batch.micro %u x parallel.expert %u x parallel.data %u = %u",
+                       "the model graph has %llu rows a micro-batch, batch.micro %u x parallel.expert %u x "
+                       "parallel.data %u = %u",
                        (unsigned long long)tokens->size[0], spec->micro, spec->axis[KC_EXPERT], spec->axis[KC_DATA], rows);
     if (rows == 0 || spec->sequences == 0 || spec->sequences % rows)
         return kc_fail(
             e, -EINVAL,
             "batch.sequences %u is not a multiple of batch.micro %u x parallel.expert %u x parallel.data %u = %u; %u would do",
-            spec->sequences, spec->micro, spec->axis[KC_EXPERT], spec->axis[KC_DATA], rows, rows ? (spec->sequences / rows + 1) * rows : 0);
+            spec->sequences, spec->micro, spec->axis[KC_EXPERT], spec->axis[KC_DATA], rows,
+            rows ? (spec->sequences / rows + 1) * rows : 0);
     return 0;
 }
 

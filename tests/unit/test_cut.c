@@ -52,8 +52,9 @@ static struct layout one_rank(struct layout l)
 
 static void layout_text(const struct layout *l, char out[128])
 {
-    snprintf(out, 128, "%s, tensor %u%s, context %u, expert %u, data %u, zero %u, recompute %s", kc_family_name[l->family], ranks_on(l->tensor),
-             l->sequence ? " with sequence" : "", ranks_on(l->context), ranks_on(l->expert), ranks_on(l->data), l->zero, kc_recompute_name[l->recompute]);
+    snprintf(out, 128, "%s, tensor %u%s, context %u, expert %u, data %u, zero %u, recompute %s",
+             kc_family_name[l->family], ranks_on(l->tensor), l->sequence ? " with sequence" : "", ranks_on(l->context),
+             ranks_on(l->expert), ranks_on(l->data), l->zero, kc_recompute_name[l->recompute]);
 }
 
 static void near(const char *what, const char *layout, double got, double want)
@@ -87,7 +88,7 @@ static void gradients_compare(const struct cut_rig *cut, const struct cut_rig *w
 static const struct layout layouts[] = {
 #define CUT(f, ...) {.family = KC_FAMILY_##f, __VA_ARGS__} /* an axis of 0: of one rank */
     CUT(GPT2, .data = 2), CUT(GPT2, .data = 4, .zero = 1), CUT(GPT2, .tensor = 2), CUT(GPT2, .tensor = 2, .sequence = 1),
-    CUT(GPT2, .tensor = 4, .sequence = 1, .data = 2, .zero = 1), CUT(GPT2, .tensor = 3, .heads = 5), /* uneven heads, vocabulary */
+    CUT(GPT2, .tensor = 4, .sequence = 1, .data = 2, .zero = 1), CUT(GPT2, .tensor = 3, .heads = 5), /* uneven */
     CUT(GPT2, .tensor = 3, .heads = 5, .sequence = 1), CUT(GPT2, .tensor = 2, .masked = 1, .data = 2),
     CUT(LLAMA, .data = 2), CUT(LLAMA, .tensor = 2), CUT(LLAMA, .tensor = 2, .sequence = 1),
     CUT(LLAMA, .tensor = 4), /* two key/value heads: each on two ranks */
@@ -101,7 +102,8 @@ static const struct layout layouts[] = {
     CUT(GPT2, .context = 2, .tensor = 3, .heads = 5, .data = 2, .zero = 1), CUT(MOE, .context = 2),
     CUT(MOE, .context = 2, .expert = 2), CUT(MOE, .context = 2, .expert = 2, .tensor = 2, .sequence = 1),
     CUT(MOE, .expert = 2, .data = 2, .zero = 1), CUT(MOE, .expert = 2, .tensor = 2, .sequence = 1),
-    CUT(GPT2, .recompute = KC_RECOMPUTE_FULL), CUT(GPT2, .recompute = KC_RECOMPUTE_SELECTIVE), CUT(LLAMA, .recompute = KC_RECOMPUTE_FULL),
+    CUT(GPT2, .recompute = KC_RECOMPUTE_FULL), CUT(GPT2, .recompute = KC_RECOMPUTE_SELECTIVE),
+    CUT(LLAMA, .recompute = KC_RECOMPUTE_FULL),
     CUT(LLAMA, .context = 2, .recompute = KC_RECOMPUTE_SELECTIVE), CUT(MOE, .recompute = KC_RECOMPUTE_FULL),
     CUT(GPT2, .context = 2, .tensor = 2, .sequence = 1, .recompute = KC_RECOMPUTE_FULL),
     CUT(MOE, .expert = 2, .tensor = 2, .recompute = KC_RECOMPUTE_FULL),

@@ -126,7 +126,8 @@ static int sort(struct cpu *c, const struct kc_op_call *call, int back, struct k
 {
     const struct kc_view *rows = &call->in[0], *table = &call->in[1], *own = &call->in[2];
     const uint64_t n = view_elements(rows);
-    struct sort_arg a = {.cpu = c, .room = view_rows(rows), .from = rows->data, .to = call->out[0].data, .table = table->data, .ranks = view_rows(table),
+    struct sort_arg a = {.cpu = c, .room = view_rows(rows), .from = rows->data, .to = call->out[0].data,
+                         .table = table->data, .ranks = view_rows(table),
                          .experts = view_width(table), .first = own->first[0], .here = own->size[0],
                          .row = view_width(rows) * kc_type_bytes[rows->type], .back = back};
     int r = CALL_CHECK(c, call, e, {0, rows->type, n}, {1, KC_I32, a.ranks * a.experts}, {2, KC_I32, a.here},
