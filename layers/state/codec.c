@@ -8,7 +8,7 @@
 /* A negative level searches for next to no repeats: what it makes of a plane is Huffman codes, faster than level 1 and
  * shorter where nothing repeats. Level 1 is for planes in which most bytes are the same. */
 enum { LEVEL_HUFFMAN = -1000, LEVEL_MATCH = 1, LITERALS_HUFFMAN = 1 /* ZSTD_ps_enable, ZSTD_lcm_huffman before 1.5.1 */ };
-enum { WINDOWS = 4, WINDOW = 1024, SAMPLE = WINDOWS * WINDOW /* elements */, LEAST_GAIN = 32 };
+enum { WINDOWS = 4, SAMPLE_LEAST = 1024, SAMPLE_MOST = 4096 /* elements */, LEAST_GAIN = 32 };
 enum how { STORE, HUFFMAN, MATCH }; /* a plane */
 
 struct plan {
@@ -33,7 +33,7 @@ static size_t larger(size_t a, size_t b)
 int kc_codec_new(struct kc_codec **out)
 {
     const size_t head = align_up(sizeof(struct kc_codec)), planes = KC_PLANES * (size_t)KC_CODEC_CHUNK,
-                 trial = align_up(ZSTD_COMPRESSBOUND(SAMPLE)), reader = align_up(ZSTD_estimateDCtxSize()),
+                 trial = align_up(ZSTD_COMPRESSBOUND(SAMPLE_MOST)), reader = align_up(ZSTD_estimateDCtxSize()),
                  writer = align_up(larger(ZSTD_estimateCCtxSize(LEVEL_HUFFMAN), ZSTD_estimateCCtxSize(LEVEL_MATCH)));
     unsigned char *m = aligned_alloc(64, head + planes + trial + reader + writer);
     if (!m)
@@ -94,7 +94,7 @@ static enum how choose_plane(struct kc_codec *c, const unsigned char *plane, siz
         *bytes += 1;
         return MATCH; /* where a chunk has something else it is rare */
     }
-    const size_t room = ZSTD_COMPRESSBOUND(SAMPLE);
+    const size_t room = ZSTD_COMPRESSBOUND(SAMPLE_MOST);
     size_t huffman = squeeze(c, HUFFMAN, plane, n, c->trial, room);
     if (huffman == 0 || huffman > n - n / LEAST_GAIN) {
         *bytes += n;
@@ -107,21 +107,28 @@ static enum how choose_plane(struct kc_codec *c, const unsigned char *plane, siz
     return matches ? MATCH : HUFFMAN;
 }
 
+/* Elements of an extent's sample: all of a small one, else a 16th within limits, in WINDOWS parts. */
+static uint32_t sample_of(uint32_t count)
+{
+    uint32_t n = count / 16 < SAMPLE_LEAST ? SAMPLE_LEAST : count / 16 > SAMPLE_MOST ? SAMPLE_MOST : count / 16;
+    return count <= SAMPLE_LEAST ? count : n / WINDOWS * WINDOWS;
+}
+
 /* Codec `id` tried on windows across the extent. */
 static struct plan choose_planes(struct kc_codec *c, const struct kc_codec_job *j, size_t width, enum kc_codec_id id)
 {
     struct plan p = {.id = id};
-    uint32_t windows = j->count > SAMPLE ? WINDOWS : 1, n = windows > 1 ? WINDOW : j->count;
+    const uint32_t sample = sample_of(j->count), windows = sample < j->count ? WINDOWS : 1, n = sample / windows;
     for (uint32_t w = 0; w < windows; w++) {
-        size_t first = windows > 1 ? (size_t)(j->count - WINDOW) / (WINDOWS - 1) * w : 0;
+        size_t first = windows > 1 ? (size_t)(j->count - n) / (WINDOWS - 1) * w : 0;
         unsigned char *to[KC_PLANES];
         for (size_t k = 0; k < KC_PLANES; k++)
-            to[k] = c->plane[k] + w * WINDOW;
+            to[k] = c->plane[k] + w * n;
         kc_planes_split(id, width, (const unsigned char *)j->values + first * width,
                         id == KC_CODEC_PLANES ? NULL : (const unsigned char *)j->base + first * width, n, to);
     }
     for (size_t k = 0; k < width; k++)
-        p.how[k] = choose_plane(c, c->plane[k], (size_t)windows * n, &p.bytes);
+        p.how[k] = choose_plane(c, c->plane[k], sample, &p.bytes);
     return p;
 }
 
@@ -129,7 +136,7 @@ static struct plan choose_planes(struct kc_codec *c, const struct kc_codec_job *
 static struct plan choose(struct kc_codec *c, const struct kc_codec_job *j, size_t width)
 {
     static const enum kc_codec_id with_planes[] = {KC_CODEC_PLANES, KC_CODEC_XOR, KC_CODEC_DIFFERENCE};
-    const size_t raw = width * (j->count < SAMPLE ? j->count : SAMPLE);
+    const size_t raw = width * sample_of(j->count);
     struct plan best = {.id = KC_CODEC_RAW, .bytes = j->allowed & 1u << KC_CODEC_RAW ? raw - raw / LEAST_GAIN : SIZE_MAX};
     for (size_t i = 0; i < sizeof with_planes / sizeof *with_planes; i++) {
         enum kc_codec_id id = with_planes[i];

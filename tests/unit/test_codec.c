@@ -123,8 +123,8 @@ END_TEST
 /* Around the sizes at which loops, samples and chunks end. */
 START_TEST(every_count_comes_back)
 {
-    static const uint32_t counts[] = {1,    2,    3,    63,   64,     65,     127,    1000,   1024,
-                                      4095, 4096, 4097, 4098, 131071, 131072, 131073, 262144, 300001};
+    static const uint32_t counts[] = {1,    2,     3,     63,    64,     65,     127,    1000,   1024,  1025,
+                                      4097, 16383, 20000, 65535, 131071, 131072, 131073, 262144, 300001};
     float *v = codec_normal("values", 300001, 0.02), *b = codec_normal("base", 300001, 0.02);
     uint16_t *hv = codec_rounded(v, 300001), *hb = codec_rounded(b, 300001);
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
