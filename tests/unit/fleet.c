@@ -1,5 +1,6 @@
 /* fleet.c - see fleet.h. */
 #include "tests/unit/fleet.h"
+#include "tests/unit/graph_runner.h"
 
 #include "base/bf16.h"
 #include "contracts/comm_costs.h"
@@ -337,6 +338,24 @@ static void state_make(struct fleet_rank *r)
 }
 
 /* ---- a job ---- */
+
+struct kc_job_spec fleet_small(enum kc_family family, uint32_t tied)
+{
+    struct kc_job_spec s = test_spec(6, 16, 4, 8, 29, 1);
+    test_family(&s, family);
+    s.tied = tied;
+    s.sequences = 8, s.micro = 8, s.chunks = 1, s.lr = 1e-2, s.end_of_text = KC_NO_TOKEN;
+    return s;
+}
+
+struct kc_job_spec fleet_cut(struct kc_job_spec s, enum kc_pipeline order, uint32_t stages, uint32_t chunks,
+                              uint32_t data, uint32_t micros)
+{
+    s.pipeline = order, s.chunks = chunks;
+    s.axis[KC_PIPELINE] = stages, s.axis[KC_DATA] = data, s.ranks = stages * data;
+    s.micro = s.sequences / data / micros;
+    return s;
+}
 
 static void load_row(const struct fleet *r, uint64_t sample, const struct kc_load_part *part, int32_t *tokens, int32_t *targets)
 {

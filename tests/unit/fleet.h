@@ -21,6 +21,11 @@ struct fleet {
     void *world;
 };
 
+/* Six layers, a step of eight sequences, one rank. gpt2's head is tied, that of others as asked. */
+struct kc_job_spec fleet_small(enum kc_family family, uint32_t tied);
+/* The same over a pipeline and a data axis, in so many micro-batches a rank. */
+struct kc_job_spec fleet_cut(struct kc_job_spec s, enum kc_pipeline order, uint32_t stages, uint32_t chunks, uint32_t data,
+                             uint32_t micros);
 /* The plans of `spec` alone; 0, or what strategy, schedule or the proof says. */
 int fleet_plan(struct fleet *r, const struct kc_job_spec *spec, struct kc_error *e);
 /* And ranks that can run. Fails the test on error. */
