@@ -81,7 +81,8 @@ struct kc_codec *kc_codec_free(struct kc_codec *c);
 size_t kc_codec_bound(enum kc_type type, uint32_t count);
 
 /* Code by the best of the allowed, which a sample of the values tells: raw if nothing saves a 32nd, planes if a base
- * saves no 32nd more. If raw is not allowed, the best of the others, longer than the values or not. The same input gives the same bytes with the same libzstd.
+ * saves no 32nd more. If raw is not allowed, the best of the others, longer than the values or not. The same input gives
+ * the same bytes with the same libzstd.
  * -EINVAL type, count, or no allowed codec is possible; -ENOSPC room below kc_codec_bound(). */
 int kc_codec_encode(struct kc_codec *c, const struct kc_codec_job *job, void *out, size_t room,
                     struct kc_codec_result *result);

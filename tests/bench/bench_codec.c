@@ -100,8 +100,8 @@ static void one(const char *what, const char *how, const void *values, const voi
         }
         again = faster(again, from);
     }
-    printf("%-30s %-11s %-10s %7.2f %10.2f %8.2f\n", what, how, kc_codec_name[r.id], bytes / (double)r.bytes, bytes * 1e-9 / there,
-           bytes * 1e-9 / again);
+    printf("%-30s %-11s %-10s %7.2f %10.2f %8.2f\n", what, how, kc_codec_name[r.id], bytes / (double)r.bytes,
+           bytes * 1e-9 / there, bytes * 1e-9 / again);
 }
 
 static void each(const char *what, const void *values, const void *base, enum kc_type type)

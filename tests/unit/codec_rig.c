@@ -71,11 +71,13 @@ int codec_decoded(const struct kc_codec_stored *s, void **values)
     return kc_codec_decode(codec, s, *values);
 }
 
-struct kc_codec_stored codec_round_trip(const void *values, const void *base, enum kc_type type, uint32_t count, uint32_t allowed)
+struct kc_codec_stored codec_round_trip(const void *values, const void *base, enum kc_type type, uint32_t count,
+                                       uint32_t allowed)
 {
     size_t bytes = count * codec_width(type);
     void *v = codec_copy(values, bytes), *b = base ? codec_copy(base, bytes) : NULL, *again;
-    struct kc_codec_stored s = coded(&(struct kc_codec_job){.values = v, .base = b, .type = type, .count = count, .allowed = allowed});
+    struct kc_codec_job j = {.values = v, .base = b, .type = type, .count = count, .allowed = allowed};
+    struct kc_codec_stored s = coded(&j);
     ck_assert_int_eq(codec_decoded(&s, &again), 0);
     ck_assert_mem_eq(again, values, bytes);
     free(again);

@@ -21,7 +21,8 @@ float *codec_normal(const char *name, uint32_t count, double scale);
 uint16_t *codec_rounded(const float *v, uint32_t count);
 
 /* There and back, bit for bit; also in place of the base. What was stored, in memory of its own; its base is `base`. */
-struct kc_codec_stored codec_round_trip(const void *values, const void *base, enum kc_type type, uint32_t count, uint32_t allowed);
+struct kc_codec_stored codec_round_trip(const void *values, const void *base, enum kc_type type, uint32_t count,
+                                       uint32_t allowed);
 /* Into new memory of the values' size. */
 int codec_decoded(const struct kc_codec_stored *s, void **values);
 void codec_forget(struct kc_codec_stored *s);
