@@ -120,7 +120,7 @@ check: deps
 
 # every layout of the table of tests/flow/test_layouts.py against one rank; `make check` runs the short form
 layouts: all
-	@/usr/bin/python3 tests/flow/test_layouts.py test_the_table_is_what_it_says test_all
+	@/usr/bin/python3 tests/flow/test_layouts.py test_the_table_is_what_it_says test_all test_random
 
 # snapshots under every fault and power cut, for minutes; the unit tests have a short form
 torture: all $(B)/tests/test_torture

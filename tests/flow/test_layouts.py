@@ -5,11 +5,12 @@ and layers divide by nothing, so parts are uneven.
 
   tests/flow/test_layouts.py test_short      every axis, order and kind of sharding once (under 3 minutes on 2 cores)
   tests/flow/test_layouts.py test_all        the whole table; `make layouts`. KC_LAYOUTS=PATTERN: those whose line matches
+  tests/flow/test_layouts.py test_random     models and layouts as they come
 """
 import fnmatch, json, math, os, random, re, struct, sys, time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from kc_flow import main, until
+from kc_flow import kill, main
 from kc_train import Kc, snapshot
 
 LIMIT = 1e-4
@@ -151,12 +152,12 @@ def write_tokens(path):
 class Runs:
     """Runs of one node, and the run on one rank that each is compared with."""
 
-    def __init__(self, node):
-        self.node, self.alone = node, {}
+    def __init__(self, node, lr=5e-3, learns=0.3):
+        self.node, self.alone, self.lr, self.learns = node, {}, lr, learns
         self.tokens = os.path.join(node.folder, "tokens.bin")
         write_tokens(self.tokens)
 
-    def spec(self, line):
+    def spec(self, line, **changes):
         model, masked, parallel, ranks, micro = read_layout(line)
         data = {"train": self.tokens, "order": "sequential"}
         if masked:
@@ -164,8 +165,8 @@ class Runs:
         spec = {"name": "layout", "ranks": ranks, "steps": STEPS, "threads": 1, "oversubscribe": True, "seed": 8,
                 "model": MODELS[model], "data": data, "batch": {"sequences": ROWS, "micro": micro},
                 # eps: where a gradient is nothing but rounding, its size must stay nothing (the bias of a key has none)
-                "optimizer": {"lr": 5e-3, "eps": 1e-3, "clip": 0.5}, "lr_schedule": {"kind": "cosine", "warmup": 2},
-                "parallel": parallel, "snapshot": {"every": STEPS, "keep": 1}, "policy": {"on_crash": "stop"}}
+                "optimizer": {"lr": self.lr, "eps": 1e-3, "clip": 0.5}, "lr_schedule": {"kind": "cosine", "warmup": 2},
+                "parallel": parallel, "snapshot": {"every": STEPS, "keep": 1}, "policy": {"on_crash": "stop"}} | changes
         path = os.path.join(self.node.folder, "layout.json")
         with open(path, "w") as f:
             json.dump(spec, f)
@@ -173,7 +174,7 @@ class Runs:
 
     def refused(self, line):
         """Why there is no plan for it, or None."""
-        done = self.node.kc("check", self.spec(line), ok=range(256))
+        done = self.node.kc("check", self.spec(line), ok=(0, 9))
         return None if done.returncode == 0 else done.stderr.strip().split("layout.json: ")[-1]
 
     def run(self, line):
@@ -192,7 +193,7 @@ class Runs:
         model, masked = read_layout(line)[:2]
         if (model, masked) not in self.alone:
             alone = self.run(f"{model} a1 masked" if masked else f"{model} a1")
-            assert alone[0][-1][0] < alone[0][0][0] - 0.3, f"{model} on one rank learns nothing: {alone[0]}"
+            assert alone[0][-1][0] < alone[0][0][0] - self.learns, f"{model} on one rank learns nothing: {alone[0]}"
             self.alone[model, masked] = alone
         return self.alone[model, masked]
 
@@ -264,9 +265,7 @@ def test_ranks_take_what_was_planned():
     """State, executor and window of every rank are to the byte what kc plan says of it, stage by stage."""
     with Kc() as node:
         runs = Runs(node)
-        path = runs.spec("gpt2 t2 d2 p2 a2 z1")
-        spec = json.load(open(path))
-        json.dump(dict(spec, steps=10**6, snapshot={"every": 0}), open(path, "w"))
+        path = runs.spec("gpt2 t2 d2 p2 a2 z1", steps=10**6, snapshot={"every": 0})
         rows = {rank: row for row in node.json("plan", path)["memory"] for rank in row["ranks"]}
         assert len(rows) == 8 and rows[0]["executor_bytes"] != rows[7]["executor_bytes"]  # the first stage and the last
         job = node.kc("start", path).stdout.strip()
@@ -283,6 +282,77 @@ def test_ranks_take_what_was_planned():
         node.kc("stop", job)
 
 
+def test_interruptions_change_no_bit():
+    """Ranks of a layout are killed, the job is paused and saved: it ends with the bits of a run that nothing happened to."""
+    with Kc() as node:
+        runs = Runs(node)
+        path = runs.spec("moe e2 d2 p2 a2 z3 zero-bubble", steps=80, snapshot={"every": 10}, policy={"on_crash": "restart"})
+        calm, torn = (node.kc("start", path).stdout.strip() for _ in range(2))
+        for step, rank in ((15, 3), (45, 6)):
+            node.wait_step(torn, step)
+            kill(node.ranks(torn)[rank])
+            node.wait_step(torn, step + 12)
+        for verb in ("pause", "checkpoint", "resume"):
+            node.kc(verb, torn)
+        for job in (calm, torn):
+            node.kc("wait", job)
+        assert node.read(torn, "state.json")["restarts"] == 2 and node.root(torn) == node.root(calm)
+
+
+def random_layout(draw, model):
+    """A line of any layout on up to 8 ranks; it may ask for what cannot be."""
+    while True:
+        axis = {a: 1 for a in AXES} | {a: draw.choice((2, 2, 2, 3, 4, 5)) for a in draw.sample(sorted(AXES), draw.choice((1, 2, 2, 3)))}
+        rows = axis["d"] * axis["e"]
+        if 1 < math.prod(axis.values()) <= 8 and ROWS % rows == 0:
+            break
+    parts = [model] + [a + str(n) for a, n in axis.items() if n > 1]
+    parts += ["a%d" % draw.choice([n for n in range(1, ROWS + 1) if ROWS % (rows * n) == 0]), "z%d" % draw.randrange(4)]
+    parts += draw.choice(([], [], ["selective"], ["full"])) + draw.choice(([], [], [], ["masked"]))
+    if axis["t"] > 1:
+        parts += draw.choice(([], ["seq"]))
+    if axis["p"] > 1:
+        parts += draw.choice(([], ["gpipe"], ["gpipe", "v2"], ["interleaved", "v2"], ["interleaved", "v3"], ["zero-bubble"],
+                              ["zero-bubble", "v2"]))
+    return " ".join(parts)
+
+
+def random_model(draw):
+    heads = draw.choice((1, 2, 3, 4, 5, 6, 8))
+    model = dict(family=draw.choice(("gpt2", "llama", "moe")), layers=draw.choice((1, 2, 3, 4, 5, 7)), heads=heads,
+                 hidden=heads * draw.choice((2, 4, 6, 8)), context=24, vocab=61)
+    if model["family"] != "gpt2":
+        model |= dict(kv_heads=draw.choice([n for n in range(1, heads + 1) if heads % n == 0]), ffn=draw.choice((8, 13, 20, 44)))
+    if model["family"] == "llama":
+        model["tied"] = draw.random() < 0.5
+    if model["family"] == "moe":
+        model |= dict(experts=draw.choice((2, 3, 5, 8)), top_k=draw.choice((1, 2)), balance=draw.choice((0.0, 0.01)))
+    return model
+
+
+def test_random():
+    """Models and layouts as they come, for KC_SECONDS (60) from KC_SEED (1): what is not refused in a line agrees with one rank."""
+    seed, end = int(os.environ.get("KC_SEED", "1")), time.monotonic() + float(os.environ.get("KC_SECONDS", "60"))
+    draw, failed, ran, refused = random.Random(seed), [], 0, 0
+    with Kc() as node:
+        runs = Runs(node, lr=1e-3, learns=0)
+        while time.monotonic() < end:
+            name = f"model{len(MODELS)}"
+            MODELS[name] = random_model(draw)
+            for line in (random_layout(draw, name) for _ in range(3)):
+                try:
+                    if runs.refused(line):
+                        refused += 1
+                        continue
+                    runs.compare(line)
+                    ran += 1
+                except Exception as e:
+                    failed.append(line)
+                    print(f"DIFFERS {line} of {MODELS[name]}: {str(e)[:1000] or repr(e)}", flush=True)
+    print(f"seed {seed}: {ran} layouts agree, {refused} were refused, {len(failed)} failed")
+    assert not failed, failed
+
+
 def test_short():
     lines = layouts(True)
     run_table(lines, lines[1::4])
@@ -296,5 +366,6 @@ def test_all():
 if __name__ == "__main__":
     names = globals()
     if len(sys.argv) == 1:  # as part of the whole suite
-        sys.argv += ["test_the_table_is_what_it_says", "test_ranks_take_what_was_planned", "test_short"]
+        sys.argv += ["test_the_table_is_what_it_says", "test_ranks_take_what_was_planned",
+                     "test_interruptions_change_no_bit", "test_short"]
     main(names)
