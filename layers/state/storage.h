@@ -25,8 +25,8 @@ struct kc_storage {
     int (*close)(void *self, int fd);                     /* the descriptor is gone in any case */
     ssize_t (*write)(void *self, int fd, const void *data, size_t bytes, uint64_t at); /* may write less */
     /* Start a write; waits while too many are under way, or too many bytes a second. Returns the first error known of
-     * this and the writes since the last wait(): then more are in vain, but wait() is due all the same. One thread
-     * submits and waits. */
+     * this and the writes since the last wait(): then more are in vain, but wait() is due all the same. One thread at a
+     * time submits, and waits before it ends; all else may be called by others meanwhile. */
     int (*submit)(void *self, struct kc_write *w);
     void (*wait)(void *self);                             /* every write that was submitted has its result */
     ssize_t (*read)(void *self, int fd, void *data, size_t bytes, uint64_t at); /* may read less; 0 at the end */
