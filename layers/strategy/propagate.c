@@ -341,7 +341,9 @@ static int parameter_check(const struct spread *p, const struct kc_graph_tensor 
         const unsigned long long size = t->size[d];
         if (t->dim[d] != place.dim)
             continue;
-        if (place.dim == KC_KV_HEADS && size % p->ranks && p->ranks % size)
+        /* where each head has its own, both are cut alike; else the heads of a group must stay with theirs */
+        if (place.dim == KC_KV_HEADS && size % p->ranks && p->ranks % size &&
+            p->cut->spec->heads != p->cut->spec->kv_heads)
             return kc_fail(e, -EINVAL,
                            "%s: %llu key/value heads and parallel.%s = %u: one must be a multiple of the other, so that "
                            "ranks share them evenly",

@@ -94,6 +94,7 @@ static const struct layout layouts[] = {
     CUT(LLAMA, .tensor = 4), /* two key/value heads: each on two ranks */
     CUT(LLAMA, .tensor = 4, .sequence = 1, .data = 2, .zero = 1), CUT(LLAMA, .tensor = 3, .heads = 6, .kv_heads = 1),
     CUT(LLAMA, .tensor = 2, .tied = 1, .sequence = 1), CUT(LLAMA, .tensor = 3, .heads = 6, .kv_heads = 3, .ffn = 40),
+    CUT(LLAMA, .tensor = 2, .heads = 5, .kv_heads = 5), CUT(LLAMA, .tensor = 3, .heads = 5, .kv_heads = 5, .context = 2),
     CUT(MOE, .data = 2), CUT(MOE, .expert = 2), CUT(MOE, .tensor = 2), CUT(MOE, .tensor = 2, .sequence = 1),
     CUT(MOE, .tensor = 4, .sequence = 1, .data = 2), CUT(GPT2, .expert = 2), CUT(LLAMA, .expert = 2, .data = 2, .zero = 1),
     CUT(LLAMA, .expert = 2, .tensor = 2, .data = 2, .sequence = 1), CUT(MOE, .expert = 4), CUT(MOE, .expert = 3, .sequences = 6),
