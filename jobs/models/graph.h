@@ -81,6 +81,10 @@ void graph_load(struct graph *g, const struct kc_job_spec *spec, struct shape to
  * the beginning of backward, with the marks between them. Returns the derivative of x. */
 int32_t graph_head(struct graph *g, struct op_size size, int32_t x, int32_t w, struct graph_ends *ends);
 
+/* The whole graph without what the spec freezes. Numbers of tensors change. -EINVAL (e) a pattern matches nothing, or there
+ * is nothing left to train; -ENOMEM. */
+int graph_freeze(struct graph *g, const struct kc_job_spec *spec, struct graph_ends *ends, struct kc_error *e);
+
 /* The families. -ENOMEM. */
 int gpt2_emit(struct graph *g, const struct kc_job_spec *spec, struct graph_ends *ends);
 uint64_t gpt2_parameters(const struct kc_job_spec *spec);

@@ -68,6 +68,11 @@ int kc_model_graph_build(const struct kc_job_spec *spec, struct kc_arena *arena,
     r = family->emit(&g, spec, &ends);
     if (r < 0)
         return kc_fail(e, r, "no memory for a graph of %u layers", spec->layers);
+    if (arena->need > arena->size)
+        return kc_fail(e, -ENOSPC, "the graph of %u layers needs more than %zu bytes", spec->layers, arena->size);
+    if ((r = graph_freeze(&g, spec, &ends, e)) < 0)
+        return r;
+    root->tensors.count = g.tensor_count, root->ops.count = g.op_count;
     root->family = kc_contract_text(arena, kc_family_name[spec->family]);
     root->layers = spec->layers;
     root->parameters = family->parameters(spec);

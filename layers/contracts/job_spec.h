@@ -6,7 +6,7 @@
 #include "base/contract.h"
 #include "contracts/types.h"
 
-#define KC_JOB_SPEC_VERSION 4
+#define KC_JOB_SPEC_VERSION 5
 
 #define KC_FAMILY_TABLE(X) X(FAMILY_GPT2, "gpt2", 0) X(FAMILY_LLAMA, "llama", 0) X(FAMILY_MOE, "moe", 0)
 #define KC_DEVICE_TABLE(X) X(DEVICE_CPU, "cpu", 0)
@@ -64,6 +64,7 @@ struct kc_job_spec {
     double rope_theta, rms_eps, balance;
 
     struct kc_span train, validation; /* struct kc_spec_file; validation none or one */
+    struct kc_span freeze; /* kc_text: shell patterns; parameters whose name matches one are not trained */
     uint32_t documents, end_of_text;  /* a token of the vocabulary where documents are masked, else KC_NO_TOKEN */
     uint32_t sequences; /* of one step, over all ranks */
     uint32_t micro;     /* of one rank's micro-batch */

@@ -97,6 +97,7 @@ static const struct kc_field job_spec[] = {
     SCALAR(kc_job_spec, rope_theta),
     SCALAR(kc_job_spec, rms_eps),
     SCALAR(kc_job_spec, balance),
+    SPAN(kc_job_spec, freeze, KC_FIELD_TEXT),
     SPAN_OF(kc_job_spec, train, spec_file_layout),
     SPAN_OF(kc_job_spec, validation, spec_file_layout),
     ENUM(kc_job_spec, documents, kc_documents_name),
@@ -198,7 +199,7 @@ static const struct kc_field graph_tensor[] = {
     ENUMS(kc_graph_tensor, dim, kc_dim_name),
     SCALAR(kc_graph_tensor, join),
     SCALAR(kc_graph_tensor, sorted),
-    HIDDEN(kc_graph_tensor, pad),
+    SCALAR(kc_graph_tensor, frozen),
     SCALAR(kc_graph_tensor, layer),
     SCALAR(kc_graph_tensor, of),
     SCALAR(kc_graph_tensor, init_scale),
@@ -274,6 +275,7 @@ static const struct kc_field plan_tensor[] = {
     ENUM(kc_plan_tensor, init, kc_init_name),
     ENUMS(kc_plan_tensor, dim, kc_dim_name),
     SCALAR(kc_plan_tensor, join),
+    SCALAR(kc_plan_tensor, frozen),
     HIDDEN(kc_plan_tensor, pad),
     INLINES(kc_plan_tensor, place, placement_layout),
     SCALAR(kc_plan_tensor, layer),
@@ -302,6 +304,7 @@ static const struct kc_field plan_bucket[] = {
     ENUM(kc_plan_bucket, type, kc_type_name), SCALAR(kc_plan_bucket, axes),
     SCALAR(kc_plan_bucket, once),           SCALAR(kc_plan_bucket, stage),
     SCALAR(kc_plan_bucket, tied),           SCALAR(kc_plan_bucket, repeat),
+    SCALAR(kc_plan_bucket, frozen),         HIDDEN(kc_plan_bucket, pad),
 };
 static const struct kc_layout plan_bucket_layout = LAYOUT(kc_plan_bucket, plan_bucket);
 static const struct kc_field plan_op[] = {

@@ -44,7 +44,7 @@ struct kc_graph_tensor {
                                        bits 2 and 3 is [768, 2304] there */
     uint8_t sorted;                 /* 1: its rows stand in an order that a rank gives to those that it has: parts of it are
                                        no parts of what one rank would have, so its placement is never converted */
-    uint8_t pad;
+    uint8_t frozen;                 /* PARAMETER: 1: it is not trained and has no GRADIENT */
     int32_t layer;                  /* -1: before the first or after the last */
     int32_t of;                     /* GRADIENT: its parameter's tensor index; DERIVATIVE: its activation's; else -1 */
     float init_scale;               /* INIT_NORMAL: standard deviation */

@@ -12,7 +12,7 @@
 
 #include <assert.h>
 
-#define KC_SHARD_PLAN_VERSION 6
+#define KC_SHARD_PLAN_VERSION 7
 #define KC_ALIGN_ELEMENTS 64 /* tensors start at multiples of it in a bucket, shards are multiples of it */
 #define KC_EVERY_STAGE (-1)  /* as the stage of an op: on every stage that needs it */
 #define KC_FLAT KC_NONE      /* as the dimension of a placement: cut flat over a whole bucket, ignoring tensor borders */
@@ -27,7 +27,7 @@ struct kc_plan_tensor {
     kc_text name;
     uint8_t role, type, rank, init;
     uint8_t dim[KC_DIMS_MAX];
-    uint8_t join, pad[2];    /* as in model_graph */
+    uint8_t join, frozen, pad; /* as in model_graph */
     struct kc_placement place[KC_AXES];
     int32_t layer, of;
     float init_scale;
@@ -61,8 +61,11 @@ struct kc_plan_bucket {
     int32_t stage;   /* virtual stage that holds it */
     int32_t tied;    /* another stage that holds it as well and does not count it; -1 none */
     uint32_t repeat; /* so many neighbours on the tensor axis hold the same, of which the first counts it; 0 and 1: none */
+    uint32_t frozen; /* 1: none of its parameters is trained: it has no gradients and no moments, nothing reduces it or updates
+                        it; it has masters, and with zero 3 it is gathered, as any */
+    uint32_t pad;
 };
-static_assert(sizeof(struct kc_plan_bucket) == 56, "contracts have no hidden padding");
+static_assert(sizeof(struct kc_plan_bucket) == 64, "contracts have no hidden padding");
 
 /* Parameters that are f32 are their own masters; of others state keeps masters, which the optimizer updates. */
 static inline int kc_bucket_has_master(const struct kc_plan_bucket *b)

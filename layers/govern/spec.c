@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum kind { NAME, U32, U64, REAL, BOOL, TOKEN_OR_NULL, PATH_OR_NULL, FILES, FILE_OR_NULL, ENVIRONMENT, ENUMERATION };
+enum kind { NAME, U32, U64, REAL, BOOL, TOKEN_OR_NULL, PATTERNS, PATH_OR_NULL, FILES, FILE_OR_NULL, ENVIRONMENT, ENUMERATION };
 
 struct row {
     const char *path;
@@ -37,6 +37,7 @@ struct row {
 #define KIND_REAL REAL, NULL, 0
 #define KIND_BOOL BOOL, NULL, 0
 #define KIND_TOKEN_OR_NULL TOKEN_OR_NULL, NULL, 0
+#define KIND_PATTERNS PATTERNS, NULL, 0
 #define KIND_PATH_OR_NULL PATH_OR_NULL, NULL, 0
 #define KIND_FILES FILES, NULL, 0
 #define KIND_FILE_OR_NULL FILE_OR_NULL, NULL, 0
@@ -262,6 +263,8 @@ static int read_row(struct reader *r, const struct row *row)
         return read_enum(r, row, value, at);
     case NAME:
         return read_name(r, row, value, at);
+    case PATTERNS:
+        return spec_read_patterns(r, row->path, value, at);
     case PATH_OR_NULL:
         return spec_read_path(r, row->path, value, true, at);
     case FILES:
@@ -482,6 +485,8 @@ static json_t *row_json(const struct kc_job_spec *s, const struct row *row)
     case NAME:
     case PATH_OR_NULL:
         return small ? json_string(KC_TEXT(s, small)) : json_null();
+    case PATTERNS:
+        return spec_patterns_json(s, *(const struct kc_span *)(const void *)at);
     case FILES:
     case FILE_OR_NULL:
         return spec_files_json(s, *(const struct kc_span *)(const void *)at);

@@ -27,6 +27,11 @@ int spec_read_files(struct reader *r, const char *what, const json_t *value, boo
 /* The same form again: one plain file is its path, none is null. New reference. */
 json_t *spec_files_json(const struct kc_job_spec *spec, struct kc_span files);
 
+/* ---- spec_patterns.c ---- */
+/* A list of texts, none empty. */
+int spec_read_patterns(struct reader *r, const char *what, const json_t *value, struct kc_span *out);
+json_t *spec_patterns_json(const struct kc_job_spec *spec, struct kc_span patterns); /* new reference */
+
 /* ---- spec_parallel.c ---- */
 /* Do ranks, axes, batch and model fit each other? -EINVAL e. */
 int spec_check_parallel(const struct kc_job_spec *s, struct kc_error *e);

@@ -21,7 +21,7 @@ static int32_t parameters_of(const struct book *b, uint32_t bucket)
 static uint64_t owned_elements(const struct book *b, uint32_t bucket)
 {
     const struct kc_plan_bucket *k = KC_AT(b->shard, struct kc_plan_bucket, b->shard->buckets) + bucket;
-    if (!kc_plan_holds(b->shard, k, b->p->rank))
+    if (k->frozen || !kc_plan_holds(b->shard, k, b->p->rank))
         return 0;
     const struct kc_plan_segment *s = KC_AT(b->shard, struct kc_plan_segment, b->shard->segments) + k->segments_first;
     uint64_t own = kc_plan_owner(b->shard, k, b->p->rank), n = 0;
@@ -39,7 +39,7 @@ static uint64_t norm_end(const struct book *b, uint32_t bucket)
 {
     const struct kc_plan_bucket *k = KC_AT(b->shard, struct kc_plan_bucket, b->shard->buckets) + bucket;
     const uint64_t first = kc_plan_owner(b->shard, k, b->p->rank) * k->shard;
-    return first + (kc_plan_counts(b->shard, k, b->p->rank) ? k->shard : 0);
+    return first + (!k->frozen && kc_plan_counts(b->shard, k, b->p->rank) ? k->shard : 0);
 }
 
 static uint64_t owner_first(const struct book *b, uint32_t bucket)
@@ -217,6 +217,8 @@ int bucket_ticket(struct book *b, const struct kc_exec_instruction *i, struct kc
     const struct kc_exec_ref *r = kc_refs_of(b->p, i) + i->inputs;
     if (kc_space_state(r->space) < 0)
         return book_wrong(b, e, "is a ticket for something that is not state");
+    if (book_bucket(b, (uint32_t)r->bucket)->frozen)
+        return book_wrong(b, e, "is a ticket for a bucket that is frozen");
     uint64_t bit = UINT64_C(1) << r->space, *open = &b->buckets[r->bucket].open;
     if (i->kind == KC_I_OPEN ? *open & bit : !(*open & bit))
         return book_wrong(b, e, i->kind == KC_I_OPEN ? "opens a ticket twice" : "closes a ticket that is not open");

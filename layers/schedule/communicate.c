@@ -111,7 +111,7 @@ void kc_comm_look_at_own(struct kc_executor *x)
     const struct kc_shard_plan *s = x->c.shard;
     const struct kc_plan_bucket *b = KC_AT(s, struct kc_plan_bucket, s->buckets);
     for (uint32_t k = 0; k < s->buckets.count; k++)
-        if (kc_plan_holds(s, &b[k], x->c.plan->rank) && !is_reduced(x, k)) {
+        if (!b[k].frozen && kc_plan_holds(s, &b[k], x->c.plan->rank) && !is_reduced(x, k)) {
             const struct kc_exec_ref whole = {.space = KC_SPACE_GRADIENT, .bucket = (int32_t)k};
             look_through(x, k, kc_executor_at(x, &whole, false), b[k].count);
         }

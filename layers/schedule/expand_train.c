@@ -11,9 +11,10 @@ static const struct kc_plan_bucket *bucket_at(const struct kc_builder *b, uint32
     return KC_AT(b->shard, struct kc_plan_bucket, b->shard->buckets) + bucket;
 }
 
-static int holds(const struct kc_builder *b, uint32_t bucket)
+/* Has the rank the bucket, and gradients of it? */
+static int trains(const struct kc_builder *b, uint32_t bucket)
 {
-    return kc_plan_holds(b->shard, bucket_at(b, bucket), b->rank);
+    return !bucket_at(b, bucket)->frozen && kc_plan_holds(b->shard, bucket_at(b, bucket), b->rank);
 }
 
 static void ticket(struct kc_builder *b, enum kc_instruction_kind kind, enum kc_space space, uint32_t bucket)
@@ -68,12 +69,12 @@ static void train_turns(struct kc_builder *b, const struct kc_turns *t)
     }
     count_gradients(b, left);
     for (uint32_t k = 0; k < buckets; k++)
-        if (holds(b, k) && turn_shares(t, bucket_at(b, k)))
+        if (trains(b, k) && turn_shares(t, bucket_at(b, k)))
             expand_clear(b, k);
     for (uint32_t i = t->order.first[at]; i < t->order.first[at + 1]; i++)
         train_turn(b, t, &t->order.turns[i], left);
     for (uint32_t k = 0; k < buckets; k++)
-        if (holds(b, k) && turn_shares(t, bucket_at(b, k))) {
+        if (trains(b, k) && turn_shares(t, bucket_at(b, k))) {
             expand_collectives(b, KC_PURPOSE_GRADIENT, (int32_t)k);
             expand_add(b, k, b->shard->micro_batches - 1);
         }
@@ -144,13 +145,13 @@ void expand_train(struct kc_builder *b, const struct kc_turns *t)
     const uint32_t buckets = b->shard->buckets.count;
     kc_builder_begin(b, KC_PROGRAM_TRAIN);
     for (uint32_t k = 0; k < buckets; k++)
-        if (holds(b, k))
+        if (trains(b, k))
             ticket(b, KC_I_OPEN, KC_SPACE_GRADIENT, k);
     expand_simple(b, KC_I_CLEAR, KC_PART_BACKWARD, 0, kc_ref_none(),
                 kc_ref_vector(KC_SPACE_RESULT, KC_F64, KC_RESULT_OWN, KC_AGREE_NONFINITE + 1));
     train_turns(b, t);
     for (uint32_t k = 0; k < buckets; k++) {
-        if (!holds(b, k))
+        if (!trains(b, k))
             continue;
         train_norm(b, k);
         ticket(b, KC_I_CLOSE, KC_SPACE_GRADIENT, k);
@@ -161,7 +162,7 @@ void expand_train(struct kc_builder *b, const struct kc_turns *t)
     for (uint32_t k = 0; k < buckets; k++) {
         static const enum kc_space own[] = {KC_SPACE_MOMENT1, KC_SPACE_MOMENT2, KC_SPACE_MASTER};
         size_t count = kc_bucket_has_master(bucket_at(b, k)) ? 3 : 2;
-        if (!holds(b, k))
+        if (!trains(b, k))
             continue;
         ticket(b, KC_I_OPEN, KC_SPACE_PARAMETER, k);
         for (size_t i = 0; i < count; i++)
@@ -173,7 +174,7 @@ void expand_train(struct kc_builder *b, const struct kc_turns *t)
             expand_collectives(b, KC_PURPOSE_PARAMETER, (int32_t)k); /* while the next bucket is updated */
     }
     for (uint32_t k = 0; k < buckets; k++)
-        if (holds(b, k))
+        if (trains(b, k))
             ticket(b, KC_I_CLOSE, KC_SPACE_PARAMETER, k);
     kc_builder_end(b);
 }

@@ -78,7 +78,7 @@ void kc_verb_root_part(struct kc_state *s)
     for (uint32_t t = 0; t < s->map.tensors; t++)
         for (int k = 0; k < KC_KIND_COUNT; k++) {
             const struct kc_map_tensor *m = &s->map.tensor[t];
-            const struct kc_range own = kc_map_counted(&s->map, m);
+            const struct kc_range own = kc_map_counted(&s->map, m, (enum kc_kind)k);
             uint64_t *limb = s->store + 2 + 4 * ((size_t)t * KC_KIND_COUNT + (size_t)k);
             memset(limb, 0, 4 * sizeof *limb);
             if (own.lo < own.hi)

@@ -108,7 +108,8 @@ static int check_tensor(const struct part *p, struct kc_error *e)
     return 0;
 }
 
-/* All tensors and kinds in the order of the extents: none may be left out but those that have no element. */
+/* All tensors and kinds in the order of the extents: none may be left out but those that have no element, and the moments of
+ * what was frozen. */
 static int check_all(const struct kc_manifest *m, const struct kc_extent *const *sorted, size_t n, struct kc_error *e)
 {
     size_t i = 0;
@@ -118,6 +119,8 @@ static int check_all(const struct kc_manifest *m, const struct kc_extent *const 
             struct part p = {.x = sorted + i, .tensor = &m->tensor[t]};
             while (i < n && same_tensor(sorted[i], &want))
                 i++, p.n++;
+            if (p.n == 0 && k != KC_MASTER && m->tensor[t].frozen)
+                continue;
             if (p.n == 0 && m->tensor[t].count)
                 return kc_fail(e, -EBADMSG, "the packs do not hold the %s of %s", kc_kind_name[k], m->tensor[t].name);
             int r = check_tensor(&p, e);

@@ -38,6 +38,7 @@ int kc_manifest_tensors(struct kc_manifest *m, const struct kc_map *map)
         t->shape = map->tensor[m->tensors].shape;
         t->dims = map->tensor[m->tensors].dims;
         t->count = map->tensor[m->tensors].total;
+        t->frozen = map->bucket[map->tensor[m->tensors].bucket].frozen;
     }
     return 0;
 }
@@ -67,6 +68,8 @@ static json_t *tensors_json(const struct kc_manifest *m)
         json_t *o = json_pack("{s:s, s:s, s:o}", "name", t->name, "type", "f32", "shape", shape_json(&t->shape));
         if (!kc_shape_equal(&t->shape, &t->dims))
             json_object_set_new(o, "dims", shape_json(&t->dims));
+        if (t->frozen)
+            json_object_set_new(o, "frozen", json_true());
         json_array_append_new(list, o);
     }
     return list;
@@ -202,6 +205,7 @@ static int parse_tensor(const json_t *o, struct kc_manifest_tensor *out)
     out->dims = out->shape;
     if (dims && (parse_shape(dims, &out->dims) < 0 || kc_shape_elements(&out->dims, &as_cut) < 0 || as_cut != out->count))
         return -EINVAL;
+    out->frozen = json_is_true(json_object_get(o, "frozen"));
     out->name = strdup(name);
     return out->name ? 0 : -ENOMEM;
 }

@@ -18,6 +18,7 @@ struct kc_manifest_tensor {
     struct kc_shape shape; /* as in files */
     struct kc_shape dims;  /* as it was cut: boxes of extents count by these */
     uint64_t count;        /* elements */
+    bool frozen;           /* it was not trained: the packs have no moments of it */
 };
 
 struct kc_manifest {

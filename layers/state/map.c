@@ -112,14 +112,20 @@ static int take_bucket(const struct kc_shard_plan *p, uint32_t number, uint32_t 
     if ((uint32_t)b->stage >= p->stages.count || (b->tied >= 0 && (uint32_t)b->tied >= p->stages.count))
         return kc_fail(e, -EINVAL, "plan: bucket %u is of stage %d, tied to %d, of %u", number, b->stage, b->tied,
                        p->stages.count);
-    *out = (struct kc_map_bucket){.count = b->count, .shard = b->shard, .type = (enum kc_type)b->type,
+    *out = (struct kc_map_bucket){.count = b->count, .shard = b->shard, .type = (enum kc_type)b->type, .frozen = b->frozen,
         .owner = kc_plan_owner(p, b, rank), .held = kc_plan_holds(p, b, rank), .counts = kc_plan_counts(p, b, rank)};
     return 0;
 }
 
+/* Classes that only what is trained has. */
+static bool trained(enum kc_state_class what)
+{
+    return what == KC_STATE_GRADIENT || what == KC_STATE_MOMENT1 || what == KC_STATE_MOMENT2;
+}
+
 static size_t bytes_of(const struct kc_map *m, const struct kc_map_bucket *b, enum kc_state_class what)
 {
-    const bool none = !b->held || (what == KC_STATE_MASTER && b->type == KC_F32);
+    const bool none = !b->held || (what == KC_STATE_MASTER && b->type == KC_F32) || (b->frozen && trained(what));
     const uint64_t elements = m->sharded[what] ? b->shard : b->count;
     return none ? 0 : elements * kc_type_bytes[what == KC_STATE_PARAMETER ? b->type : KC_F32];
 }
@@ -198,10 +204,13 @@ struct kc_range kc_map_owned(const struct kc_map *m, const struct kc_map_tensor 
 
 struct kc_range kc_map_kept(const struct kc_map *m, const struct kc_map_tensor *t, enum kc_state_class what)
 {
+    if (m->bucket[t->bucket].frozen && trained(what))
+        return (struct kc_range){0, 0};
     return m->sharded[what] ? kc_map_owned(m, t) : (struct kc_range){0, t->region.count};
 }
 
-struct kc_range kc_map_counted(const struct kc_map *m, const struct kc_map_tensor *t)
+struct kc_range kc_map_counted(const struct kc_map *m, const struct kc_map_tensor *t, enum kc_kind kind)
 {
-    return m->bucket[t->bucket].counts ? kc_map_owned(m, t) : (struct kc_range){0, 0};
+    const struct kc_map_bucket *b = &m->bucket[t->bucket];
+    return b->counts && !(b->frozen && kind != KC_MASTER) ? kc_map_owned(m, t) : (struct kc_range){0, 0};
 }

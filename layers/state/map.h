@@ -35,6 +35,7 @@ struct kc_map_tensor {
 struct kc_map_bucket {
     uint64_t count, shard;     /* elements */
     enum kc_type type;         /* of its parameters */
+    bool frozen;               /* it has no gradients and no moments */
     uint32_t owner;            /* which of its owners this rank is */
     bool held;                 /* the rank has one of its stages; else it takes no memory */
     bool counts;               /* of the ranks that hold the same it is the one that counts and saves its owner's part */
@@ -65,9 +66,9 @@ enum kc_state_class kc_map_class(const struct kc_map *m, const struct kc_map_ten
 int kc_map_new(const struct kc_shard_plan *shard, uint32_t rank, struct kc_map *out, struct kc_error *e);
 void kc_map_free(struct kc_map *m);
 /* The elements of tensor t, in its region's local numbers, that are this rank's share of the bucket (it may be that others
- * own the same); that it keeps of a class; and that it counts and saves, as no other rank does. */
+ * own the same); that it keeps of a class; and of which it counts and saves a kind, as no other rank does. */
 struct kc_range kc_map_owned(const struct kc_map *m, const struct kc_map_tensor *t);
 struct kc_range kc_map_kept(const struct kc_map *m, const struct kc_map_tensor *t, enum kc_state_class what);
-struct kc_range kc_map_counted(const struct kc_map *m, const struct kc_map_tensor *t);
+struct kc_range kc_map_counted(const struct kc_map *m, const struct kc_map_tensor *t, enum kc_kind kind);
 
 #endif

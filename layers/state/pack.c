@@ -47,7 +47,7 @@ int kc_pack_plan(const struct kc_map *m, struct kc_pack *out)
         uint32_t n = 0;
         for (uint32_t k = 0; k < KC_KIND_COUNT; k++)
             for (uint32_t t = 0; t < m->tensors; t++) {
-                struct kc_range own = kc_map_counted(m, &m->tensor[t]);
+                struct kc_range own = kc_map_counted(m, &m->tensor[t], (enum kc_kind)k);
                 for (; own.lo < own.hi; n++) {
                     uint64_t cut = (own.lo / KC_PACK_GRID + 1) * KC_PACK_GRID, to = cut < own.hi ? cut : own.hi;
                     struct kc_extent x = {.tensor = t, .kind = k, .box = m->tensor[t].box, .lo = own.lo, .hi = to,

@@ -41,6 +41,21 @@ static bool is_known_damaged(const struct kc_state *s, uint64_t version)
     return known;
 }
 
+/* Moments of what was frozen are not there, and of what is frozen now they would be lost. */
+static int check_frozen(const struct kc_state *s, const struct kc_whole *w, const uint32_t *where, struct kc_error *e)
+{
+    for (uint32_t i = 0; i < w->manifest.tensors; i++) {
+        const struct kc_manifest_tensor *t = &w->manifest.tensor[i];
+        const bool frozen = s->map.bucket[s->map.tensor[where[i]].bucket].frozen;
+        if (t->frozen != frozen)
+            return kc_fail(e, -EINVAL,
+                           "%s: %s was %s, and by the spec's freeze it is %s now. Set freeze back, or take only its values "
+                           "with model.init.from",
+                           w->path, t->name, t->frozen ? "frozen" : "trained", frozen ? "frozen" : "trained");
+    }
+    return 0;
+}
+
 /* Can this job go on from it? */
 static int check_job(const struct kc_state *s, const struct kc_whole *w, struct kc_error *e)
 {
@@ -48,7 +63,10 @@ static int check_job(const struct kc_state *s, const struct kc_whole *w, struct 
     int r = kc_values_match(s, &w->manifest, &where, e);
     if (r < 0)
         return kc_fail_prefix(e, r, "%.200s", w->path);
+    r = check_frozen(s, w, where, e);
     free(where);
+    if (r < 0)
+        return r;
     if (w->manifest.seed != s->spec->seed)
         return kc_fail(e, -EINVAL,
                        "%s was trained with seed %" PRIu64 ", the spec says %" PRIu64 ": the order of the data would "

@@ -13,6 +13,7 @@ struct kind {
     uint32_t type, axes, once, repeat; /* as in the bucket */
     int32_t stage, tied;
     uint32_t cut, partial;             /* axes that cut the parameter; on which the gradient is a part of a sum: bits */
+    uint32_t frozen;                   /* as in the bucket */
 };
 
 struct draft {
@@ -64,8 +65,9 @@ static int mark_completion(const struct layout *l, struct kc_error *e)
         p->bucket = 0; /* seen; placed below */
     }
     for (uint32_t t = 0; t < plan->tensors.count; t++)
-        if (l->tensors[t].role == KC_PARAMETER && l->tensors[t].bucket < 0)
-            return kc_fail(e, -EINVAL, "%s: the model graph has no gradient of it", KC_TEXT(plan, l->tensors[t].name));
+        if (l->tensors[t].role == KC_PARAMETER && (l->tensors[t].bucket < 0) != l->tensors[t].frozen)
+            return kc_fail(e, -EINVAL, "%s: %s; the model graph is wrong", KC_TEXT(plan, l->tensors[t].name),
+                           l->tensors[t].frozen ? "it is frozen and has a gradient" : "it has no gradient");
     return 0;
 }
 
@@ -89,11 +91,12 @@ static int mark_stages(const struct layout *l, struct kc_error *e)
     return 0;
 }
 
-static struct kind kind_of(const struct layout *l, int32_t gradient)
+/* `gradient`: -1 where the parameter is frozen. */
+static struct kind kind_of(const struct layout *l, int32_t parameter, int32_t gradient)
 {
-    const int32_t parameter = l->tensors[gradient].of;
-    const struct kc_plan_tensor *p = &l->tensors[parameter], *g = &l->tensors[gradient];
-    struct kind k = {.type = p->type, .axes = 1u << KC_DATA, .stage = l->stage[parameter], .tied = l->tied[parameter]};
+    const struct kc_plan_tensor *p = &l->tensors[parameter], *g = gradient < 0 ? p : &l->tensors[gradient];
+    struct kind k = {.type = p->type, .axes = 1u << KC_DATA, .stage = l->stage[parameter], .tied = l->tied[parameter],
+                     .frozen = p->frozen};
     for (int a = 0; a < KC_AXES; a++) {
         const bool cut = p->place[a].kind == KC_PLACE_SHARDED;
         if (a == KC_PIPELINE || (a != KC_DATA && l->plan->axis[a] == 1))
@@ -108,10 +111,11 @@ static struct kind kind_of(const struct layout *l, int32_t gradient)
     return k;
 }
 
-/* Steps through the gradients in the order of their completion. */
+/* Steps through the parameters in the order in which their gradients are complete, then those that have none as they stand. */
 struct walk {
     const struct layout *on;
-    uint32_t op, out;
+    uint32_t op, out, frozen;
+    int32_t gradient; /* of the parameter that it is at, or -1 */
 };
 
 static int32_t next_gradient(struct walk *w)
@@ -125,6 +129,21 @@ static int32_t next_gradient(struct walk *w)
             if (t >= 0 && w->on->tensors[t].role == KC_GRADIENT && w->on->completes[t] == w->op + 1)
                 return t;
         }
+    }
+    return -1;
+}
+
+/* -1: that was all. */
+static int32_t next_parameter(struct walk *w)
+{
+    const struct layout *l = w->on;
+    w->gradient = next_gradient(w);
+    if (w->gradient >= 0)
+        return l->tensors[w->gradient].of;
+    while (w->frozen < l->plan->tensors.count) {
+        const uint32_t t = w->frozen++;
+        if (l->tensors[t].role == KC_PARAMETER && l->tensors[t].frozen)
+            return (int32_t)t;
     }
     return -1;
 }
@@ -148,15 +167,15 @@ static struct draft *draft_for(struct layout *l, const struct kind *kind, const 
 /* parameter.bucket := its draft, and .offset. */
 static void place_parameters(struct layout *l, uint64_t target)
 {
-    int32_t g;
-    for (struct walk w = {.on = l}; (g = next_gradient(&w)) >= 0;) {
-        struct kc_plan_tensor *p = &l->tensors[l->tensors[g].of];
-        const struct kind kind = kind_of(l, g);
+    int32_t at;
+    for (struct walk w = {.on = l}; (at = next_parameter(&w)) >= 0;) {
+        struct kc_plan_tensor *p = &l->tensors[at];
+        const struct kind kind = kind_of(l, at, w.gradient);
         struct draft *d = draft_for(l, &kind, p, target);
         p->bucket = (int32_t)(d - l->drafts);
         p->offset = round_up(d->filled, KC_ALIGN_ELEMENTS);
         d->filled = p->offset + elements(p);
-        d->last = l->completes[g];
+        d->last = w.gradient < 0 ? l->plan->ops.count + 1 : l->completes[w.gradient];
         d->layer = p->layer;
         d->segments++;
     }
@@ -166,7 +185,7 @@ static struct kc_plan_bucket bucket_of(const struct kc_shard_plan *plan, const s
 {
     struct kc_plan_bucket b = {.shards = 1, .layer = d->layer, .type = d->kind.type, .axes = d->kind.axes,
                                .once = d->kind.once, .stage = d->kind.stage, .tied = d->kind.tied,
-                               .repeat = d->kind.repeat};
+                               .repeat = d->kind.repeat, .frozen = d->kind.frozen};
     for (int a = 0; a < KC_AXES; a++)
         b.shards *= b.axes >> a & 1 ? plan->axis[a] : 1;
     b.count = round_up(d->filled, (uint64_t)b.shards * KC_ALIGN_ELEMENTS);
@@ -188,14 +207,15 @@ static void write_down(const struct layout *l, uint32_t *number, struct kc_plan_
         for (uint32_t i = 0; i < l->count; i++)
             n += number[i] == b ? l->drafts[i].segments : 0;
     }
-    int32_t g;
-    for (struct walk w = {.on = l}; (g = next_gradient(&w)) >= 0;) {
-        struct kc_plan_tensor *p = &l->tensors[l->tensors[g].of];
+    int32_t at;
+    for (struct walk w = {.on = l}; (at = next_parameter(&w)) >= 0;) {
+        struct kc_plan_tensor *p = &l->tensors[at];
         p->bucket = (int32_t)number[p->bucket];
         struct kc_plan_bucket *b = &buckets[p->bucket];
         segments[b->segments_first + b->segments_count++] = (struct kc_plan_segment){
-            .tensor = l->tensors[g].of, .decay = p->decay, .offset = p->offset, .count = elements(p)};
-        l->tensors[g].bucket = p->bucket, l->tensors[g].offset = p->offset;
+            .tensor = at, .decay = p->decay, .offset = p->offset, .count = elements(p)};
+        if (w.gradient >= 0)
+            l->tensors[w.gradient].bucket = p->bucket, l->tensors[w.gradient].offset = p->offset;
     }
 }
 
@@ -231,6 +251,8 @@ uint32_t kc_bucket_sums(const struct kc_shard_plan *plan, uint32_t bucket)
     const struct kc_plan_bucket *b = KC_AT(plan, struct kc_plan_bucket, plan->buckets) + bucket;
     const struct kc_plan_tensor *tensors = KC_AT(plan, struct kc_plan_tensor, plan->tensors);
     uint32_t t = 0, sums = 0;
+    if (b->frozen)
+        return 0;
     while (tensors[t].role != KC_GRADIENT || tensors[t].bucket != (int32_t)bucket)
         t++;
     for (int a = 0; a < KC_AXES; a++)

@@ -450,7 +450,7 @@ static int tensors_begin(struct make *m)
         struct kc_plan_tensor *to = &m->made->tensors[m->made->tensor_count++];
         *to = (struct kc_plan_tensor){.name = from->name, .role = from->role, .type = from->type, .rank = from->rank,
                                       .init = from->init, .join = from->join, .layer = from->layer, .of = from->of,
-                                      .init_scale = from->init_scale, .decay = from->decay, .bucket = -1};
+                                      .init_scale = from->init_scale, .decay = from->decay, .frozen = from->frozen, .bucket = -1};
         memcpy(to->dim, from->dim, sizeof to->dim);
         memcpy(to->global, from->size, sizeof to->global);
         memcpy(to->place, m->cut->place[i], sizeof to->place);

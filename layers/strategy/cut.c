@@ -171,6 +171,15 @@ static void step_attributes(struct walk *w, struct kc_cut_op *to, const struct k
     to->attr = attr, to->attrs = op->attr.count + 2;
 }
 
+/* All that it would make is left out: gradients of what is frozen. */
+static bool idle(const struct walk *w, const struct kc_graph_op *op, const struct kc_graph_step *s)
+{
+    for (uint32_t i = s->inputs; i < (uint32_t)s->inputs + s->outputs; i++)
+        if (s->at[i] >= KC_STEP_TEMP || operand(w, op, s->at[i]) >= 0)
+            return false;
+    return true;
+}
+
 /* `rounds`: 0 outside of them. `work`: parts of flops in the whole expansion. */
 static void step(struct walk *w, const struct kc_graph_op *op, const struct kc_graph_expansion *x,
                  const struct kc_graph_step *s, uint32_t round, uint32_t rounds, uint64_t work)
@@ -180,6 +189,8 @@ static void step(struct walk *w, const struct kc_graph_op *op, const struct kc_g
     int32_t at[KC_RULE_TENSORS];
     for (uint32_t i = 0; i < n; i++)
         at[i] = step_operand(w, op, temps, s->at[i], i >= s->inputs);
+    if (idle(w, op, s))
+        return;
     struct kc_cut_op *to = append(w, op);
     int32_t *own = to ? operands_new(w, n) : NULL;
     if (!own)
@@ -223,7 +234,7 @@ static void expand(struct walk *w, const struct kc_graph_op *op, const struct kc
     const uint32_t rounds = x->rounds ? w->cut->spec->axis[x->axis] : 1;
     uint64_t work = 0;
     for (uint32_t i = 0; i < x->steps_count; i++)
-        work += (uint64_t)steps[i].work * (steps[i].when == KC_WHEN_EVERY ? rounds : 1);
+        work += idle(w, op, &steps[i]) ? 0 : (uint64_t)steps[i].work * (steps[i].when == KC_WHEN_EVERY ? rounds : 1);
     temps_begin(w, op, x, steps, temps, rounds);
     for (uint32_t i = 0; i < x->steps_count; i++)
         if (steps[i].when == KC_WHEN_BEFORE)

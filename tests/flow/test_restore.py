@@ -63,5 +63,34 @@ def test_a_job_goes_on_in_another_layout():
             assert snapshot(node.snapshots(still)[-1]["path"])[1][0] == snapshot(mine["path"])[1][0]
 
 
+def test_what_is_frozen_keeps_its_bits_and_has_no_moments():
+    frozen = ["*.wte.*", "*.wpe.*", "*.h.[01].*"]
+    with Kc() as node:
+        job = begin(node, "frozen", MODELS["gpt2"], 2, {"data": 2, "zero": 1}, 4, freeze=frozen, optimizer={"lr": 1e-2})
+        node.kc("wait", job, "--for", "step>=4")
+        node.kc("stop", job)
+        before = snapshot(node.snapshots(job)[-1]["path"])[1]
+        for layout in ({"tensor": 2}, {"pipeline": 2}, {"data": 2, "zero": 3}):
+            change(node, job, layout, 8 // layout.get("data", 1))
+            node.kc("resume", job)
+            node.kc("wait", job, "--for", f"step>={node.snapshots(job)[-1]['step'] + 3}")
+            node.kc("stop", job)
+        node.kc("snap", "verify", job)
+        after = snapshot(node.snapshots(job)[-1]["path"])[1]
+        for name in before[0]:
+            keeps = any(part in name for part in (".wte.", ".wpe.", ".h.0.", ".h.1."))
+            assert (before[0][name] == after[0][name]) == keeps, name
+            assert (any(after[1][name]), any(after[2][name])) == (not keeps, not keeps), name
+        path = node.path(job, "spec.json")
+        spec = json.load(open(path))
+        spec["freeze"] = frozen[:2]
+        with open(path, "w") as f:
+            json.dump(spec, f)
+        node.kc("resume", job, ok=(0, 1))
+        node.wait(job, "failed")
+        with open(node.path(job, "rank-0.log")) as f:
+            assert "was frozen, and by the spec's freeze it is trained now" in f.read()
+
+
 if __name__ == "__main__":
     main(globals())

@@ -119,7 +119,7 @@ int cut_rig_new(struct cut_rig *r, const struct kc_job_spec *spec, struct kc_err
     ck_assert_uint_le(spec->ranks, CUT_RANKS_MAX);
     for (int i = 0; i < 3; i++)
         ck_assert_int_eq(kc_arena_new(&r->arena[i], 8u << 20), 0);
-    int bad = kc_model_graph_build(&r->spec, &r->arena[0], &r->graph, e);
+    int bad = kc_model_graph_build(spec, &r->arena[0], &r->graph, e);
     if (bad == 0)
         bad = kc_strategy_plan(r->graph, &r->spec, toy_devices(spec->ranks, &r->arena[3]), toy_costs(1000, &r->arena[4]),
                                (struct kc_strategy_opcodes){.update = KC_OP_ADAMW, .norm = KC_OP_NORM, .add = KC_OP_ADD, .box = KC_OP_BOX,

@@ -413,7 +413,7 @@ int fleet_plan(struct fleet *r, const struct kc_job_spec *spec, struct kc_error 
     for (int i = 0; i < 5; i++)
         ck_assert_int_eq(kc_arena_new(&r->arena[i], room[i]), 0);
     r->rank = calloc(spec->ranks, sizeof *r->rank);
-    int code = kc_model_graph_build(&r->spec, &r->arena[0], &r->graph, e);
+    int code = kc_model_graph_build(spec, &r->arena[0], &r->graph, e);
     if (code < 0)
         return code;
     const struct kc_device_view *devices = devices_make(spec->ranks, &r->arena[1]);

@@ -8,6 +8,8 @@
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -66,6 +68,15 @@ struct kc_job_spec test_spec(uint32_t layers, uint32_t hidden, uint32_t heads, u
     for (int a = 0; a < KC_AXES; a++)
         s.axis[a] = 1;
     return s;
+}
+
+void test_freeze(struct test_frozen *s, const char *pattern)
+{
+    const size_t at = s->spec.freeze.count ? s->list[s->spec.freeze.count - 1] - offsetof(struct test_frozen, text) : 0;
+    char *to = s->text + (s->spec.freeze.count ? at + strlen(s->text + at) + 1 : 0);
+    s->spec.freeze.offset = offsetof(struct test_frozen, list);
+    s->list[s->spec.freeze.count++] = (kc_text)(to - (char *)s);
+    snprintf(to, (size_t)(s->text + sizeof s->text - to), "%s", pattern);
 }
 
 void test_family(struct kc_job_spec *s, enum kc_family family)

@@ -22,6 +22,14 @@ struct kc_job_spec test_spec(uint32_t layers, uint32_t hidden, uint32_t heads, u
 /* Make it one of that family: fewer key/value heads than heads, if they are more than one; a head of its own. */
 void test_family(struct kc_job_spec *spec, enum kc_family family);
 
+/* A spec with patterns of what is frozen behind it. */
+struct test_frozen {
+    struct kc_job_spec spec;
+    kc_text list[8];
+    char text[512];
+};
+void test_freeze(struct test_frozen *s, const char *pattern);
+
 struct runner {
     const struct kc_job_spec *spec; /* borrowed */
     struct kc_arena arena;

@@ -82,8 +82,11 @@ int op_layernorm_weight(void *self, const struct kc_op_call *call, struct kc_lan
     struct cpu *c = self;
     const uint64_t n = view_width(&call->in[0]), rows = view_rows(&call->in[0]);
     const uint8_t t = stored_type(&call->in[0]);
-    int r = CALL_CHECK(c, call, e, {0, t, rows * n}, {1, t, rows * n}, {2, KC_F32, rows}, {3, KC_F32, rows},
-                       {4, KC_F32, n}, {5, KC_F32, n});
+    int r = CALL_CHECK(c, call, e, {0, t, rows * n}, {1, t, rows * n}, {2, KC_F32, rows}, {3, KC_F32, rows});
+    if (r == 0 && call->out[0].data) /* either may be frozen */
+        r = CALL_CHECK(c, call, e, {4, KC_F32, n});
+    if (r == 0 && call->out[1].data)
+        r = CALL_CHECK(c, call, e, {5, KC_F32, n});
     if (r < 0)
         return r;
     struct norm_arg arg = {.k = kernels_for(c, &call->in[0]),

@@ -105,14 +105,39 @@ int op_linear_gelu_input(void *self, const struct kc_op_call *call, struct kc_la
     return product(self, call, 0, 1, lane, g, e);
 }
 
-/* dw (k, n) (+)= xT · dy, db (n) (+)= sum of dy over rows */
+struct bias_arg {
+    const struct kernels *k;
+    const void *dy; /* (rows, n) */
+    float *db;
+    uint64_t rows, n;
+    int add;
+};
+
+static void bias_tile(void *arg, uint32_t index, uint32_t worker)
+{
+    (void)worker;
+    const struct bias_arg *a = arg;
+    const struct range columns = tile_range(index, COLUMN_TILE, a->n);
+    a->k->column_sum(a->dy, a->db, a->rows, a->n, columns.first, columns.last, a->add);
+}
+
+/* dw (k, n) (+)= xT · dy, db (n) (+)= sum of dy over rows; either may be left out */
 int op_linear_weight(void *self, const struct kc_op_call *call, struct kc_lane *lane, struct kc_error *e)
 {
     const uint64_t r = view_tokens(&call->in[0]), n = view_features(&call->in[0]), k = view_features(&call->in[1]);
     const uint8_t t = stored_type(&call->in[0]);
-    int bad = CALL_CHECK(self, call, e, {0, t, r * n}, {1, t, r * k}, {2, KC_F32, k * n}, {3, KC_F32, n});
+    int bad = CALL_CHECK(self, call, e, {0, t, r * n}, {1, t, r * k});
+    if (bad == 0 && call->out[0].data)
+        bad = CALL_CHECK(self, call, e, {2, KC_F32, k * n});
+    if (bad == 0 && call->out[1].data)
+        bad = CALL_CHECK(self, call, e, {3, KC_F32, n});
     if (bad)
         return bad;
+    if (!call->out[0].data) {
+        const struct bias_arg bias = {.k = kernels_for(self, &call->in[0]), .dy = call->in[0].data, .db = call->out[1].data,
+                                      .rows = r, .n = n, .add = call->accumulate};
+        return bias.db ? enqueue(lane, bias_tile, &bias, sizeof bias, tiles_of(n, COLUMN_TILE)) : 0;
+    }
     const struct gemm g = {.m = k, .n = n, .k = r, .lda = k, .ldb = n, .ta = 'T', .tb = 'N',
                            .sum = call->out[1].data, .beta = call->accumulate ? 1 : 0};
     return product(self, call, 1, 0, lane, g, e);

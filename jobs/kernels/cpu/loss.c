@@ -60,7 +60,7 @@ static void loss_total(void *arg, uint32_t index, uint32_t worker)
 struct head {
     const void *x, *wte; /* stored in `type` */
     void *dx;            /* NULL: no gradients are asked for */
-    float *dwte;
+    float *dwte;         /* NULL: wte is frozen */
     uint8_t type;
     const int32_t *targets;
     double *result;
@@ -108,7 +108,7 @@ static int block_run(struct cpu *c, const struct head *d, const struct kc_op_cal
     if (r < 0 || !d->dx)
         return r;
     block_backward(&arg, d, first);
-    if ((tiles = gemm_begin(&arg.g, lane, e)) < 0 || (more = gemm_begin(&arg.dw, lane, e)) < 0)
+    if ((tiles = gemm_begin(&arg.g, lane, e)) < 0 || (more = d->dwte ? gemm_begin(&arg.dw, lane, e) : 0) < 0)
         return tiles < 0 ? tiles : more;
     arg.grid = (uint32_t)tiles;
     return enqueue(lane, product_tile, &arg, sizeof arg, arg.grid + (uint32_t)more);
@@ -149,13 +149,14 @@ int op_head_loss(void *self, const struct kc_op_call *call, struct kc_lane *lane
     return head_run(self, &d, call, lane, e);
 }
 
-/* The same, and dwte (+)= dlogitsT·x, dx = dlogits·wte */
+/* The same, and dwte (+)= dlogitsT·x, if it is wanted, dx = dlogits·wte */
 int op_head_loss_gradient(void *self, const struct kc_op_call *call, struct kc_lane *lane, struct kc_error *e)
 {
     struct head d = {.rows = view_rows(&call->in[0]), .h = view_width(&call->in[0]), .v = view_rows(&call->in[1])};
     const uint8_t t = stored_type(&call->in[0]);
-    int r = CALL_CHECK(self, call, e, {0, t, d.rows * d.h}, {1, t, d.v * d.h}, {2, KC_I32, d.rows},
-                       {3, KC_F32, d.v * d.h}, {4, t, d.rows * d.h});
+    int r = CALL_CHECK(self, call, e, {0, t, d.rows * d.h}, {1, t, d.v * d.h}, {2, KC_I32, d.rows}, {4, t, d.rows * d.h});
+    if (r == 0 && call->out[0].data)
+        r = CALL_CHECK(self, call, e, {3, KC_F32, d.v * d.h});
     if (r == 0 && call->out[2].data)
         r = CALL_CHECK(self, call, e, {5, KC_F64, 2});
     if (r < 0)

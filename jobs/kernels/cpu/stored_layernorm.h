@@ -59,8 +59,8 @@ VEC_INLINE void STORED(weight_strip)(const REAL *dy, const REAL *x, const float 
     vf w[SUM_VECTORS], b[SUM_VECTORS];
     SUM_LOOP
     {
-        w[v] = add_to ? v_get(dw + v * W, lanes, 0) : v_all(0);
-        b[v] = add_to ? v_get(db + v * W, lanes, 0) : v_all(0);
+        w[v] = add_to && dw ? v_get(dw + v * W, lanes, 0) : v_all(0);
+        b[v] = add_to && db ? v_get(db + v * W, lanes, 0) : v_all(0);
     }
     for (size_t from = 0; from < rows; from += SUM_ROWS) {
         const size_t to = from + SUM_ROWS < rows ? from + SUM_ROWS : rows;
@@ -83,8 +83,10 @@ VEC_INLINE void STORED(weight_strip)(const REAL *dy, const REAL *x, const float 
     }
     SUM_LOOP
     {
-        v_put(dw + v * W, lanes, w[v]);
-        v_put(db + v * W, lanes, b[v]);
+        if (dw)
+            v_put(dw + v * W, lanes, w[v]);
+        if (db)
+            v_put(db + v * W, lanes, b[v]);
     }
 }
 
@@ -95,9 +97,11 @@ static void STORED(layernorm_weight)(const void *above, const void *in, const fl
     const REAL *dy = above, *x = in;
     size_t c = first;
     for (; c + SUM_VECTORS * W <= last; c += SUM_VECTORS * W)
-        STORED(weight_strip)(dy + c, x + c, mean, rstd, dw + c, db + c, rows, n, SUM_VECTORS, W, add_to);
+        STORED(weight_strip)(dy + c, x + c, mean, rstd, dw ? dw + c : NULL, db ? db + c : NULL, rows, n, SUM_VECTORS, W,
+                             add_to);
     for (; c < last; c += W)
-        STORED(weight_strip)(dy + c, x + c, mean, rstd, dw + c, db + c, rows, n, 1, smaller(W, last - c), add_to);
+        STORED(weight_strip)(dy + c, x + c, mean, rstd, dw ? dw + c : NULL, db ? db + c : NULL, rows, n, 1,
+                             smaller(W, last - c), add_to);
 }
 
 VEC_INLINE void STORED(sum_strip)(const REAL *x, float *sum, size_t rows, size_t n, size_t vectors, size_t lanes,
