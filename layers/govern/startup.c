@@ -196,6 +196,7 @@ int kc_startup_memory_check(const struct kc_memory_need *need, uint64_t all, uin
     if (free_bytes == 0 || all <= free_bytes)
         return 0;
     const bool many = all != need->rank;
+    const uint64_t state = need->parameters + need->gradients + need->moments + need->masters;
     return kc_fail(e, -ENOMEM,
                    "%s %llu MiB (%llu MiB a rank: parameters %llu, gradients %llu, moments %llu, masters %llu, "
                    "work %llu, communication %llu, program %llu), %llu MiB are free. %s",
@@ -207,9 +208,9 @@ int kc_startup_memory_check(const struct kc_memory_need *need, uint64_t all, uin
                    (unsigned long long)(need->communication >> 20), (unsigned long long)(need->program >> 20),
                    (unsigned long long)(free_bytes >> 20),
                    need->gradients * 3 > free_bytes ? "The model itself is too large: lower model.layers or model.hidden"
-                   : need->moments >= 2 * need->gradients && many
-                       ? "Lower batch.micro or ranks, or set parallel.zero to 1"
-                       : "Lower batch.micro or ranks");
+                   : state > need->work && many
+                       ? "Raise parallel.zero, share the model by parallel.tensor or parallel.pipeline, or lower ranks"
+                       : "Lower batch.micro or ranks, or set parallel.recompute");
 }
 
 bool kc_startup_skips_nonfinite(const struct kc_job_spec *spec)
