@@ -56,7 +56,9 @@ void job_rank_clear(struct job_rank *r, int rank)
 void job_free(struct job *j)
 {
     free(j->rank);
+    free(j->loads);
     j->rank = NULL;
+    j->loads = NULL;
     j->ranks_known = 0;
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/home.h"
+#include "console/loads.h"
 #include "contracts/types.h"
 #include "shm/names.h"
 
@@ -90,6 +91,7 @@ struct job {
     int board_error;             /* -errno why not, 0 */
     char board_text[256];
     double metric[KC_METRICS];   /* those of the keeper */
+    struct loads *loads;         /* of its experts in the last step; NULL: it has none, or unknown */
     struct job_rank *rank;       /* [0, ranks_known) */
     size_t ranks_known;
 };

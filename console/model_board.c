@@ -146,6 +146,17 @@ static void read_split(struct job *j)
         j->split[i] = j->rank[0].metric[from[i]];
 }
 
+/* What a former incarnation left there is not shown. */
+static void read_loads(struct job *j, const struct kc_reader *r)
+{
+    struct kc_loads *l = malloc(sizeof *l);
+    free(j->loads);
+    j->loads = NULL;
+    if (l && !kc_reader_loads(r, l) && l->incarnation == j->incarnation)
+        j->loads = loads_new(l->step, l->layers, l->experts, l->choices);
+    free(l);
+}
+
 static void read_snapshot(struct job *j, const struct kc_reader *r)
 {
     static struct kc_snapshot_entry entry[KC_SNAPSHOTS];
@@ -198,6 +209,7 @@ void job_read_board(struct job *j, const struct kc_home *home)
     j->ranks_known = j->rank ? ranks : 0;
     read_steps(j, r);
     read_split(j);
+    read_loads(j, r);
     read_snapshot(j, r);
     kc_reader_free(r);
 }

@@ -286,6 +286,10 @@ void report_page(const struct job *j, FILE *out)
     fprintf(out, "figures     validation loss %s, gradient norm %s, learning rate %s\n",
             text_number(j->validation_loss, "%.4f", a, sizeof a), text_number(j->grad_norm, "%.4g", b, sizeof b),
             text_number(j->lr, "%.4g", c, sizeof c));
+    if (j->loads) {
+        loads_text(j->loads, line, sizeof line);
+        fprintf(out, "experts     %s\n", line);
+    }
     if (!isnan(j->step_seconds) && !job_ended(j)) {
         fprintf(out, "step time   %s", text_seconds(j->step_seconds, a, sizeof a));
         if (!isnan(j->split[SPLIT_FORWARD])) {

@@ -51,14 +51,16 @@ int verb_ps(struct session *s, const struct arguments *a)
     return code;
 }
 
-/* `algorithms`: NULL leaves the key out. Taken over. */
+/* `algorithms`: NULL leaves the key out, and that of the experts. Taken over. */
 static int emit_job(struct session *s, struct job *j, json_t *algorithms)
 {
     json_t *o = session_envelope(s), *job;
     snapshots_newest(j);
     job = report_job(j);
-    if (algorithms)
+    if (algorithms) {
         json_object_set_new(job, "algorithms", algorithms);
+        json_object_set_new(job, "experts", loads_json(j->loads));
+    }
     json_object_set_new(o, "job", job);
     return session_emit(s, o);
 }

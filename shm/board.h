@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define KC_BOARD_VERSION 4
+#define KC_BOARD_VERSION 5
 #define KC_BOARD_MAGIC UINT64_C(0x314452414f42434b) /* "KCBOARD1" */
 
 /* ---- every segment begins with this; written by its creator, magic last, never changed afterwards ---- */
@@ -91,6 +91,7 @@ struct kc_leader_area {
     KC_RECORD(struct kc_evaluation) evaluation[KC_EVALUATIONS]; /* ring */
     KC_RECORD(struct kc_step_record) step[KC_STEPS];            /* ring */
     struct kc_curve_point curve[2][KC_CURVE];
+    KC_RECORD(struct kc_loads) loads; /* of choices only those in use are written and read */
 };
 
 /* Writer: the keeper. */
@@ -139,7 +140,8 @@ KC_LAYOUT(struct kc_op_seen, 96);
 KC_LAYOUT(struct kc_trace_seen, 24);
 KC_LAYOUT(struct kc_last_words, 568);
 KC_LAYOUT(struct kc_event_seen, 368);
-KC_LAYOUT(struct kc_step_record, 64);
+KC_LAYOUT(struct kc_step_record, 72);
+KC_LAYOUT(struct kc_loads, 65560);
 KC_LAYOUT(struct kc_evaluation, 48);
 KC_LAYOUT(struct kc_curve_point, 40);
 KC_LAYOUT(struct kc_snapshot_entry, 312);
@@ -154,9 +156,9 @@ KC_LAYOUT(struct kc_directory_job, 240);
 KC_LAYOUT(struct kc_directory_device, 288);
 KC_LAYOUT(struct kc_metric_block, 1040);
 KC_LAYOUT(struct kc_rank_slot, 114256);
-KC_LAYOUT(struct kc_leader_area, 731720);
+KC_LAYOUT(struct kc_leader_area, 830056);
 KC_LAYOUT(struct kc_keeper_area, 9920);
-KC_LAYOUT(struct kc_job_segment, 746248);
+KC_LAYOUT(struct kc_job_segment, 844584);
 KC_LAYOUT(struct kc_directory_segment, 204072);
 
 #endif

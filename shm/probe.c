@@ -39,6 +39,7 @@ static void take_leader(struct kc_probe *p)
     KC_WRITE(a->ack, &ack);
     atomic_store_explicit(&a->groups, 0, memory_order_release);
     KC_CLEAR(a->plan);
+    kc_probe_loads(p, 0, 0, 0, NULL);
 }
 
 static void take_slot(struct kc_probe *p)

@@ -94,6 +94,9 @@ void kc_probe_history(struct kc_probe *p, uint64_t step, double loss);
 /* A step has ended. incarnation is filled here; end too when it is 0. The loss also goes into the curve. */
 void kc_probe_step_record(struct kc_probe *p, const struct kc_step_record *r);
 void kc_probe_evaluation(struct kc_probe *p, const struct kc_evaluation *r);
+/* How often each expert of each layer was chosen in `step`: choices (layers, experts), whole numbers. Shown where they are at
+ * most KC_LOADS. */
+void kc_probe_loads(struct kc_probe *p, uint64_t step, uint32_t layers, uint32_t experts, const double *choices);
 /* A snapshot was committed, verified, or found broken: an entry of the same version is replaced. */
 void kc_probe_snapshot(struct kc_probe *p, const struct kc_snapshot_entry *entry);
 /* What was agreed and done about the control word. */

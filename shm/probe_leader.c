@@ -92,6 +92,24 @@ void kc_probe_evaluation(struct kc_probe *p, const struct kc_evaluation *r)
     atomic_store_explicit(&a->evaluations_head, n + 1, memory_order_release);
 }
 
+void kc_probe_loads(struct kc_probe *p, uint64_t step, uint32_t layers, uint32_t experts, const double *choices)
+{
+    const uint64_t n = (uint64_t)layers * experts;
+    if (!kc_probe_leads(p) || n > KC_LOADS)
+        return;
+    const struct kc_loads head = {.step = step, .layers = layers, .experts = experts, .incarnation = p->incarnation};
+    struct kc_loads *to = &p->leader->loads.body;
+    _Atomic uint64_t *seq = &p->leader->loads.seq;
+    const uint64_t s = atomic_load_explicit(seq, memory_order_relaxed) | 1;
+    atomic_store_explicit(seq, s, memory_order_relaxed);
+    kc_words_store(to, &head, offsetof(struct kc_loads, choices));
+    for (uint64_t i = 0; i < n; i += 2) {
+        const uint32_t two[2] __attribute__((aligned(8))) = {(uint32_t)choices[i], i + 1 < n ? (uint32_t)choices[i + 1] : 0};
+        kc_words_store(&to->choices[i], two, sizeof two);
+    }
+    atomic_store_explicit(seq, s + 1, memory_order_release);
+}
+
 void kc_probe_snapshot(struct kc_probe *p, const struct kc_snapshot_entry *entry)
 {
     if (!kc_probe_leads(p))

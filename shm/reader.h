@@ -109,6 +109,9 @@ int kc_reader_trace(const struct kc_reader *r, uint32_t rank, uint32_t lane, uin
 int kc_reader_last_step(const struct kc_reader *r, struct kc_step_record *out);
 int kc_reader_last_evaluation(const struct kc_reader *r, struct kc_evaluation *out);
 
+/* -ENOENT too where the model has no experts, or too many to be shown. `out` is written on failure as well. */
+int kc_reader_loads(const struct kc_reader *r, struct kc_loads *out);
+
 /* The whole run's loss curve, ascending, at most KC_CURVE + 1 points (the last may stand for fewer steps than the
  * others). Returns how many, -EAGAIN torn. */
 int kc_reader_curve(const struct kc_reader *r, struct kc_curve_point out[KC_CURVE + 1]);

@@ -167,6 +167,23 @@ int kc_reader_last_evaluation(const struct kc_reader *r, struct kc_evaluation *o
     return b ? -EAGAIN : -ENOENT;
 }
 
+int kc_reader_loads(const struct kc_reader *r, struct kc_loads *out)
+{
+    const struct kc_job_segment *b = reader_job(r);
+    for (int i = 0; b && i < KC_READ_TRIES; i++) {
+        const uint64_t s = atomic_load_explicit(&b->leader.loads.seq, memory_order_acquire);
+        kc_words_load(out, &b->leader.loads.body, offsetof(struct kc_loads, choices));
+        const uint64_t n = (uint64_t)out->layers * out->experts;
+        if (!(s & 1) && n <= KC_LOADS)
+            kc_words_load(out->choices, b->leader.loads.body.choices, (n + 1) / 2 * 8);
+        if ((s & 1) || n > KC_LOADS || atomic_load_explicit(&b->leader.loads.seq, memory_order_relaxed) != s)
+            sched_yield(); /* being written, or damaged */
+        else
+            return n ? 0 : -ENOENT;
+    }
+    return b ? -EAGAIN : -ENOENT;
+}
+
 /* Points below the count are fixed while the generation stands; the pending point may be older or newer than them. */
 int kc_reader_curve(const struct kc_reader *r, struct kc_curve_point out[KC_CURVE + 1])
 {

@@ -24,6 +24,7 @@
 #define KC_CURVE 4096          /* points; when full, the resolution is halved: the whole run always fits */
 #define KC_SNAPSHOTS 64        /* snapshot index, a job */
 #define KC_GROUPS 256          /* named groups, a job */
+#define KC_LOADS 16384         /* experts of all layers whose load is shown; of a model with more none is */
 #define KC_DIRECTORY_JOBS 512
 #define KC_DIRECTORY_DEVICES 256
 
@@ -111,6 +112,14 @@ struct kc_step_record {
     uint64_t end;         /* kc_now() */
     uint32_t incarnation;
     uint32_t skipped;     /* 1: not applied, by policy */
+    double imbalance;     /* of the worst layer: choices of its busiest expert over the mean; 0: the model has no experts */
+};
+/* How often the tokens of the last step chose each expert. Writer: the leader. */
+struct kc_loads {
+    uint64_t step;
+    uint32_t layers, experts;
+    uint32_t incarnation, pad;
+    uint32_t choices[KC_LOADS]; /* (layers, experts) */
 };
 struct kc_evaluation {
     uint64_t step;

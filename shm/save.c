@@ -29,6 +29,7 @@ static const struct run leader_runs[] = {
     RUN(struct kc_leader_area, ack),        RUN(struct kc_leader_area, plan),
     RUNS(struct kc_leader_area, group),     RUNS(struct kc_leader_area, snapshot),
     RUNS(struct kc_leader_area, evaluation), RUNS(struct kc_leader_area, step),
+    RUN(struct kc_leader_area, loads),
 };
 static const struct run rank_runs[] = {
     RUN(struct kc_rank_slot, identity), RUNS(struct kc_rank_slot, wait), RUN(struct kc_rank_slot, words),

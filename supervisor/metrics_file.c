@@ -38,6 +38,8 @@ int kc_metrics_step_line(const struct kc_step_record *r, char *out, size_t room)
     json_object_set_new(o, "tokens", json_integer((json_int_t)r->tokens));
     json_object_set_new(o, "seconds", kc_json_number(r->seconds));
     json_object_set_new(o, "tokens_per_second", kc_json_number(speed));
+    if (r->imbalance > 0)
+        json_object_set_new(o, "expert_imbalance", kc_json_number(r->imbalance));
     return dump_line(o, out, room);
 }
 

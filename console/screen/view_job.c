@@ -77,6 +77,14 @@ static void draw_split_bar(const struct job *j, struct canvas *c, int row)
     canvas_put(c, row, width + 1, ROLE_DIM, ']', ']');
 }
 
+/* Where there are experts. */
+static void draw_loads(const struct job *j, struct canvas *c, int row)
+{
+    char text[160];
+    loads_text(j->loads, text, sizeof text);
+    canvas_text(c, row, 0, 0, ROLE_NORMAL, "experts: %s", text);
+}
+
 static void draw_snapshot(const struct job *j, struct canvas *c, int row)
 {
     char bytes[32];
@@ -112,8 +120,9 @@ void view_draw_job(struct view *v, struct canvas *c, int row, int rows)
         canvas_text(c, row, 2, 0, ROLE_NORMAL, "The job is gone.");
         return;
     }
-    /* As the screen shrinks these go: model, bar and air; snapshot; ranks; split. The chart takes what is left. */
-    int under = rows >= 12 ? 5 : rows >= 8 ? 3 : rows >= 3 ? 2 : rows >= 2 ? 1 : 0, chart = rows - 1 - under;
+    /* As the screen shrinks these go: model, experts, bar and air; snapshot; ranks; split. The chart takes what is left. */
+    const int experts = j->loads && rows >= 12;
+    int under = rows >= 12 ? 5 : rows >= 8 ? 3 : rows >= 3 ? 2 : rows >= 2 ? 1 : 0, chart = rows - 1 - under - experts;
     draw_figures(j, c, row);
     if (rows >= 12) {
         canvas_text(c, row + 1, 0, 0, ROLE_DIM, "%s", *j->model ? j->model : "-");
@@ -129,6 +138,8 @@ void view_draw_job(struct view *v, struct canvas *c, int row, int rows)
         draw_split(j, c, row++);
     if (under >= 5)
         draw_split_bar(j, c, row++);
+    if (experts)
+        draw_loads(j, c, row++);
     if (under >= 3)
         draw_snapshot(j, c, row++);
     if (under >= 2)

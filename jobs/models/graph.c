@@ -77,9 +77,9 @@ void graph_sorted(struct graph *g, int32_t tensor)
         g->tensors[tensor].sorted = 1;
 }
 
-int32_t graph_result(struct graph *g, const char *name, uint64_t elements)
+int32_t graph_result(struct graph *g, const char *name, struct shape s)
 {
-    tensor(g, KC_RESULT, KC_F64, SHAPE({KC_NONE, elements}))->name = layer_text(g, name);
+    tensor(g, KC_RESULT, KC_F64, s)->name = layer_text(g, name);
     return last(g);
 }
 
@@ -211,7 +211,7 @@ int32_t graph_head(struct graph *g, struct op_size size, int32_t x, int32_t w, s
             logits.at[d] = (struct extent){g->tensors[x].dim[d], g->tensors[x].size[d]};
     logits.at[2] = (struct extent){KC_VOCAB, size.n};
     ends->evaluate_first = g->op_count;
-    ends->result = graph_result(g, "result", 2);
+    ends->result = graph_result(g, "result", SHAPE({KC_NONE, 2}));
     graph_op(g, KC_OP_HEAD_LOSS_F, size, OPERANDS(x, w, ends->targets), OPERANDS(ends->result), NULL, 0);
     ends->logits_first = g->op_count;
     ends->logits = graph_activation(g, "logits", logits);

@@ -42,7 +42,7 @@ int32_t graph_statistic(struct graph *g, const char *name, struct shape s);
 void graph_sorted(struct graph *g, int32_t tensor);
 /* One of whole numbers. */
 int32_t graph_index(struct graph *g, const char *name, struct shape s);
-int32_t graph_result(struct graph *g, const char *name, uint64_t elements);
+int32_t graph_result(struct graph *g, const char *name, struct shape s);
 /* A parameter and, right behind it (index + 1), its gradient, f32 in any precision. scale: INIT_NORMAL. Weight decay
  * applies to those that have two or more dimensions in files. */
 int32_t graph_parameter(struct graph *g, const char *name, struct shape s, enum kc_init init, double scale);

@@ -11,8 +11,8 @@
 struct mlp {
     int32_t gate, up, down;           /* weights; of the experts (E, …) where there are experts */
     int32_t x, gx, ux, act;           /* gx, ux: gate and up of x, act: silu(gx)·ux */
-    int32_t router, logits, probabilities, choice, share, counts, place, table, moves, own, rows, out; /* of experts
-                                                                          alone, see moe.c */
+    int32_t router, logits, probabilities, choice, share, counts, place, load, table, moves, own, rows, out; /* of
+                                                                          experts alone, see moe.c */
 };
 
 /* Parameters of a layer, and what its forward half leaves behind for its backward half. */

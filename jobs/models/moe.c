@@ -4,7 +4,8 @@
  *
  * Every choice of a token is a row, and rows stand sorted by expert, then token: `place` says where. Products take the
  * rows of an expert together. No row is dropped. `counts` is how many rows each expert got. Rows then go to the ranks of
- * their experts, `own` is how many each of those got from all; and back. On one rank nothing moves. */
+ * their experts, `own` is how many each of those got from all; and back. On one rank nothing moves. `load` is `counts` of all
+ * tokens of a step, for people to see. */
 #include "llama.h"
 
 /* Rows of the micro-batch are as many as choices. */
@@ -44,6 +45,7 @@ static void route_forward(struct llama *m, struct mlp *l)
     l->place = graph_index(g, "layers.%d.router.place", SHAPE(batch, sequence, slot));
     graph_sorted(g, l->place);
     graph_op(g, KC_OP_ARRANGE_F, size, OPERANDS(l->choice), OPERANDS(l->counts, l->place), NULL, 0);
+    l->load = graph_result(g, "layers.%d.router.load", SHAPE(experts));
 }
 
 /* How many rows each rank has for each expert, and what follows from that. */
@@ -115,6 +117,8 @@ int32_t moe_backward(struct llama *m, const struct mlp *l, int32_t dy)
     struct graph *g = m->g;
     const struct kc_job_spec *s = m->spec;
     const struct op_size in = rows_size(m, m->h, m->f), out = rows_size(m, m->f, m->h);
+    /* in backward, which only training runs */
+    graph_op(g, KC_OP_TALLY, (struct op_size){.n = s->experts}, OPERANDS(l->counts), OPERANDS(l->load), NULL, 0);
     int32_t dout = graph_derivative(g, l->out), dshare = graph_derivative(g, l->share);
     graph_op(g, KC_OP_COMBINE_I, out, OPERANDS(dy, l->out, l->place, l->share), OPERANDS(dout, dshare), NULL, 0);
     dout = exchange(m, l, KC_OP_FROM_EXPERTS_I, dout, graph_derivative(g, l->out));

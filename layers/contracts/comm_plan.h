@@ -22,7 +22,8 @@
 enum kc_purpose { KC_PURPOSE_TABLE(KC_ENUM_ROW) KC_PURPOSES };
 extern const char *const kc_purpose_name[KC_PURPOSES];
 
-/* The f64 vector that AGREE sums over all ranks. Each rank adds its own part; then all read the same. */
+/* The f64 vector that AGREE sums over all ranks. Each rank adds its own part; then all read the same. Behind the table stand
+ * the tallies: what the plan's RESULT tensors besides loss and tokens have (kc_plan_tensor.offset). */
 #define KC_AGREE_TABLE(X)                                                                                              \
     X(AGREE_LOSS, "loss_sum", 0)      /* natural log, summed over this rank's tokens */                                \
     X(AGREE_TOKENS, "tokens", 0)      /* unmasked tokens */                                                            \

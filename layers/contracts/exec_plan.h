@@ -9,7 +9,7 @@
 
 #include <assert.h>
 
-#define KC_EXEC_PLAN_VERSION 4
+#define KC_EXEC_PLAN_VERSION 5
 
 #define KC_PROGRAM_TABLE(X)                                                                                            \
     X(PROGRAM_DIGEST, "digest", 0)     /* compare the contracts' digests of all ranks */                               \
@@ -101,6 +101,7 @@ struct kc_exec_plan {
     uint64_t work_bytes_unshared; /* what it would be if every tensor had memory of its own */
     uint64_t scratch_bytes;       /* of one worker */
     uint64_t result_bytes;
+    uint64_t tallies;             /* f64 behind the table in an AGREE vector: kc_plan_tallies() */
     struct kc_exec_program programs[KC_PROGRAMS];
     struct kc_span instructions; /* struct kc_exec_instruction */
     struct kc_span refs;         /* struct kc_exec_ref */
@@ -111,13 +112,14 @@ struct kc_exec_plan {
     struct kc_exec_ref tokens, targets, positions, starts, logits;
 };
 
-/* SPACE_RESULT, offsets in bytes: this rank's AGREE vector (comm_plan.h), the summed one, this rank's digests, everybody's
- * by rank. */
+/* SPACE_RESULT, offsets in bytes: this rank's AGREE vector (comm_plan.h) with its tallies, the summed one, this rank's
+ * digests, everybody's by rank. */
 #define KC_RESULT_OWN 0
-#define KC_RESULT_AGREED (KC_AGREES * 8)
-#define KC_RESULT_DIGESTS (KC_AGREES * 16)
-#define KC_RESULT_GATHERED (KC_AGREES * 16 + KC_DIGESTS * 8)
-#define KC_RESULT_BYTES(ranks) (KC_RESULT_GATHERED + (uint64_t)(ranks) * KC_DIGESTS * 8)
+#define KC_RESULT_TALLIES (KC_AGREES * 8) /* of the own vector */
+#define KC_RESULT_AGREED(tallies) ((KC_AGREES + (uint64_t)(tallies)) * 8)
+#define KC_RESULT_DIGESTS(tallies) ((KC_AGREES + (uint64_t)(tallies)) * 16)
+#define KC_RESULT_GATHERED(tallies) (KC_RESULT_DIGESTS(tallies) + KC_DIGESTS * 8)
+#define KC_RESULT_BYTES(tallies, ranks) (KC_RESULT_GATHERED(tallies) + (uint64_t)(ranks) * KC_DIGESTS * 8)
 
 extern const struct kc_layout kc_exec_plan_layout;
 extern const char *const kc_program_name[KC_PROGRAMS], *const kc_lane_name[KC_LANES],

@@ -459,6 +459,7 @@ static const struct kc_field exec_plan[] = {
     SCALAR(kc_exec_plan, work_bytes_unshared),
     SCALAR(kc_exec_plan, scratch_bytes),
     SCALAR(kc_exec_plan, result_bytes),
+    SCALAR(kc_exec_plan, tallies),
     INLINES(kc_exec_plan, programs, exec_program_layout),
     SPAN_OF(kc_exec_plan, instructions, exec_instruction_layout),
     SPAN_OF(kc_exec_plan, refs, exec_ref_layout),

@@ -127,7 +127,7 @@ struct kc_model_graph {
     int32_t positions;      /* likewise: where in its sample each token stands, from 0; -1 none */
     int32_t starts;         /* likewise: position of the first token of its document; -1: documents are not told apart */
     int32_t logits;         /* ACTIVATION (batch, sequence, vocab); only sampling writes it */
-    int32_t result;         /* RESULT tensor, f64: loss sum, tokens */
+    int32_t result;         /* RESULT tensor, f64: loss sum, tokens. Others are tallies: sums over a step for people to see */
     /* [0, evaluate_first) LOAD and forward up to what all programs need; [evaluate_first, logits_first) what evaluation
      * adds: the loss; [logits_first, backward_first) what sampling adds: the logits; [backward_first, count) backward,
      * which also makes the loss. A step of training runs the first part and the last. */

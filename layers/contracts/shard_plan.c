@@ -33,6 +33,20 @@ uint64_t kc_box_elements(const struct kc_box *b, uint32_t rank)
     return n;
 }
 
+uint64_t kc_plan_tallies(const struct kc_shard_plan *p)
+{
+    const struct kc_plan_tensor *t = KC_AT(p, struct kc_plan_tensor, p->tensors);
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < p->tensors.count; i++) {
+        struct kc_box box;
+        if (t[i].role != KC_RESULT || (int32_t)i == p->result)
+            continue;
+        kc_plan_box(p, &t[i], 0, &box);
+        n += kc_box_elements(&box, t[i].rank);
+    }
+    return n;
+}
+
 uint32_t kc_plan_owner(const struct kc_shard_plan *p, const struct kc_plan_bucket *b, uint32_t rank)
 {
     uint32_t owner = 0, stride = 1;

@@ -36,7 +36,7 @@ struct kc_plan_tensor {
                                                          which memory is laid out for; kc_plan_box() says what one has */
     int32_t bucket;   /* PARAMETER, GRADIENT: its bucket; else -1 */
     uint32_t pad3;
-    uint64_t offset;  /* elements from the start of the bucket */
+    uint64_t offset;  /* elements from the start of the bucket; RESULT: of the AGREE vector */
 };
 
 /* A run of a bucket that belongs to one tensor. Between segments there is padding (alignment), in memory only. */
@@ -133,6 +133,10 @@ struct kc_shard_plan {
     uint16_t pad2;
     double update[KC_UPDATES];  /* the spec's optimizer constants; decay where a segment has none: 0 instead */
 };
+
+/* Elements of RESULT tensors besides `result`: what is counted in a step for people to see, summed by AGREE. They stand in the
+ * order of tensors. */
+uint64_t kc_plan_tallies(const struct kc_shard_plan *p);
 
 /* Coordinate of `rank` on `axis`. */
 static inline uint32_t kc_plan_coordinate(const struct kc_shard_plan *p, uint32_t rank, enum kc_axis axis)

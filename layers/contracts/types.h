@@ -44,7 +44,7 @@
     X(PARAMETER, "parameter", 0)   X(ACTIVATION, "activation", 0)                                                      \
     X(GRADIENT, "gradient", 0)     /* of a parameter; accumulates over micro-batches */                                \
     X(DERIVATIVE, "derivative", 0) /* of an activation; lives within one micro-batch */                                \
-    X(RESULT, "result", 0)         /* f64 sums that AGREE reduces: loss, tokens */
+    X(RESULT, "result", 0)         /* f64 sums that AGREE reduces: loss and tokens, tallies */
 /* class of an op: forward, input gradient, weight gradient; data loading and optimizer stand apart */
 #define KC_CLASS_TABLE(X)                                                                                              \
     X(FORWARD, "F", 0) X(INPUT_GRADIENT, "I", 0) X(WEIGHT_GRADIENT, "W", 0) X(LOAD, "LOAD", 0) X(UPDATE, "UPDATE", 0)

@@ -69,6 +69,34 @@ static void publish_ledger(const struct kc_govern_config *c)
     kc_probe_set(c->probe, KC_METRIC_UNEXPECTED_CALLERS, refused);
 }
 
+/* Tallies of (experts) each, a layer: the busiest expert's over the mean, of the layer where that is most, and all of them. 0:
+ * the model has none. */
+static double publish_loads(const struct kc_govern_config *c, const struct kc_run *run, uint64_t step)
+{
+    const struct kc_shard_plan *s = c->plans->shard;
+    const struct kc_plan_tensor *t = KC_AT(s, struct kc_plan_tensor, s->tensors);
+    uint64_t at = 0, experts = 0;
+    uint32_t layers = 0;
+    double worst = 0;
+    for (uint32_t i = 0; i < s->tensors.count; i++) {
+        double most = 0, sum = 0;
+        if (t[i].role != KC_RESULT || t[i].dim[0] != KC_DIM_EXPERT)
+            continue;
+        experts = t[i].global[0], layers++;
+        for (uint64_t x = 0; x < experts && at < run->tallies_count; x++, at++) {
+            sum += run->tallies[at];
+            most = fmax(most, run->tallies[at]);
+        }
+        if (sum > 0)
+            worst = fmax(worst, most * (double)experts / sum);
+    }
+    if (worst > 0)
+        kc_probe_set(c->probe, KC_METRIC_EXPERT_IMBALANCE, worst);
+    if (layers)
+        kc_probe_loads(c->probe, step, layers, (uint32_t)experts, run->tallies);
+    return worst;
+}
+
 void publish_step(const struct kc_govern_config *c, const struct kc_run *run, double seconds)
 {
     struct kc_probe *p = c->probe;
@@ -101,6 +129,7 @@ void publish_step(const struct kc_govern_config *c, const struct kc_run *run, do
         kc_probe_add(p, KC_METRIC_SKIPPED_STEPS, 1);
         kc_probe_event(p, KC_EVENT_STEP_SKIPPED, now.step, 0, "a value was not finite");
     }
+    const double imbalance = publish_loads(c, run, now.step);
     kc_probe_step(p, now.step);
     kc_probe_step_record(p, &(struct kc_step_record){.step = now.step,
                                                      .loss = run->loss,
@@ -108,7 +137,8 @@ void publish_step(const struct kc_govern_config *c, const struct kc_run *run, do
                                                      .lr = run->values.lr,
                                                      .tokens = (uint64_t)tokens,
                                                      .seconds = seconds,
-                                                     .skipped = run->skipped});
+                                                     .skipped = run->skipped,
+                                                     .imbalance = imbalance});
 }
 
 void publish_evaluation(const struct kc_govern_config *c, uint64_t step, double loss, uint64_t tokens, double seconds)

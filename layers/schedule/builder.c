@@ -34,7 +34,8 @@ static size_t slots(const struct kc_builder *b)
 int kc_builder_new(struct kc_builder *b, const struct kc_shard_plan *shard, const struct kc_comm_plan *comm,
                    const struct kc_memory_plan *memory, uint32_t rank)
 {
-    *b = (struct kc_builder){.shard = shard, .comm = comm, .memory = memory, .rank = rank};
+    *b = (struct kc_builder){.shard = shard, .comm = comm, .memory = memory, .rank = rank,
+                             .tallies = kc_plan_tallies(shard)};
     b->sequences = calloc((size_t)KC_PROGRAMS * (comm->families.count + 1u), sizeof *b->sequences);
     b->touched = calloc(slots(b), sizeof *b->touched);
     b->written = calloc(shard->tensors.count + 1u, sizeof *b->written);

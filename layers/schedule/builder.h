@@ -31,6 +31,7 @@ struct kc_builder {
     const struct kc_comm_plan *comm;
     const struct kc_memory_plan *memory;
     uint32_t rank;
+    uint64_t tallies; /* kc_plan_tallies() */
     int failed; /* -ENOMEM: everything after it is ignored */
 
     struct kc_vector instructions, refs, attrs, waits;

@@ -58,8 +58,8 @@ static struct kc_exec_ref home_of(const struct kc_builder *b, uint32_t tensor)
     memcpy(r.size, box.size, sizeof r.size);
     memcpy(r.first, box.first, sizeof r.first);
     if (t->role == KC_RESULT) {
-        r.space = KC_SPACE_RESULT; /* loss and tokens are the first two of the AGREE vector */
-        r.offset = KC_RESULT_OWN;
+        r.space = KC_SPACE_RESULT; /* loss and tokens are the first two of the AGREE vector, tallies stand behind its table */
+        r.offset = KC_RESULT_OWN + t->offset * kc_type_bytes[KC_F64];
     } else if (kc_tensor_in_work(t)) {
         r.space = KC_SPACE_WORK;
         r.offset = b->memory->offset[tensor];
@@ -130,11 +130,11 @@ void builder_collective_refs(const struct kc_builder *b, const struct kc_plan_co
     switch (c->purpose) {
     case KC_PURPOSE_AGREE:
         e->in[0] = kc_ref_vector(KC_SPACE_RESULT, KC_F64, KC_RESULT_OWN, c->count);
-        e->out[0] = kc_ref_vector(KC_SPACE_RESULT, KC_F64, KC_RESULT_AGREED, c->count);
+        e->out[0] = kc_ref_vector(KC_SPACE_RESULT, KC_F64, KC_RESULT_AGREED(b->tallies), c->count);
         break;
     case KC_PURPOSE_DIGEST:
-        e->in[0] = kc_ref_vector(KC_SPACE_RESULT, KC_U64, KC_RESULT_DIGESTS, c->count);
-        e->out[0] = kc_ref_vector(KC_SPACE_RESULT, KC_U64, KC_RESULT_GATHERED, c->count * members);
+        e->in[0] = kc_ref_vector(KC_SPACE_RESULT, KC_U64, KC_RESULT_DIGESTS(b->tallies), c->count);
+        e->out[0] = kc_ref_vector(KC_SPACE_RESULT, KC_U64, KC_RESULT_GATHERED(b->tallies), c->count * members);
         break;
     default: /* state's vector, in place */
         e->in[0] = e->out[0] = kc_ref_vector(KC_SPACE_STORE, KC_U64, 0, c->count);

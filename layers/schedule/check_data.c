@@ -111,7 +111,7 @@ static int operand_check(const struct book *b, const struct kc_exec_ref *r, int3
     if (t->bucket >= 0 && r->space == KC_SPACE_WORK)
         return bucket_operand(b, r, tensor, e);
     if ((t->bucket >= 0 && (r->bucket != t->bucket || r->offset != t->offset * kc_type_bytes[t->type])) ||
-        (t->role == KC_RESULT && r->offset != KC_RESULT_OWN))
+        (t->role == KC_RESULT && r->offset != KC_RESULT_OWN + t->offset * kc_type_bytes[KC_F64]))
         return book_wrong(b, e, "has an operand at another place of its bucket than the shard plan");
     return 0;
 }

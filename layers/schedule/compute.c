@@ -203,7 +203,9 @@ static int nonfinite_fail(const struct kc_executor *x, uint32_t ranks, uint32_t 
 static int agree_run(struct kc_executor *x, struct kc_error *e)
 {
     struct kc_run *run = x->run;
-    memcpy(run->agreed, x->result + KC_RESULT_AGREED, sizeof run->agreed);
+    const double *agreed = (const double *)(const void *)(x->result + KC_RESULT_AGREED(x->c.plan->tallies));
+    memcpy(run->agreed, agreed, sizeof run->agreed);
+    run->tallies = agreed + KC_AGREES, run->tallies_count = x->c.plan->tallies;
     uint32_t ranks, rank;
     int64_t where;
     kc_nonfinite_decode(run->agreed[KC_AGREE_NONFINITE], &ranks, &rank, &where);
@@ -230,7 +232,7 @@ static int agree_run(struct kc_executor *x, struct kc_error *e)
 
 static int compare_run(const struct kc_executor *x, struct kc_error *e)
 {
-    const uint64_t *all = (const uint64_t *)(const void *)(x->result + KC_RESULT_GATHERED);
+    const uint64_t *all = (const uint64_t *)(const void *)(x->result + KC_RESULT_GATHERED(x->c.plan->tallies));
     for (int d = 0; d < KC_DIGESTS; d++) {
         char text[256] = "";
         size_t length = 0;

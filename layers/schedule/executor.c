@@ -228,7 +228,7 @@ static double *own_vector(struct kc_executor *x)
 
 void kc_executor_clear(struct kc_executor *x)
 {
-    memset(own_vector(x), 0, KC_AGREES * sizeof(double));
+    memset(own_vector(x), 0, (KC_AGREES + x->c.plan->tallies) * sizeof(double));
 }
 
 /* What LOAD writes elsewhere: targets are masked, nobody asks for a loss; a row is one document from its beginning. */
@@ -246,7 +246,7 @@ static void fill_inputs(struct kc_executor *x)
 
 static void fill_digests(struct kc_executor *x)
 {
-    uint64_t *own = (uint64_t *)(void *)(x->result + KC_RESULT_DIGESTS);
+    uint64_t *own = (uint64_t *)(void *)(x->result + KC_RESULT_DIGESTS(x->c.plan->tallies));
     memcpy(own, x->c.digest, sizeof x->c.digest);
     own[KC_DIGEST_SHARD] = x->c.shard->head.digest.low;
     own[KC_DIGEST_COMM] = x->c.comm_plan->head.digest.low;

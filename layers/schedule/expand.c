@@ -107,12 +107,13 @@ static void agreements(struct kc_builder *b)
     kc_builder_begin(b, KC_PROGRAM_DIGEST);
     expand_collectives(b, KC_PURPOSE_DIGEST, -1);
     expand_simple(b, KC_I_COMPARE, KC_PART_STATE, 0,
-                kc_ref_vector(KC_SPACE_RESULT, KC_U64, KC_RESULT_GATHERED, (uint64_t)b->shard->ranks * KC_DIGESTS),
+                kc_ref_vector(KC_SPACE_RESULT, KC_U64, KC_RESULT_GATHERED(b->tallies),
+                              (uint64_t)b->shard->ranks * KC_DIGESTS),
                 kc_ref_none());
     kc_builder_end(b);
     kc_builder_begin(b, KC_PROGRAM_AGREE);
     expand_collectives(b, KC_PURPOSE_AGREE, -1);
-    expand_simple(b, KC_I_AGREE, KC_PART_STATE, 0, kc_ref_vector(KC_SPACE_RESULT, KC_F64, KC_RESULT_AGREED, KC_AGREES),
+    expand_simple(b, KC_I_AGREE, KC_PART_STATE, 0, kc_ref_vector(KC_SPACE_RESULT, KC_F64, KC_RESULT_AGREED(b->tallies), KC_AGREES),
                 kc_ref_none());
     kc_builder_end(b);
 }
@@ -137,7 +138,7 @@ static int write_down(const struct kc_builder *b, struct kc_arena *arena, const 
     const struct kc_exec_instruction *ins = b->instructions.data;
     p->rank = b->rank, p->ranks = b->shard->ranks;
     p->work_bytes = b->memory->bytes, p->work_bytes_unshared = b->memory->unshared;
-    p->result_bytes = KC_RESULT_BYTES(b->shard->ranks);
+    p->tallies = b->tallies, p->result_bytes = KC_RESULT_BYTES(b->tallies, b->shard->ranks);
     p->scratch_bytes = EXPAND_SCRATCH_MIN;
     for (size_t i = 0; i < b->instructions.count; i++)
         if (ins[i].scratch > p->scratch_bytes)

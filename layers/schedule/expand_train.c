@@ -149,6 +149,9 @@ void expand_train(struct kc_builder *b, const struct kc_turns *t)
             ticket(b, KC_I_OPEN, KC_SPACE_GRADIENT, k);
     expand_simple(b, KC_I_CLEAR, KC_PART_BACKWARD, 0, kc_ref_none(),
                 kc_ref_vector(KC_SPACE_RESULT, KC_F64, KC_RESULT_OWN, KC_AGREE_NONFINITE + 1));
+    if (b->tallies)
+        expand_simple(b, KC_I_CLEAR, KC_PART_BACKWARD, 0, kc_ref_none(),
+                      kc_ref_vector(KC_SPACE_RESULT, KC_F64, KC_RESULT_TALLIES, b->tallies));
     train_turns(b, t);
     for (uint32_t k = 0; k < buckets; k++) {
         if (!trains(b, k))
@@ -158,7 +161,7 @@ void expand_train(struct kc_builder *b, const struct kc_turns *t)
     }
     expand_collectives(b, KC_PURPOSE_AGREE, -1);
     expand_simple(b, KC_I_AGREE, KC_PART_OPTIMIZER, 0,
-                kc_ref_vector(KC_SPACE_RESULT, KC_F64, KC_RESULT_AGREED, KC_AGREES), kc_ref_none());
+                kc_ref_vector(KC_SPACE_RESULT, KC_F64, KC_RESULT_AGREED(b->tallies), KC_AGREES + b->tallies), kc_ref_none());
     for (uint32_t k = 0; k < buckets; k++) {
         static const enum kc_space own[] = {KC_SPACE_MOMENT1, KC_SPACE_MOMENT2, KC_SPACE_MASTER};
         size_t count = kc_bucket_has_master(bucket_at(b, k)) ? 3 : 2;

@@ -66,6 +66,8 @@ struct kc_run {
     double stop_vote, control;    /* in: this rank's contribution to AGREE (control: rank 0 only) */
     double replica_digest;        /* in: kc_state_replica_digest(), or 0 when it is not compared */
     double agreed[KC_AGREES];     /* out: the summed vector, the same on all ranks */
+    const double *tallies;        /* out: of a step, summed: tallies_count of them; until the next run */
+    uint64_t tallies_count;
     double loss, grad_norm;       /* out: mean loss over the step's tokens; global norm after division by tokens */
     double seconds[KC_PARTS]; /* out: time per part; PART_COMM: only what was exposed (compute lane stood still) */
     bool skipped;             /* out: non-finite and skipped */

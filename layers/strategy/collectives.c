@@ -177,7 +177,7 @@ static int collectives_list(struct build *b, struct kc_error *e)
     int r = buckets_convert(b, KC_PURPOSE_GRADIENT, e);
     if (r < 0)
         return r;
-    add(b, KC_PURPOSE_AGREE, sum, KC_F64, FAMILY_WORLD, -1, KC_AGREES);
+    add(b, KC_PURPOSE_AGREE, sum, KC_F64, FAMILY_WORLD, -1, KC_AGREES + kc_plan_tallies(b->shard));
     if ((r = buckets_convert(b, KC_PURPOSE_PARAMETER, e)) < 0)
         return r;
     add(b, KC_PURPOSE_DIGEST, gather, KC_U64, FAMILY_WORLD, -1, KC_DIGESTS);

@@ -5,6 +5,8 @@
 #include "placement.h"
 #include "propagate.h"
 
+#include "contracts/comm_plan.h"
+
 #include <errno.h>
 #include <string.h>
 
@@ -30,8 +32,17 @@ static int tensors_write(const struct kc_model_graph *graph, struct kc_shard_pla
     if (!to)
         return -ENOSPC;
     memcpy(to, made->tensors, made->tensor_count * sizeof *to);
-    for (uint32_t i = 0; i < made->tensor_count; i++)
+    uint64_t tallies = 0;
+    for (uint32_t i = 0; i < made->tensor_count; i++) {
         to[i].name = kc_contract_text(arena, KC_TEXT(graph, to[i].name));
+        if (to[i].role != KC_RESULT || (int32_t)i == graph->result)
+            continue;
+        uint64_t n = 1;
+        for (int d = 0; d < to[i].rank; d++)
+            n *= to[i].global[d];
+        to[i].offset = KC_AGREES + tallies;
+        tallies += n;
+    }
     return 0;
 }
 

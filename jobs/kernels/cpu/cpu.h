@@ -46,7 +46,7 @@ op_fn op_load, op_embed, op_embed_weight, op_position_weight, op_layernorm, op_l
     op_dispatch, op_dispatch_input, op_experts, op_experts_input, op_experts_weight, op_combine, op_combine_input, op_box,
     op_pack, op_unpack, op_convert, op_vocab_max, op_vocab_sum, op_vocab_loss, op_vocab_slope,
     op_ring_attention, op_ring_attention_input, op_split, op_join, op_swiglu_rows,
-    op_swiglu_rows_input, op_exchange_counts, op_exchange_plan,
+    op_swiglu_rows_input, op_exchange_counts, op_exchange_plan, op_tally,
     op_exchange_identity, op_exchange_sort, op_exchange_unsort;
 
 void gemm_one_thread(void);                    /* this thread calls oneDNN without a team of its own */

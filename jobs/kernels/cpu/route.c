@@ -160,3 +160,29 @@ int op_arrange(void *self, const struct kc_op_call *call, struct kc_lane *lane, 
                             .choices = choices, .experts = experts};
     return enqueue(lane, arrange_tile, &a, sizeof a, 1);
 }
+
+struct tally_arg {
+    const int32_t *counts;
+    double *sums; /* whole numbers: exact in any order */
+    uint64_t experts;
+    int add;
+};
+
+static void tally_tile(void *arg, uint32_t index, uint32_t worker)
+{
+    (void)index, (void)worker;
+    const struct tally_arg *a = arg;
+    for (uint64_t i = 0; i < a->experts; i++)
+        a->sums[i] = (a->add ? a->sums[i] : 0) + a->counts[i];
+}
+
+/* counts → load, left out by ranks whose tokens another one counts */
+int op_tally(void *self, const struct kc_op_call *call, struct kc_lane *lane, struct kc_error *e)
+{
+    const uint64_t experts = view_elements(&call->in[0]);
+    if (!call->out[0].data)
+        return 0;
+    int r = CALL_CHECK(self, call, e, {0, KC_I32, experts}, {1, KC_F64, experts});
+    const struct tally_arg a = {call->in[0].data, call->out[0].data, experts, call->accumulate};
+    return r < 0 ? r : enqueue(lane, tally_tile, &a, sizeof a, 1);
+}

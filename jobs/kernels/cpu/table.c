@@ -65,6 +65,7 @@ static op_fn *const functions[KC_OPCODES] = { /* NULL: retired */
     [KC_OP_SWIGLU_ROWS_I] = op_swiglu_rows_input,
     [KC_OP_EXCHANGE_COUNTS] = op_exchange_counts,
     [KC_OP_EXCHANGE_PLAN] = op_exchange_plan,
+    [KC_OP_TALLY] = op_tally,
     [KC_OP_TO_EXPERTS] = op_exchange_identity,
     [KC_OP_FROM_EXPERTS] = op_exchange_identity,
     [KC_OP_TO_EXPERTS_I] = op_exchange_identity,
