@@ -544,6 +544,18 @@ struct fleet_step fleet_train(struct fleet *r, uint64_t step)
     return run_all(r, KC_PROGRAM_TRAIN, step);
 }
 
+const double *fleet_tallies(const struct fleet *r, uint64_t *count)
+{
+    const struct kc_run *run = &r->rank[0].run;
+    for (uint32_t i = 1; i < r->spec.ranks; i++) {
+        ck_assert_uint_eq(r->rank[i].run.tallies_count, run->tallies_count);
+        if (run->tallies_count)
+            ck_assert_mem_eq(r->rank[i].run.tallies, run->tallies, run->tallies_count * sizeof *run->tallies);
+    }
+    *count = run->tallies_count;
+    return run->tallies;
+}
+
 double fleet_evaluate(struct fleet *r)
 {
     for (uint32_t i = 0; i < r->spec.ranks; i++)

@@ -37,6 +37,8 @@ struct fleet_step {
 };
 /* One optimizer step, the same on all ranks; fails the test where a rank fails or ranks differ. */
 struct fleet_step fleet_train(struct fleet *r, uint64_t step);
+/* The tallies of the last step, the same on all ranks; *count of them. */
+const double *fleet_tallies(const struct fleet *r, uint64_t *count);
 /* The mean loss of one evaluation of a micro-batch. */
 double fleet_evaluate(struct fleet *r);
 /* The parameters in whole tensors, in the order of the model, put together from all ranks; those that hold the same must have the same bits. Returns how many, the caller frees *out. */

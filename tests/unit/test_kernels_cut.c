@@ -404,7 +404,8 @@ static int of_experts(const struct kc_graph_rule *rule)
 }
 
 /* No rule is left that no use shows, but those of LOAD, of rows that stand by expert (test_kernels_moe.c; of parts of the
- * experts: test_cut.c) and of rounds (test_kernels_ring.c). */
+ * experts: test_cut.c) and of rounds (test_kernels_ring.c), and of tallies
+ * (test_loads.c). */
 START_TEST(all_rules_are_shown)
 {
     static const uint8_t elsewhere[KC_OPCODES] = {[KC_OP_LOAD] = 1, [KC_OP_ARRANGE_F] = 1, [KC_OP_DISPATCH_F] = 1,
@@ -415,7 +416,7 @@ START_TEST(all_rules_are_shown)
                                                   [KC_OP_FROM_EXPERTS] = 1, [KC_OP_TO_EXPERTS_I] = 1,
                                                   [KC_OP_FROM_EXPERTS_I] = 1, [KC_OP_EXCHANGE_SORT] = 1,
                                                   [KC_OP_EXCHANGE_UNSORT] = 1, [KC_OP_SWIGLU_ROWS_F] = 1,
-                                                  [KC_OP_SWIGLU_ROWS_I] = 1};
+                                                  [KC_OP_SWIGLU_ROWS_I] = 1, [KC_OP_TALLY] = 1};
     ck_assert(use_variant(0));
     struct kc_arena arena;
     const struct kc_model_graph *g = graph(&arena);

@@ -127,6 +127,32 @@ START_TEST(rows_stand_by_expert_and_token)
 }
 END_TEST
 
+START_TEST(a_tally_is_begun_added_to_or_left_out)
+{
+    ck_assert(use_variant(0));
+    const int32_t counts[] = {3, 0, 1 << 30};
+    struct tensor in = MAKE(KC_I32, 0, 3), out = MAKE(KC_F64, 0, 3);
+    double *sums = out.view.data;
+    memcpy(numbers(&in), counts, sizeof counts);
+    sums[0] = NAN; /* what stood there before */
+    ck_assert_int_eq(run(KC_OP_TALLY, &in, 1, &out, 1, 0, NULL, NULL), 0);
+    for (int i = 0; i < 3; i++)
+        ck_assert_double_eq(sums[i], counts[i]);
+    for (int again = 2; again <= 5; again++) {
+        ck_assert_int_eq(run(KC_OP_TALLY, &in, 1, &out, 1, 1, NULL, NULL), 0);
+        for (int i = 0; i < 3; i++)
+            ck_assert_double_eq(sums[i], (double)again * counts[i]); /* beyond 32 bits too */
+    }
+    struct tensor nobody = out;
+    nobody.view.data = NULL;
+    const uint64_t tiles = lane.enqueued;
+    ck_assert_int_eq(run(KC_OP_TALLY, &in, 1, &nobody, 1, 1, NULL, NULL), 0);
+    ck_assert_uint_eq(lane.enqueued, tiles);
+    drop(&in, 1), drop(&out, 1);
+    end_variant();
+}
+END_TEST
+
 /* ---- to the rows and back ---- */
 static const int32_t *places;
 
@@ -263,6 +289,7 @@ int main(void)
     tcase_add_loop_test(t, routing_is_right, 0, VARIANTS * 4);
     tcase_add_test(t, of_equal_probabilities_the_lower_number_is_chosen);
     tcase_add_test(t, rows_stand_by_expert_and_token);
+    tcase_add_test(t, a_tally_is_begun_added_to_or_left_out);
     tcase_add_loop_test(t, tokens_go_to_their_rows_and_come_back_mixed, 0, VARIANTS * 4);
     tcase_add_loop_test(t, experts_multiply_their_own_rows, 0, VARIANTS * 4);
     tcase_add_test(t, more_experts_than_there_is_room_for_are_refused);

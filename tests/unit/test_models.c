@@ -271,7 +271,8 @@ START_TEST(rules_cover_every_operand_and_begin_replicated)
                 ck_assert_msg(p->kind != KC_PLACE_PARTIAL || parts, "%s, rule %u", KC_TEXT(g, o->name), n);
             }
         const int between = i == KC_OP_BOX || i == KC_OP_PACK || i == KC_OP_UNPACK || /* placements: strategy's own */
-                            i == KC_OP_EXCHANGE_COUNTS || i == KC_OP_EXCHANGE_PLAN;     /* has numbers of rows alone */
+                            i == KC_OP_EXCHANGE_COUNTS || i == KC_OP_EXCHANGE_PLAN ||   /* has numbers of rows alone */
+                            i == KC_OP_TALLY;
         ck_assert_msg(batch || o->klass == KC_UPDATE || between, "%s cannot be cut by batch", KC_TEXT(g, o->name));
     }
     kc_arena_free(&arena);

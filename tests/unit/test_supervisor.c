@@ -360,6 +360,10 @@ START_TEST(test_metrics_lines)
     ck_assert_str_eq(line,
                      "{\"step\":12,\"loss\":null,\"grad_norm\":null,\"lr\":0.001,\"tokens\":1024,\"seconds\":0.0,"
                      "\"tokens_per_second\":null}\n");
+    r = step_record(12);
+    r.imbalance = 1.5; /* of a model with experts */
+    kc_metrics_step_line(&r, line, sizeof line);
+    ck_assert_ptr_nonnull(strstr(line, "\"tokens_per_second\":4096.0,\"expert_imbalance\":1.5}\n"));
     struct kc_evaluation v = {.step = 100, .loss = 2.5};
     kc_metrics_evaluation_line(&v, line, sizeof line);
     ck_assert_str_eq(line, "{\"step\":100,\"validation_loss\":2.5}\n");
