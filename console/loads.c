@@ -46,8 +46,8 @@ void loads_text(const struct loads *l, char *out, size_t room)
     if (isnan(w.imbalance))
         snprintf(out, room, "-");
     else
-        snprintf(out, room, "layer %u least even: expert %u has %.2f of the mean (%.1f%%), expert %u least (%.1f%%)", w.layer,
-                 w.busiest, w.imbalance, w.most * 100, w.idlest, w.least * 100);
+        snprintf(out, room, "worst layer %u: expert %u has %.1f%% (%.2f x mean), expert %u %.1f%%", w.layer, w.busiest,
+                 w.most * 100, w.imbalance, w.idlest, w.least * 100);
 }
 
 json_t *loads_json(const struct loads *l)

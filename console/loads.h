@@ -23,7 +23,7 @@ struct loads_worst {
 };
 void loads_worst(const struct loads *l, struct loads_worst *out);
 
-/* "layer 3 least even: expert 5 has 1.52 of the mean (19.0%), expert 2 least (7.6%)". NULL: "-". */
+/* "worst layer 3: expert 5 has 19.0% (1.52 x mean), expert 2 7.6%": fits a line of 80 columns. NULL: "-". */
 void loads_text(const struct loads *l, char *out, size_t room);
 /* With all choices; null of NULL. */
 json_t *loads_json(const struct loads *l);

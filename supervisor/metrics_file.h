@@ -4,6 +4,7 @@
  *
  *   {"step":1,"loss":…,"grad_norm":…,"lr":…,"tokens":…,"seconds":…,"tokens_per_second":…}
  *   {"step":100,"validation_loss":…}
+ * Where there are experts a step ends with "expert_imbalance":….
  * Nine significant digits; what is not finite is null. */
 #ifndef KC_SUPERVISOR_METRICS_FILE_H
 #define KC_SUPERVISOR_METRICS_FILE_H

@@ -266,7 +266,29 @@ START_TEST(a_running_job_is_read_from_its_board)
     ck_assert(kc_json_real(json_object_get(j, "split"), "forward_seconds", 0) == 0.125);
     ck_assert_int_eq(kc_json_integer(json_object_get(j, "split"), "rank", -1), 0);
     ck_assert(json_is_null(json_object_get(json_object_get(j, "split"), "data_seconds")));
+    ck_assert(json_is_null(json_object_get(j, "experts")));
     json_decref(o);
+}
+END_TEST
+
+START_TEST(the_load_of_experts_is_shown)
+{
+    struct console_answer a;
+    console_home_job(&home, "demo-1", "running", 40, 300);
+    open_board("demo-1");
+    kc_probe_loads(probe[0], 42, 2, 3, (const double[]){4, 4, 4, 1, 9, 2});
+    json_t *o = JSON(0, "show", "demo-1"), *ps = JSON(0, "ps");
+    const json_t *experts = json_object_get(json_object_get(o, "job"), "experts");
+    json_t *want = json_pack("{s:i,s:i,s:f,s:f,s:f,s:[[iii],[iii]]}", "step", 42, "layer", 1, "imbalance", 2.25,
+                             "busiest_share", 0.75, "idlest_share", 0.0833333333, "choices", 4, 4, 4, 1, 9, 2);
+    ck_assert(json_equal(experts, want));
+    ck_assert_ptr_null(json_object_get(json_array_get(json_object_get(ps, "jobs"), 0), "experts"));
+    json_decref(want);
+    json_decref(o);
+    json_decref(ps);
+    CONSOLE_RUN(&a, "show", "demo-1");
+    ck_assert_ptr_nonnull(strstr(a.out, "\nexperts     worst layer 1: expert 1 has 75.0% (2.25 x mean), expert 0 8.3%\n"));
+    console_answer_free(&a);
 }
 END_TEST
 
@@ -774,6 +796,7 @@ int main(void)
     tcase_add_test(t, half_written_files_are_unknown);
     tcase_add_test(t, a_mistyped_job_is_told_with_the_nearest);
     tcase_add_test(t, a_running_job_is_read_from_its_board);
+    tcase_add_test(t, the_load_of_experts_is_shown);
     tcase_add_test(t, f22_show_says_who_waits_for_what);
     tcase_add_test(t, f57_all_verbs_say_the_same);
     tcase_add_test(t, a_board_of_another_version_is_told);

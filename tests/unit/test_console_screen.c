@@ -158,6 +158,11 @@ START_TEST(screens_are_as_they_were)
     compare("job-80x24-ascii", 24, 80, true);
     compare("job-40x10", 10, 40, false);
     compare("job-120x40", 40, 120, false);
+    static const uint32_t choices[] = {300, 100, 200, 200, 512, 96, 32, 160};
+    job[0].loads = loads_new(180, 2, 4, choices);
+    compare("job-experts-80x24", 24, 80, false);
+    free(job[0].loads);
+    job[0].loads = NULL;
     view.at = VIEW_RANKS;
     view.rank = 1;
     compare("ranks-80x24", 24, 80, false);
