@@ -59,6 +59,7 @@ static struct kc_board *busy_board(struct kc_probe *p[2])
     for (uint64_t n = 1; n <= 5000; n++)
         kc_probe_step_record(p[0], &(struct kc_step_record){.step = n, .loss = 3});
     kc_probe_evaluation(p[0], &(struct kc_evaluation){.step = 100, .loss = 2});
+    kc_probe_loads(p[0], 5000, 2, 3, (const double[]){1, 2, 3, 4, 5, 6});
     kc_probe_snapshot(p[0], &(struct kc_snapshot_entry){.version = 1, .step = 100, .path = "snapshots/1"});
     kc_probe_leave(p[1], KC_REASON_DATA, -EIO, -1, "gone");
     return b;
@@ -135,6 +136,10 @@ static uint64_t read_all(struct kc_reader *r)
     struct kc_evaluation evaluation;
     struct kc_segment_info info;
     use += (uint64_t)kc_reader_last_step(r, &step) + (uint64_t)kc_reader_last_evaluation(r, &evaluation);
+    static struct kc_loads loads;
+    if (kc_reader_loads(r, &loads) == 0)
+        for (uint64_t k = 0; k < (uint64_t)loads.layers * loads.experts; k++)
+            use += loads.choices[k];
     kc_reader_info(r, &info);
     use += strlen(info.name) + strlen(info.instance) + kc_reader_now(r);
     struct kc_directory_facts d;

@@ -56,6 +56,10 @@ static void write_round(struct kc_probe *p, uint64_t n)
                                   .time = n * 11};
     number_text(s.path, sizeof s.path, n);
     kc_probe_snapshot(p, &s);
+    double choices[5 * 7];
+    for (int i = 0; i < 35; i++)
+        choices[i] = (double)(n + (uint64_t)i);
+    kc_probe_loads(p, n, 5, n % 2 ? 7 : 6, choices);
     struct kc_ack a = {.control = n, .step = n * 3, .checkpoints = (uint32_t)n, .checkpoint_version = n * 7};
     number_text(a.text, sizeof a.text, n);
     kc_probe_ack(p, &a);
@@ -147,6 +151,13 @@ static void check_leader(const struct kc_reader *r, struct seen *seen)
         ck_assert(snap[i].step == k * 2 && snap[i].root.low == k * 3 && snap[i].root.high == k * 5);
         ck_assert(snap[i].bytes == k * 7 && snap[i].time == k * 11 && is_number(snap[i].path, k));
     }
+    static struct kc_loads l;
+    const int loads = kc_reader_loads(r, &l);
+    ck_assert(loads == 0 || loads == -EAGAIN || loads == -ENOENT);
+    ck_assert(loads || (l.layers == 5 && l.experts == (l.step % 2 ? 7 : 6)));
+    for (uint32_t i = 0; loads == 0 && i < l.layers * l.experts; i++)
+        ck_assert_uint_eq(l.choices[i], (uint32_t)l.step + i);
+    seen->records += loads == 0, seen->torn += loads == -EAGAIN;
     seen->torn += torn;
     int code = kc_reader_ack(r, &a);
     if (code == 0 && a.control)
