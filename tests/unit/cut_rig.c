@@ -113,7 +113,7 @@ static void rank_memory(struct cut_rig *r, uint32_t rank)
     }
 }
 
-int cut_rig_new(struct cut_rig *r, const struct kc_job_spec *spec, struct kc_error *e)
+int cut_rig_plan(struct cut_rig *r, const struct kc_job_spec *spec, struct kc_error *e)
 {
     *r = (struct cut_rig){.spec = *spec};
     ck_assert_uint_le(spec->ranks, CUT_RANKS_MAX);
@@ -125,6 +125,12 @@ int cut_rig_new(struct cut_rig *r, const struct kc_job_spec *spec, struct kc_err
                                (struct kc_strategy_opcodes){.update = KC_OP_ADAMW, .norm = KC_OP_NORM, .add = KC_OP_ADD, .box = KC_OP_BOX,
                                                             .pack = KC_OP_PACK, .unpack = KC_OP_UNPACK},
                                &r->arena[1], &r->arena[2], &r->shard, &r->comm, e);
+    return bad;
+}
+
+int cut_rig_new(struct cut_rig *r, const struct kc_job_spec *spec, struct kc_error *e)
+{
+    int bad = cut_rig_plan(r, spec, e);
     if (bad < 0)
         return bad;
     struct kc_jobs_config config = {.spec = &r->spec};

@@ -28,6 +28,8 @@ struct cut_rig {
 /* Plans for the spec, and memory; parameters follow from their names and elements alone, whatever the layout. -errno of the
  * plans. precision fp32 alone. */
 int cut_rig_new(struct cut_rig *r, const struct kc_job_spec *spec, struct kc_error *e);
+/* The plans alone: nothing can be run. */
+int cut_rig_plan(struct cut_rig *r, const struct kc_job_spec *spec, struct kc_error *e);
 void cut_rig_free(struct cut_rig *r);
 
 struct cut_result {

@@ -441,7 +441,7 @@ START_TEST(rows_of_experts_have_room_for_all_or_for_what_the_spec_says)
         struct kc_error e = {""};
         uint32_t seen = 0;
         spec.hidden = 512, spec.expert_memory = bound; /* 2 KiB a row: 512 rows a MiB */
-        ck_assert_int_eq(cut_rig_new(&r, &spec, &e), 0);
+        ck_assert_int_eq(cut_rig_plan(&r, &spec, &e), 0);
         const struct kc_plan_collective *c = KC_AT(r.comm, struct kc_plan_collective, r.comm->collectives);
         const struct kc_plan_op *ops = KC_AT(r.shard, struct kc_plan_op, r.shard->ops);
         for (uint32_t o = 0; o < r.shard->ops.count; o++) {
@@ -489,6 +489,7 @@ int main(void)
     tcase_add_loop_test(t, a_model_that_is_cut_gives_what_one_rank_gives, 0, LAYOUTS);
     suite_add_tcase(s, t);
     t = tcase_create("conversions");
+    tcase_set_timeout(t, 60);
     tcase_add_test(t, a_layer_has_megatrons_collectives_and_no_others);
     tcase_add_test(t, attention_goes_round_the_context_axis);
     tcase_add_test(t, rows_go_to_their_experts_and_back);
