@@ -23,7 +23,7 @@ MOE = dict(LLAMA, experts=4, top_k=2, balance=0.01)
 def whole_spec(path=""):
     """Every field of the schema stands in it, so that one of them can be made wrong: those of a family where path is one."""
     spec = {"name": "input", "ranks": 2, "device": "cpu", "threads": 1, "oversubscribe": True, "seed": 1, "steps": 3,
-            "precision": "fp32",
+            "precision": "fp32", "freeze": ["*.wpe.weight"],
             "model": {"family": "gpt2", "layers": 2, "hidden": 32, "heads": 4, "context": 32, "vocab": 256,
                       "init": {"from": MODEL}},
             "data": {"train": TRAIN, "validation": TRAIN, "order": "sequential", "documents": "masked", "end_of_text": 0},
@@ -90,6 +90,8 @@ def wrong_values(field):
         below = field["minimum"] - 1
         return [(v, [f"from {low} to {high}"]) for v in ["text", "1", True, [], {}, below, above] + ([] if null else [None])
                 + ([1.5] if kind == "integer" else [])]
+    if kind == "array":
+        return [(v, ["list", "patterns"]) for v in (3, "text", True, None, {})]
     if kind == "boolean":
         return [(v, ["true or false"]) for v in (0, 1, "true", None, [])]
     if field.get("pattern"):
