@@ -259,7 +259,7 @@ START_TEST(grouped_attention_is_right)
     ck_assert_int_eq(run(KC_OP_GROUPED_I, of, 8, back, 3, 0, &group, NULL), 0);
     for (int k = 0; k < 3; k++)
         derivative_is_slope((const char *[]){"dq", "dk", "dv"}[k], &back[k], naive_grouped, &s, exact, k, &dy, NULL,
-                            1 + back[k].n / 60);
+                            1 + back[k].n / 17);
     drop(in, 5), drop(out, 2), drop(&dy, 1), drop(back, 3);
     end_variant();
 }
