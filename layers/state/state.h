@@ -125,6 +125,56 @@ int kc_snapshot_variant(const char *directory, char *out, size_t room);
 /* `path` is one snapshot, or a directory of them (the newest whole one). Read every extent, compare every digest,
  * recompute state_root. 0 whole; -EBADMSG e names pack, offset, tensor; -ENOENT there is none. */
 int kc_snapshot_verify(const char *path, struct kc_snapshot_info *out, struct kc_error *e);
+/* What is in a snapshot. Tensors are in the manifest's order; a kind that a tensor has no values of has 0 bytes. */
+#define KC_SNAPSHOT_KINDS 3
+extern const char *const kc_kind_name[KC_SNAPSHOT_KINDS]; /* master, moment1, moment2 */
+struct kc_snapshot_tensor {
+    char *name;
+    uint32_t rank;
+    uint64_t size[KC_DIMS_MAX]; /* as in files */
+    uint64_t elements, bytes[KC_SNAPSHOT_KINDS];
+};
+struct kc_snapshot_pack {
+    uint64_t bytes; /* of the file */
+    uint32_t extents;
+    char index[33]; /* digest of the index */
+};
+struct kc_snapshot_view {
+    struct kc_snapshot_info info;
+    uint32_t format, ranks, zero, axis[KC_AXES]; /* the layout that wrote it */
+    enum kc_precision precision;
+    uint64_t seed, tokens, position;
+    double loss, grad_norm;                      /* NaN unknown */
+    char family[16], variant[64], plan[KC_PLAN_TEXT], written[32];
+    uint64_t bytes[KC_SNAPSHOT_KINDS];           /* of the values of all tensors */
+    uint32_t packs, tensors;
+    struct kc_snapshot_pack *pack;
+    struct kc_snapshot_tensor *tensor;
+};
+/* `path` as in kc_snapshot_verify(). Reads the manifest and the packs' indices, no values. Errors of that; -ENOMEM. */
+int kc_snapshot_look(const char *path, struct kc_snapshot_view **out, struct kc_error *e);
+void kc_snapshot_view_free(struct kc_snapshot_view *v); /* NULL is fine */
+/* How the values of two snapshots differ, in any two layouts: a row a tensor and kind. */
+enum kc_difference { KC_DIFFERS, KC_ONLY_A, KC_ONLY_B, KC_OTHER_SHAPE, KC_SAME }; /* the order of rows */
+struct kc_diff_row {
+    char *name;
+    uint32_t kind;
+    enum kc_difference is;
+    uint64_t elements, changed; /* changed: the bits are others */
+    double largest;             /* max |b - a| */
+    double relative;            /* |b - a| / |a|, Euclidean over the tensor; NaN where a is all 0 and b is not */
+};
+struct kc_snapshot_diff {
+    struct kc_snapshot_info a, b;
+    bool same;            /* all values, and state_root, in which step and seed are as well */
+    uint64_t bytes_read;
+    uint32_t rows;
+    struct kc_diff_row *row; /* by largest, falling; then by name and kind */
+};
+/* What is in both is read extent by extent, each verified, in at most 68 MiB; a tensor whose extents have the same digests in
+ * both is not read. `path_a`, `path_b` as in kc_snapshot_verify(), and errors of that; -ENOMEM. */
+int kc_snapshot_compare(const char *path_a, const char *path_b, struct kc_snapshot_diff **out, struct kc_error *e);
+void kc_snapshot_diff_free(struct kc_snapshot_diff *d); /* NULL is fine */
 /* A snapshot's parameters as a folder that Hugging Face transformers loads: config.json and model.safetensors, or several
  * files and their index. */
 struct kc_export {

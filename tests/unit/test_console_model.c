@@ -200,6 +200,49 @@ START_TEST(snapshots_are_found_without_a_board)
 }
 END_TEST
 
+/* show takes the newest, or a version; diff ends with 0 where all is the same and with 1 where it is not. */
+START_TEST(snapshots_are_shown_and_compared)
+{
+    struct rig r;
+    struct console_answer a;
+    char folder[256];
+    console_home_job(&home, "demo-1", "queued", 3, 300);
+    snprintf(folder, sizeof folder, "%s/jobs/demo-1/snapshots", home.path);
+    ck_assert_int_eq(kc_make_dirs(folder), 0);
+    rig_open(&r, rig_small, rig_small_count, (struct rig_layout){2, 1, 2, false, false}, folder, NULL, "");
+    for (int i = 0; i < 2; i++) {
+        rig_train(&r);
+        ck_assert_int_eq(rig_snapshot(&r), 0);
+    }
+    rig_close(&r);
+    json_t *show = JSON(0, "snap", "show", "demo-1");
+    ck_assert_int_eq(kc_json_integer(show, "version", 0), 2);
+    ck_assert_uint_eq(json_array_size(json_object_get(show, "tensors")), rig_small_count);
+    ck_assert_uint_eq(json_array_size(json_object_get(show, "packs")), 2);
+    ck_assert_int_eq(kc_json_integer(json_object_get(show, "layout"), "zero", -1), 1);
+    json_decref(show);
+    show = JSON(0, "snap", "show", "demo-1/v00000001");
+    ck_assert_int_eq(kc_json_integer(show, "step", 0), 1);
+    json_decref(show);
+    json_decref(JSON(KC_EXIT_NO_OBJECT, "snap", "show", "demo-1/7"));
+    json_t *diff = JSON(KC_EXIT_FALSE, "snap", "diff", "demo-1/1", "demo-1");
+    ck_assert(json_is_false(json_object_get(diff, "same")));
+    const json_t *row = json_array_get(json_object_get(diff, "rows"), 0);
+    ck_assert_str_eq(kc_json_text(row, "is", ""), "differs");
+    ck_assert(kc_json_real(row, "largest", 0) > 0 && kc_json_real(row, "share", 0) > 0.9);
+    json_decref(diff);
+    diff = JSON(0, "snap", "diff", "demo-1/2", "demo-1");
+    ck_assert(json_is_true(json_object_get(diff, "same")));
+    json_decref(diff);
+    CONSOLE_RUN(&a, "snap", "diff", "demo-1/1", "demo-1/2");
+    ck_assert_msg(a.code == KC_EXIT_FALSE && strstr(a.out, "\n0 of ") && !strstr(a.out, "only in"), "%s%s", a.out, a.err);
+    console_answer_free(&a);
+    CONSOLE_RUN(&a, "snap", "show", "demo-1");
+    ck_assert_msg(a.code == 0 && strstr(a.out, "  layout      2 ranks, data 2, ZeRO 1\n"), "%s%s", a.out, a.err);
+    console_answer_free(&a);
+}
+END_TEST
+
 /* A claimed id without files, a file that is no JSON, half a line: unknown, never a crash, never a wrong number. */
 START_TEST(half_written_files_are_unknown)
 {
@@ -789,6 +832,7 @@ int main(void)
     tcase_add_test(t, files_alone_tell_a_job);
     tcase_add_test(t, a_job_that_does_not_run_has_no_speed);
     tcase_add_test(t, snapshots_are_found_without_a_board);
+    tcase_add_test(t, snapshots_are_shown_and_compared);
     tcase_add_test(t, f22_ordinary_waits_within_a_rank_are_not_told);
     tcase_add_test(t, the_last_fault_is_not_the_state);
     tcase_add_test(t, a_queued_job_has_its_place);

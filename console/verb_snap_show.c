@@ -1,0 +1,141 @@
+/* verb_snap_show.c - kc snap show: what is in a snapshot. */
+#include "session.h"
+#include "snapshots.h"
+#include "text.h"
+#include "verbs.h"
+
+#include "contracts/job_spec.h"
+#include "contracts/types.h"
+#include "state/state.h"
+#include "supervisor/protocol.h"
+
+#include <stdio.h>
+
+static json_t *whole(uint64_t n)
+{
+    return json_integer((json_int_t)n);
+}
+
+/* Of the kinds that there are; `bytes`: what each takes. */
+static json_t *kinds_json(const uint64_t bytes[KC_SNAPSHOT_KINDS])
+{
+    json_t *o = json_object();
+    for (int k = 0; k < KC_SNAPSHOT_KINDS; k++)
+        json_object_set_new(o, kc_kind_name[k], whole(bytes[k]));
+    return o;
+}
+
+static json_t *layout_json(const struct kc_snapshot_view *v)
+{
+    json_t *o = json_pack("{s:I,s:I}", "ranks", (json_int_t)v->ranks, "zero", (json_int_t)v->zero);
+    for (int a = 0; a < KC_AXES; a++)
+        json_object_set_new(o, kc_axis_name[a], whole(v->axis[a]));
+    return o;
+}
+
+static json_t *packs_json(const struct kc_snapshot_view *v)
+{
+    json_t *array = json_array();
+    for (uint32_t p = 0; p < v->packs; p++)
+        json_array_append_new(array, json_pack("{s:I,s:I,s:I,s:s}", "rank", (json_int_t)p, "bytes", (json_int_t)v->pack[p].bytes,
+                                               "extents", (json_int_t)v->pack[p].extents, "index", v->pack[p].index));
+    return array;
+}
+
+static json_t *tensors_json(const struct kc_snapshot_view *v)
+{
+    json_t *array = json_array();
+    for (uint32_t i = 0; i < v->tensors; i++) {
+        const struct kc_snapshot_tensor *t = &v->tensor[i];
+        json_t *shape = json_array();
+        for (uint32_t d = 0; d < t->rank; d++)
+            json_array_append_new(shape, whole(t->size[d]));
+        json_array_append_new(array, json_pack("{s:o,s:o,s:o,s:o}", "name", session_text(t->name), "shape", shape, "elements",
+                                               whole(t->elements), "bytes", kinds_json(t->bytes)));
+    }
+    return array;
+}
+
+static int show_json(struct session *s, const struct kc_snapshot_view *v)
+{
+    const struct { const char *key; json_t *value; } members[] = {
+        {"path", session_text(v->info.path)}, {"version", whole(v->info.version)}, {"step", whole(v->info.step)},
+        {"written", session_text(v->written)}, {"state_root", session_text(v->info.state_root)},
+        {"verified", json_boolean(v->info.verified)}, {"format", whole(v->format)}, {"family", session_text(v->family)},
+        {"precision", json_string(kc_precision_name[v->precision])}, {"kernels", session_text(v->variant)},
+        {"sums", session_text(v->plan)}, {"seed", whole(v->seed)}, {"tokens", whole(v->tokens)},
+        {"position", whole(v->position)}, {"loss", kc_json_number(v->loss)}, {"grad_norm", kc_json_number(v->grad_norm)},
+        {"layout", layout_json(v)}, {"bytes", whole(v->info.bytes)}, {"values", kinds_json(v->bytes)}, {"packs", packs_json(v)},
+        {"tensors", tensors_json(v)}};
+    json_t *o = session_envelope(s);
+    for (size_t i = 0; i < sizeof members / sizeof members[0]; i++)
+        json_object_set_new(o, members[i].key, members[i].value);
+    return session_emit(s, o);
+}
+
+static void print_head(FILE *out, const struct kc_snapshot_view *v)
+{
+    char size[32], loss[32];
+    fprintf(out, "%s\n", v->info.path);
+    fprintf(out, "  version     %llu, written %s, verified\n", (unsigned long long)v->info.version, *v->written ? v->written : "-");
+    fprintf(out, "  state_root  %s\n", v->info.state_root);
+    fprintf(out, "  progress    step %llu, %llu tokens, loss %s, seed %llu\n", (unsigned long long)v->info.step,
+            (unsigned long long)v->tokens, text_number(v->loss, "%.4f", loss, sizeof loss), (unsigned long long)v->seed);
+    fprintf(out, "  trained as  %s, %s, kernels %s\n", *v->family ? v->family : "-", kc_precision_name[v->precision],
+            *v->variant ? v->variant : "-");
+    fprintf(out, "  layout      %u rank%s", v->ranks, v->ranks == 1 ? "" : "s");
+    for (int a = 0; a < KC_AXES; a++)
+        if (v->axis[a] > 1)
+            fprintf(out, ", %s %u", kc_axis_name[a], v->axis[a]);
+    fprintf(out, ", ZeRO %u\n  size        %s in %u pack%s, format %u\n", v->zero,
+            text_bytes((double)v->info.bytes, size, sizeof size), v->packs, v->packs == 1 ? "" : "s", v->format);
+}
+
+static void print_tensors(FILE *out, const struct kc_snapshot_view *v)
+{
+    char size[32];
+    fprintf(out, "\n%-40s %-20s", "TENSOR", "SHAPE");
+    for (int k = 0; k < KC_SNAPSHOT_KINDS; k++)
+        fprintf(out, " %10s", kc_kind_name[k]);
+    for (uint32_t i = 0; i < v->tensors; i++) {
+        const struct kc_snapshot_tensor *t = &v->tensor[i];
+        char shape[KC_DIMS_MAX * 24 + 1] = "";
+        int n = 0;
+        for (uint32_t d = 0; d < t->rank; d++)
+            n += snprintf(shape + n, sizeof shape - (size_t)n, "%s%llu", d ? "×" : "", (unsigned long long)t->size[d]);
+        const int columns = text_width(shape);
+        fprintf(out, "\n%-40s %s%*s", t->name, shape, columns < 20 ? 20 - columns : 0, "");
+        for (int k = 0; k < KC_SNAPSHOT_KINDS; k++)
+            fprintf(out, " %10s", t->bytes[k] ? text_bytes((double)t->bytes[k], size, sizeof size) : "-");
+    }
+    fprintf(out, "\n%-61s", "all");
+    for (int k = 0; k < KC_SNAPSHOT_KINDS; k++)
+        fprintf(out, " %10s", text_bytes((double)v->bytes[k], size, sizeof size));
+    fprintf(out, "\n\n%6s %10s %8s  %s\n", "PACK", "SIZE", "EXTENTS", "INDEX");
+    for (uint32_t p = 0; p < v->packs; p++)
+        fprintf(out, "%6u %10s %8u  %s\n", p, text_bytes((double)v->pack[p].bytes, size, sizeof size), v->pack[p].extents,
+                v->pack[p].index);
+}
+
+int verb_snap_show(struct session *s, const struct arguments *a)
+{
+    char path[JOB_PATH_ROOM];
+    struct kc_snapshot_view *v = NULL;
+    struct kc_error e = {""};
+    int rc = snapshots_pick(&s->home, a->word[0], path, sizeof path, &e), code;
+    if (rc == 0)
+        rc = kc_snapshot_look(path, &v, &e);
+    if (rc)
+        return session_fail(s, session_code(rc), "%s", e.text);
+    if (s->json) {
+        code = show_json(s, v);
+    } else {
+        struct draft d;
+        FILE *out = draft_open(&d);
+        print_head(out, v);
+        print_tensors(out, v);
+        code = draft_close(s, &d);
+    }
+    kc_snapshot_view_free(v);
+    return code;
+}
