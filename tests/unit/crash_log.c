@@ -104,8 +104,10 @@ static int l_submit(void *self, struct kc_write *w)
     struct crash_log *l = self;
     if (dead(l, true))
         return (int)(w->result = -EIO);
-    note_write(l, w->fd, w->data, w->bytes, w->at);
-    return l->below->submit(l->below->self, w);
+    int r = l->below->submit(l->below->self, w);
+    if (r == 0) /* of a file with an error nothing is used */
+        note_write(l, w->fd, w->data, w->bytes, w->at);
+    return r;
 }
 
 static void l_wait(void *self)
