@@ -306,13 +306,16 @@ int graph_runner_run(struct runner *r, enum runner_program program, int accumula
         struct kc_view iv[KC_RULE_TENSORS], ov[KC_RULE_TENSORS];
         for (uint32_t k = 0; k < ops[i].in.count; k++)
             iv[k] = view_of(r, in[k]);
-        for (uint32_t k = 0; k < ops[i].out.count; k++)
+        int holds = accumulate; /* something of this step already; gradients of what is frozen are left out */
+        for (uint32_t k = 0; k < ops[i].out.count; k++) {
             ov[k] = view_of(r, out[k]);
+            holds |= out[k] >= 0 && graph_runner_tensor(r, out[k])->role == KC_GRADIENT && written[out[k]];
+        }
         int gradient = ops[i].klass == KC_WEIGHT_GRADIENT;
         struct kc_op_call call = {.opcode = opcodes[ops[i].opcode].id, .inputs = (uint8_t)ops[i].in.count,
                                   .outputs = (uint8_t)ops[i].out.count, .in = iv, .out = ov,
                                   .attr = KC_AT(g, double, ops[i].attr), .attrs = ops[i].attr.count, .micro = micro,
-                                  .accumulate = gradient ? accumulate || written[out[0]] : 1, .scratch = r->scratch,
+                                  .accumulate = gradient ? holds : 1, .scratch = r->scratch,
                                   .scratch_bytes = r->scratch_bytes, .step = step};
         uint64_t t = kc_now();
         bad = r->table->ops[call.opcode].enqueue(r->table->self, &call, &r->lane.lane, e);
