@@ -23,8 +23,9 @@ static void print_mesh(const struct kc_job_spec *spec, const struct kc_shard_pla
         fprintf(out, "%s%s %u", a ? ", " : "", kc_axis_name[a], s->axis[a]);
     fprintf(out, "\n            %u rank%s, zero %u, sequence %s, recompute %s\n", s->ranks, s->ranks == 1 ? "" : "s", s->zero,
             spec->sequence ? "cut" : "whole", kc_recompute_name[spec->recompute]);
-    fprintf(out, "batch       %u sequences a step: %u micro-batch%s of %u rows on %u rank%s\n", s->sequences,
-            s->micro_batches, s->micro_batches == 1 ? "" : "es", s->micro, rows, rows == 1 ? "" : "s");
+    fprintf(out, "batch       %u sequences a step: %u micro-batch%s of %u row%s on %u rank%s\n", s->sequences,
+            s->micro_batches, s->micro_batches == 1 ? "" : "es", s->micro, s->micro == 1 ? "" : "s", rows,
+            rows == 1 ? "" : "s");
 }
 
 /* ---- tensors ---------------------------------------------------------------------------------------------------- */
@@ -99,7 +100,7 @@ static void print_tensor(const struct kc_shard_plan *s, const struct tensor_row 
     for (int a = 0; a < KC_AXES; a++)
         if (placed_on(s, a)) {
             plan_place(row->of->place[a], place);
-            at += (size_t)snprintf(right + at, sizeof right - at, "%-*s", PLACE_WIDTH, place);
+            at += (size_t)snprintf(right + at, sizeof right - at, "%-*s ", PLACE_WIDTH - 1, place);
         }
     snprintf(right + at, sizeof right - at, "%*s", BYTES_WIDTH, bytes_text(plan_tensor_bytes(row->of), bytes));
     print_pair(left, right, out);

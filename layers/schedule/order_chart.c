@@ -78,7 +78,9 @@ static void print_chart(const struct chart *c, struct kc_print *p)
     const uint32_t rest = c->slots - fit < fit ? fit : c->slots - fit; /* where the last part begins */
     kc_print(p, "slots 0 to %u of %u\n", fit - 1, c->slots);
     print_part(c, p, 0, fit);
-    if (rest > fit)
+    if (rest == fit + 1)
+        kc_print(p, "slot %u is left out\n", fit);
+    else if (rest > fit)
         kc_print(p, "slots %u to %u are left out\n", fit, rest - 1);
     kc_print(p, "slots %u to %u\n", rest, c->slots - 1);
     print_part(c, p, rest, c->slots);

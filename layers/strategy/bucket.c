@@ -98,14 +98,14 @@ static struct kind kind_of(const struct layout *l, int32_t parameter, int32_t gr
     struct kind k = {.type = p->type, .axes = 1u << KC_DATA, .stage = l->stage[parameter], .tied = l->tied[parameter],
                      .frozen = p->frozen};
     for (int a = 0; a < KC_AXES; a++) {
-        const bool cut = p->place[a].kind == KC_PLACE_SHARDED;
+        const bool cut = p->place[a].kind == KC_PLACE_SHARDED, partial = g->place[a].kind == KC_PLACE_PARTIAL;
         if (a == KC_PIPELINE || (a != KC_DATA && l->plan->axis[a] == 1))
             continue;
         k.cut |= (uint32_t)cut << a;
-        k.partial |= (uint32_t)(g->place[a].kind == KC_PLACE_PARTIAL) << a;
+        k.partial |= (uint32_t)partial << a;
         if (a == KC_DATA || cut)
             continue;
-        *(a == KC_TENSOR ? &k.once : &k.axes) |= 1u << a;
+        *(a == KC_TENSOR || !partial ? &k.once : &k.axes) |= 1u << a;
     }
     k.repeat = p->place[KC_TENSOR].kind == KC_PLACE_SHARDED ? p->place[KC_TENSOR].repeat : 0;
     return k;

@@ -1,6 +1,7 @@
 /* propagate.c - see propagate.h. */
 #include "propagate.h"
 
+#include "axes.h"
 #include "placement.h"
 #include "scratch.h"
 
@@ -62,22 +63,7 @@ static uint64_t tensor_bytes(const struct kc_graph_tensor *t)
     return n;
 }
 
-/* ---- what an axis may cut ---- */
-
-static bool axis_cuts(const struct kc_cut *c, enum kc_axis axis, uint8_t dim)
-{
-    switch (axis) {
-    case KC_TENSOR:
-        return dim == KC_HEADS || dim == KC_KV_HEADS || dim == KC_FFN || dim == KC_VOCAB ||
-               (dim == KC_SEQUENCE && c->spec->sequence);
-    case KC_CONTEXT:
-        return dim == KC_SEQUENCE;
-    case KC_EXPERT:
-        return dim == KC_BATCH || dim == KC_DIM_EXPERT;
-    default:
-        return axis == KC_DATA && dim == KC_BATCH;
-    }
-}
+/* ---- which rules the axis may use ---- */
 
 static bool has_dim(const struct kc_graph_tensor *t, uint8_t dim)
 {
@@ -94,7 +80,7 @@ static bool rule_allowed(const struct site *s, const struct kc_graph_rule *rule)
         const struct kc_placement p = rule->at[i];
         if (s->op->at[i] < 0)
             continue;
-        if (p.kind == KC_PLACE_SHARDED && (!axis_cuts(s->on->cut, s->on->axis, p.dim) || !has_dim(tensor_of(s, i), p.dim)))
+        if (p.kind == KC_PLACE_SHARDED && (!kc_axis_cuts(s->on->cut->spec, s->on->axis, p.dim) || !has_dim(tensor_of(s, i), p.dim)))
             return false;
         if (s->on->axis == KC_TENSOR && p.kind == KC_PLACE_SHARDED && p.dim == KC_SEQUENCE)
             for (uint32_t k = 0; k < s->op->inputs + s->op->outputs; k++)
@@ -290,28 +276,6 @@ static int op_propagate(const struct site *s, struct kc_cut_op *op, struct kc_er
 
 /* ---- what is placed before any op ---- */
 
-static struct kc_placement input_seed(const struct spread *p, const struct kc_graph_tensor *t)
-{
-    const uint8_t dim = p->axis == KC_CONTEXT ? KC_SEQUENCE : KC_BATCH;
-    for (int d = 0; d < t->rank && p->axis != KC_TENSOR; d++)
-        if (t->dim[d] == dim)
-            return place_sharded(dim);
-    return place_replicated();
-}
-
-static struct kc_placement parameter_wish(const struct spread *p, const struct kc_graph_tensor *t)
-{
-    for (int d = 0; d < t->rank; d++) {
-        const uint8_t dim = t->dim[d];
-        if (p->axis == KC_TENSOR &&
-            (dim == KC_HEADS || dim == KC_KV_HEADS || dim == KC_FFN || dim == KC_VOCAB))
-            return place_sharded(dim);
-        if (p->axis == KC_EXPERT && dim == KC_DIM_EXPERT)
-            return place_sharded(dim);
-    }
-    return place_replicated();
-}
-
 /* A parameter that some op cannot read in parts stays whole. */
 static void parameters_settle(const struct spread *p)
 {
@@ -348,6 +312,12 @@ static int parameter_check(const struct spread *p, const struct kc_graph_tensor 
                            "%s: %llu key/value heads and parallel.%s = %u: one must be a multiple of the other, so that "
                            "ranks share them evenly",
                            name, size, axis, p->ranks);
+        const uint32_t repeat = kc_propagate_repeat(place.dim, size, p->ranks);
+        if (repeat > UINT8_MAX) /* a placement counts them in a byte */
+            return kc_fail(e, -EINVAL,
+                           "%s: %llu key/value heads and parallel.%s = %u: each would be on %u ranks, at most %d may hold the "
+                           "same; lower parallel.%s to %llu",
+                           name, size, axis, p->ranks, repeat, UINT8_MAX, axis, size * 128);
         if (place.dim != KC_KV_HEADS && size < p->ranks)
             return kc_fail(e, -EINVAL, "%s: its dimension %s is %llu, less than parallel.%s = %u; lower that to %llu", name,
                            kc_dim_name[place.dim], size, axis, p->ranks, size);
@@ -362,9 +332,9 @@ static int seed(const struct spread *p, struct kc_error *e)
         struct kc_placement *place = &c->place[t][p->axis];
         *place = (struct kc_placement){.kind = PLACE_UNKNOWN};
         if (c->tensors[t].role == KC_INPUT)
-            *place = input_seed(p, &c->tensors[t]);
+            *place = kc_axis_input(p->axis, &c->tensors[t]);
         if (c->tensors[t].role == KC_PARAMETER)
-            *place = parameter_wish(p, &c->tensors[t]);
+            *place = kc_axis_parameter(p->axis, &c->tensors[t]);
     }
     parameters_settle(p);
     for (uint32_t t = 0; t < c->tensor_count; t++) {

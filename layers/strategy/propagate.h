@@ -6,10 +6,9 @@
 #include "cut.h"
 
 /* Along `axis`, give every op a rule (cut->ops[…].rule) and every tensor the placement in which it is written
- * (cut->place[…][axis]). Inputs lie by their batch on data and expert, by their sequence on context. Parameters are cut by
- * the first of heads, key/value heads, ffn and vocabulary on tensor, by experts on expert, where all ops that read them have a
- * rule for it; elsewhere they are replicated, and none ever moves. The rest follows op by op: of the rules that fit, the one
- * that moves fewest bytes, then has fewest conversions, then stands first.
+ * (cut->place[…][axis]). Inputs and parameters lie as axes.h says, parameters where all ops that read them have a rule for it;
+ * elsewhere they are replicated, and none ever moves. The rest follows op by op: of the rules that fit, the one that moves
+ * fewest bytes, then has fewest conversions, then stands first.
  * -ENOTSUP no rule fits (e: op, tensor, axis, and the cheapest conversion that would make one fit), -EINVAL a dimension is too
  * small for the axis, or the graph is wrong, -ENOSPC. */
 int kc_propagate(struct kc_cut *cut, enum kc_axis axis, struct kc_arena *arena, struct kc_error *e);

@@ -116,7 +116,6 @@ static void rank_memory(struct cut_rig *r, uint32_t rank)
 int cut_rig_plan(struct cut_rig *r, const struct kc_job_spec *spec, struct kc_error *e)
 {
     *r = (struct cut_rig){.spec = *spec};
-    ck_assert_uint_le(spec->ranks, CUT_RANKS_MAX);
     for (int i = 0; i < 3; i++)
         ck_assert_int_eq(kc_arena_new(&r->arena[i], 8u << 20), 0);
     int bad = kc_model_graph_build(spec, &r->arena[0], &r->graph, e);
@@ -133,6 +132,7 @@ int cut_rig_new(struct cut_rig *r, const struct kc_job_spec *spec, struct kc_err
     int bad = cut_rig_plan(r, spec, e);
     if (bad < 0)
         return bad;
+    ck_assert_uint_le(spec->ranks, CUT_RANKS_MAX);
     struct kc_jobs_config config = {.spec = &r->spec};
     ck_assert_int_eq(kc_jobs_cpu_table(&config, &r->table, e), 0);
     test_lane_init(&r->lane, 1);

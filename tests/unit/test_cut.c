@@ -383,6 +383,9 @@ START_TEST(what_does_not_go_is_refused_with_its_numbers)
 {
     refused((struct layout){.family = KC_FAMILY_LLAMA, .tensor = 3, .heads = 6, .kv_heads = 2}, -EINVAL,
             "2 key/value heads and parallel.tensor = 3");
+    refused((struct layout){.family = KC_FAMILY_LLAMA, .tensor = 320, .heads = 320, .kv_heads = 1, .vocab = 640}, -EINVAL,
+            "1 key/value heads and parallel.tensor = 320: each would be on 320 ranks, at most 255 may hold the same; lower "
+            "parallel.tensor to 128");
     refused((struct layout){.family = KC_FAMILY_GPT2, .tensor = 4, .heads = 3}, -EINVAL,
             "dimension heads is 3, less than parallel.tensor = 4; lower that to 3");
     refused((struct layout){.family = KC_FAMILY_GPT2, .tensor = 5, .heads = 5, .sequence = 1}, -EINVAL,

@@ -177,7 +177,7 @@ static const struct kc_job_spec *spec_make(const struct toy_shape *s, struct kc_
 
 const struct kc_device_view *toy_devices(uint32_t n, struct kc_arena *a)
 {
-    ck_assert_int_eq(kc_arena_new(a, 65536), 0);
+    ck_assert_int_eq(kc_arena_new(a, 65536 + (size_t)n * (n + sizeof(struct kc_view_device))), 0);
     struct kc_device_view *p = kc_contract_begin(a, KC_CONTRACT_DEVICE_VIEW, KC_DEVICE_VIEW_VERSION, sizeof *p);
     kc_contract_array(a, &p->devices, n, sizeof(struct kc_view_device));
     uint32_t *place = kc_contract_array(a, &p->place, n, sizeof *place);
