@@ -105,6 +105,16 @@ static int check_ops(const struct kc_executor_config *c, struct kc_error *e)
     return 0;
 }
 
+/* Rows whose number follows from data have room for the most there can be, which they seldom are. */
+static bool has_worst_case(const struct kc_comm_plan *comm)
+{
+    const struct kc_plan_collective *c = KC_AT(comm, struct kc_plan_collective, comm->collectives);
+    for (uint32_t i = 0; i < comm->collectives.count; i++)
+        if (c[i].counted)
+            return true;
+    return false;
+}
+
 static int map_memory(struct kc_executor *x, struct kc_error *e)
 {
     const struct kc_exec_plan *p = x->c.plan;
@@ -114,10 +124,12 @@ static int map_memory(struct kc_executor *x, struct kc_error *e)
         return kc_fail(e, -ENOMEM, "no memory for activations and scratch: %zu bytes; lower batch.micro",
                        x->memory_bytes);
     x->memory = m;
-    memset(x->memory, 0, x->memory_bytes); /* touched now and here, so on this rank's NUMA node */
     x->work = x->memory;
     x->scratch = x->work + round_up(p->work_bytes, PAGE);
     x->result = x->scratch + round_up(p->scratch_bytes, PAGE);
+    /* touched now and here, so on this rank's NUMA node; room for a worst case as it is used */
+    unsigned char *from = has_worst_case(x->c.comm_plan) ? x->scratch : x->memory;
+    memset(from, 0, x->memory_bytes - (size_t)(from - x->memory));
     return 0;
 }
 

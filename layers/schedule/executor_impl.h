@@ -21,7 +21,7 @@ struct kc_place {
 struct kc_executor {
     struct kc_executor_config c;
     struct kc_team *team;
-    unsigned char *memory; /* work, scratch, result: one mapping, touched at construction */
+    unsigned char *memory; /* work, scratch, result: one mapping, touched at construction, but for work with room for a worst case */
     size_t memory_bytes;
     unsigned char *work, *scratch, *result;
     uint64_t *store;         /* state's */

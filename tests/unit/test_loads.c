@@ -69,6 +69,30 @@ static double *tallies_of(const struct kc_job_spec *spec, uint64_t *count)
     return all;
 }
 
+static size_t resident(void)
+{
+    size_t pages[2] = {0};
+    FILE *f = fopen("/proc/self/statm", "r");
+    ck_assert(f && fscanf(f, "%zu %zu", &pages[0], &pages[1]) == 2);
+    fclose(f);
+    return pages[1] * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* Rows for experts have room for all of them on one rank; what no row came to takes no memory. */
+START_TEST(room_for_the_worst_case_is_committed_as_it_is_used)
+{
+    struct layout wide = layouts[3];
+    struct kc_job_spec spec = spec_of(&wide);
+    spec.context = 1024, spec.sequences = 64, spec.micro = 32;
+    struct fleet f;
+    const size_t before = resident();
+    fleet_make(&f, &spec);
+    const size_t work = f.plan[0]->work_bytes + f.plan[1]->work_bytes, grown = resident() - before;
+    ck_assert_msg(work > 64u << 20 && grown < work / 2, "%zu bytes of %zu are there before a step", grown, work);
+    fleet_free(&f);
+}
+END_TEST
+
 START_TEST(every_layout_counts_each_choice_once)
 {
     const struct kc_job_spec one = spec_of(&layouts[0]), spec = spec_of(&layouts[_i]);
@@ -223,6 +247,7 @@ int main(void)
     TCase *t = tcase_create("loads");
     tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, every_layout_counts_each_choice_once, 0, LAYOUTS);
+    tcase_add_test(t, room_for_the_worst_case_is_committed_as_it_is_used);
     tcase_add_test(t, a_plan_agrees_on_tallies_with_the_rest);
     tcase_add_test(t, a_board_shows_the_last_step_whole);
     tcase_add_test(t, a_new_incarnation_begins_without_and_a_saved_board_keeps_them);
