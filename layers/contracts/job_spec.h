@@ -6,7 +6,7 @@
 #include "base/contract.h"
 #include "contracts/types.h"
 
-#define KC_JOB_SPEC_VERSION 5
+#define KC_JOB_SPEC_VERSION 6
 
 #define KC_FAMILY_TABLE(X) X(FAMILY_GPT2, "gpt2", 0) X(FAMILY_LLAMA, "llama", 0) X(FAMILY_MOE, "moe", 0)
 #define KC_DEVICE_TABLE(X) X(DEVICE_CPU, "cpu", 0)
@@ -82,6 +82,7 @@ struct kc_job_spec {
     uint32_t expert_memory; /* MiB a rank for rows that experts of a layer receive; 0: enough for the worst case */
 
     uint32_t snapshot_keep;
+    uint64_t snapshot_keep_every; /* versions that it divides are kept for ever; 0 none */
     uint64_t snapshot_every, evaluate_every;
     uint32_t evaluate_batches;
     uint32_t on_nonfinite, on_crash, max_restarts;

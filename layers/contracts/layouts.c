@@ -123,6 +123,7 @@ static const struct kc_field job_spec[] = {
     ENUM(kc_job_spec, recompute, kc_recompute_name),
     SCALAR(kc_job_spec, expert_memory),
     SCALAR(kc_job_spec, snapshot_keep),
+    SCALAR(kc_job_spec, snapshot_keep_every),
     SCALAR(kc_job_spec, snapshot_every),
     SCALAR(kc_job_spec, evaluate_every),
     SCALAR(kc_job_spec, evaluate_batches),

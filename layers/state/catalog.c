@@ -258,20 +258,27 @@ static bool is_whole(const struct kc_storage *st, const char *directory, uint64_
     return true;
 }
 
-int kc_catalog_prune(const struct kc_storage *st, const char *directory, uint32_t keep, struct kc_error *e)
+int kc_catalog_old(const struct kc_storage *st, const char *directory, uint32_t keep, uint64_t every, struct kc_catalog *out,
+                   struct kc_error *e)
 {
-    struct kc_catalog *c = malloc(sizeof *c);
-    int r = c ? kc_catalog_scan(st, directory, c, e) : kc_fail(e, -ENOMEM, "no memory to prune %s", directory);
-    uint32_t kept = 0, from = r == 0 ? c->count : 0;
+    int r = kc_catalog_scan(st, directory, out, e);
+    uint32_t kept = 0, from = r == 0 ? out->count : 0;
     keep = keep ? keep : 1;
     while (from > 0 && kept < keep)
-        kept += is_whole(st, directory, c->version[--from]);
-    for (uint32_t i = 0; i < from && r == 0 && kept == keep; i++)
-        r = hide(st, directory, c->version[i]);
-    if (r == 0 && from > 0)
-        r = remove_hidden(st, directory);
-    if (r < 0 && from > 0)
-        kc_storage_fail(st, e, r, "remove old versions of", directory, 0);
-    free(c);
+        kept += is_whole(st, directory, out->version[--from]);
+    out->count = 0;
+    for (uint32_t i = 0; i < from && kept == keep; i++)
+        if (!every || out->version[i] % every != 0)
+            out->version[out->count++] = out->version[i];
     return r;
+}
+
+int kc_catalog_remove(const struct kc_storage *st, const char *directory, const struct kc_catalog *old, struct kc_error *e)
+{
+    int r = 0;
+    for (uint32_t i = 0; i < old->count && r == 0; i++)
+        r = hide(st, directory, old->version[i]);
+    if (r == 0 && old->count > 0)
+        r = remove_hidden(st, directory);
+    return r < 0 ? kc_storage_fail(st, e, r, "remove old versions of", directory, 0) : 0;
 }

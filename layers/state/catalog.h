@@ -45,7 +45,11 @@ int kc_catalog_lock(const struct kc_storage *st, const char *directory);
 int kc_catalog_clean(const struct kc_storage *st, const char *directory);
 /* Point CURRENT at a version, durably. */
 int kc_catalog_point(const struct kc_storage *st, const char *directory, uint64_t version, struct kc_error *e);
-/* Keep the newest `keep` whole versions; remove all that are older than these, oldest first. Never the newest. */
-int kc_catalog_prune(const struct kc_storage *st, const char *directory, uint32_t keep, struct kc_error *e);
+/* What retention lets go, oldest first: all that is older than the newest `keep` (at least 1) whole versions, but no version
+ * that `every` divides (0: none). Where fewer are whole, nothing. */
+int kc_catalog_old(const struct kc_storage *st, const char *directory, uint32_t keep, uint64_t every, struct kc_catalog *out,
+                   struct kc_error *e);
+/* Remove the versions of `old`; under the lock. */
+int kc_catalog_remove(const struct kc_storage *st, const char *directory, const struct kc_catalog *old, struct kc_error *e);
 
 #endif

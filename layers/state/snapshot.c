@@ -186,7 +186,13 @@ static int commit(struct kc_state *s, struct kc_error *e)
 static void prune(struct kc_state *s)
 {
     struct kc_error e = {""};
-    if (kc_catalog_prune(s->st, s->directory, s->spec->snapshot_keep, &e) < 0) /* it is committed all the same */
+    struct kc_catalog *old = malloc(sizeof *old);
+    int r = old ? kc_catalog_old(s->st, s->directory, s->spec->snapshot_keep, s->spec->snapshot_keep_every, old, &e)
+                : kc_fail(&e, -ENOMEM, "no memory for the list of snapshots");
+    if (r == 0)
+        r = kc_catalog_remove(s->st, s->directory, old, &e);
+    free(old);
+    if (r < 0) /* it is committed all the same */
         snprintf(s->attempt.note, sizeof s->attempt.note, "old snapshots stay: %.*s", 400, e.text);
 }
 

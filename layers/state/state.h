@@ -175,6 +175,15 @@ struct kc_snapshot_diff {
  * both is not read. `path_a`, `path_b` as in kc_snapshot_verify(), and errors of that; -ENOMEM. */
 int kc_snapshot_compare(const char *path_a, const char *path_b, struct kc_snapshot_diff **out, struct kc_error *e);
 void kc_snapshot_diff_free(struct kc_snapshot_diff *d); /* NULL is fine */
+/* Remove what a job that keeps so many would have removed. */
+struct kc_prune {
+    uint32_t keep;  /* the newest whole ones; at least 1, so the newest of them always stays */
+    uint64_t every; /* versions that it divides stay as well; 0 none */
+    bool look;      /* only say which would go */
+};
+/* version[]: those that went, oldest first; *count: how many. -EBUSY somebody writes a snapshot there; -ENOMEM, -errno. */
+int kc_snapshot_prune(const char *directory, const struct kc_prune *p, uint64_t *version, size_t room, size_t *count,
+                      struct kc_error *e);
 /* A snapshot's parameters as a folder that Hugging Face transformers loads: config.json and model.safetensors, or several
  * files and their index. */
 struct kc_export {

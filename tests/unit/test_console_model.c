@@ -237,9 +237,22 @@ START_TEST(snapshots_are_shown_and_compared)
     CONSOLE_RUN(&a, "snap", "diff", "demo-1/1", "demo-1/2");
     ck_assert_msg(a.code == KC_EXIT_FALSE && strstr(a.out, "\n0 of ") && !strstr(a.out, "only in"), "%s%s", a.out, a.err);
     console_answer_free(&a);
+    console_home_write(&home, "jobs/demo-1/spec.json",
+                       "{\"name\":\"demo\",\"ranks\":2,\"steps\":300,\"model\":{\"family\":\"gpt2\",\"layers\":4,\"hidden\":128,\"heads\":4,"
+                       "\"context\":128,\"vocab\":256},\"data\":{\"train\":\"train.bin\"},\"batch\":{\"sequences\":8,\"micro\":4},"
+                       "\"optimizer\":{\"lr\":1e-3},\"parallel\":{\"data\":2,\"zero\":1},\"snapshot\":{\"keep\":1}}");
+    CONSOLE_RUN(&a, "snap", "prune", "demo-1", "--dry-run");
+    ck_assert_msg(a.code == 0 && strstr(a.out, "1 of 2 snapshots would go"), "%s%s", a.out, a.err);
+    console_answer_free(&a);
     CONSOLE_RUN(&a, "snap", "show", "demo-1");
     ck_assert_msg(a.code == 0 && strstr(a.out, "  layout      2 ranks, data 2, ZeRO 1\n"), "%s%s", a.out, a.err);
     console_answer_free(&a);
+    json_t *gone = JSON(0, "snap", "prune", "demo-1", "--keep", "1");
+    ck_assert_uint_eq(json_array_size(json_object_get(gone, "removed")), 1);
+    ck_assert_int_eq(kc_json_integer(json_array_get(json_object_get(gone, "removed"), 0), "version", 0), 1);
+    json_decref(gone);
+    json_decref(JSON(KC_EXIT_NO_OBJECT, "snap", "show", "demo-1/1"));
+    json_decref(JSON(KC_EXIT_USAGE, "snap", "prune", "demo-1", "--keep", "0"));
 }
 END_TEST
 

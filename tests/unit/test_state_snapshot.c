@@ -6,6 +6,7 @@
 #include "base/bf16.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "state/catalog.h"
 #include "tests/unit/suite.h"
 
 #include <check.h>
@@ -224,6 +225,41 @@ START_TEST(a_snapshot_of_another_model_or_seed_is_refused_by_name)
 END_TEST
 
 /* ---- retention ---- */
+
+/* Each version that keep_every divides stays for ever, whatever keep says; asked from outside, the same rule. */
+START_TEST(every_kth_version_is_kept_for_ever)
+{
+    struct rig r;
+    struct kc_error e = {""};
+    uint64_t gone[8];
+    size_t count = 9;
+    rig_keep_every = 3;
+    rig_open(&r, rig_small, FEW, two, folder, NULL, "");
+    rig_keep_every = 0;
+    for (int i = 1; i <= 8; i++) {
+        rig_train(&r);
+        ck_assert_int_eq(rig_snapshot(&r), 0);
+    }
+    for (int i = 1; i <= 8; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "v%08d", i);
+        ck_assert_msg(there(name) == (i % 3 == 0 || i > 6), "%s", name);
+    }
+    ck_assert_int_eq(kc_snapshot_prune(folder, &(struct kc_prune){1, 6, true}, gone, 8, &count, &e), 0);
+    ck_assert(count == 2 && gone[0] == 3 && gone[1] == 7 && there("v00000003"));
+    int lock = kc_catalog_lock(&kc_storage_posix, folder);
+    ck_assert_int_eq(kc_snapshot_prune(folder, &(struct kc_prune){1, 6, false}, gone, 8, &count, &e), -EBUSY);
+    ck_assert(lock >= 0 && there("v00000003"));
+    close(lock);
+    ck_assert_int_eq(kc_snapshot_prune(folder, &(struct kc_prune){1, 6, false}, gone, 8, &count, &e), 0);
+    ck_assert(count == 2 && !there("v00000003") && there("v00000006") && !there("v00000007") && there("v00000008"));
+    ck_assert_int_eq(kc_snapshot_prune(folder, &(struct kc_prune){0, 0, false}, gone, 8, &count, &e), 0);
+    ck_assert(count == 1 && there("v00000008")); /* keep 0 is 1 */
+    ck_assert_int_eq(kc_snapshot_prune(folder, &(struct kc_prune){5, 0, false}, gone, 8, &count, &e), 0);
+    ck_assert(count == 0 && there("v00000008"));
+    rig_close(&r);
+}
+END_TEST
 
 /* F33: by commit order; the newest whole one is never deleted, also when newer ones are broken. */
 START_TEST(retention_keeps_the_newest_whole_versions)
@@ -743,6 +779,7 @@ int main(void)
     tcase_add_test(c, agreement_survives_a_sum_of_a_sum);
     tcase_add_test(c, a_snapshot_gives_values_alone_to_init);
     tcase_add_test(c, a_snapshot_of_another_model_or_seed_is_refused_by_name);
+    tcase_add_test(c, every_kth_version_is_kept_for_ever);
     tcase_add_test(c, retention_keeps_the_newest_whole_versions);
     tcase_add_test(c, leftovers_are_removed_unless_somebody_writes);
     tcase_add_loop_test(fast, damage_is_named_marked_and_passed_over, 0, sizeof damages / sizeof damages[0]);

@@ -1,0 +1,29 @@
+/* prune.c - retention on request: the rule by which a job's own snapshots go, for who asks from outside. */
+#include "state_impl.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+int kc_snapshot_prune(const char *directory, const struct kc_prune *p, uint64_t *version, size_t room, size_t *count,
+                      struct kc_error *e)
+{
+    const struct kc_storage *st = &kc_storage_posix;
+    struct kc_catalog *old = malloc(sizeof *old);
+    int lock = -1, r = old ? 0 : kc_fail(e, -ENOMEM, "no memory for the list of snapshots");
+    if (r == 0 && !p->look && (lock = kc_catalog_lock(st, directory)) < 0)
+        r = lock == -EWOULDBLOCK ? kc_fail(e, -EBUSY, "a snapshot is being written to %s; try again when it is there", directory)
+                                 : kc_storage_fail(st, e, lock, "lock", directory, 0);
+    if (r == 0)
+        r = kc_catalog_old(st, directory, p->keep, p->every, old, e);
+    if (r == 0 && !p->look)
+        r = kc_catalog_remove(st, directory, old, e);
+    if (r == 0) {
+        *count = old->count;
+        for (uint32_t i = 0; i < old->count && i < room; i++)
+            version[i] = old->version[i];
+    }
+    if (lock >= 0)
+        st->close(st->self, lock);
+    free(old);
+    return r;
+}
