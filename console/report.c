@@ -212,13 +212,14 @@ void report_outcome(const struct job *j, char *out, size_t room)
                               *j->unsaved ? j->unsaved : "nobody recorded why");
     const char *told = job_failed(j) && !job_unsaved(j) ? "First failure" : "Survived";
     bool in = *j->failure.phase && strcmp(j->failure.phase, kc_phase_name[KC_PHASE_NONE]) != 0;
-    if (j->failure.rank >= 0 && n < room)
+    const bool said = *j->text && strcmp(j->failure.reason, kc_reason_name[KC_REASON_ERROR]) == 0; /* what it said has all */
+    if (j->failure.rank >= 0 && !said && n < room)
         n += (size_t)snprintf(out + n, room - n, ". %s: rank %" PRId64 " at step %s%s%s: %s", told, j->failure.rank,
                               whole(j->failure.step, step, sizeof step), in ? " in " : "", in ? j->failure.phase : "",
                               j->failure.reason);
-    else if (*j->failure.reason && n < room) /* no rank is to blame */
+    else if (*j->failure.reason && n < room) /* no rank is to blame, or it said why it left */
         n += (size_t)snprintf(out + n, room - n, ". %s: %s", told, *j->text ? j->text : j->failure.reason);
-    if (j->failure.followers > 0 && n < room)
+    if (j->failure.followers > 0 && !said && n < room)
         snprintf(out + n, room - n, ", and %" PRId64 " other%s followed", j->failure.followers,
                  j->failure.followers == 1 ? "" : "s");
 }

@@ -418,6 +418,15 @@ START_TEST(the_last_fault_is_not_the_state)
     ck_assert_ptr_nonnull(strstr(a.out, ". Survived: rank 1 at step 17 in backward: signal"));
     ck_assert_ptr_null(strstr(a.out, "First failure"));
     console_answer_free(&a);
+    /* one that told why it left */
+    console_home_job(&home, "demo-1", "failed", 17, 300);
+    console_home_write(&home, "jobs/demo-1/result.json",
+                       "{\"state\":\"failed\",\"exit_code\":1,\"step\":17,\"first_failure\":{\"rank\":1,"
+                       "\"step\":17,\"phase\":\"leaving\",\"reason\":\"error\",\"followers\":1,"
+                       "\"text\":\"rank 1 at step 17: error: no room; raise it; and 1 other followed\"}}");
+    CONSOLE_RUN(&a, "show", "demo-1");
+    ck_assert_ptr_nonnull(strstr(a.out, ". First failure: rank 1 at step 17: error: no room; raise it; and 1 other followed\n"));
+    console_answer_free(&a);
     /* one that no rank is to blame for */
     console_home_job(&home, "demo-1", "failed", 17, 300);
     console_home_write(&home, "jobs/demo-1/result.json",
