@@ -48,14 +48,14 @@ static void print_side(FILE *out, const char *name, const struct kc_snapshot_inf
     fprintf(out, "%s  step %llu, state_root %s  %s\n", name, (unsigned long long)i->step, i->state_root, i->path);
 }
 
-static void print_row(FILE *out, const struct kc_diff_row *r)
+static void print_row(FILE *out, int name, const struct kc_diff_row *r)
 {
     char largest[32], relative[32];
     if (r->is != KC_DIFFERS) {
-        fprintf(out, "%-40s %-8s %s\n", r->name, kc_kind_name[r->kind], is_text[r->is]);
+        fprintf(out, "%-*s %-8s %s\n", name, r->name, kc_kind_name[r->kind], is_text[r->is]);
         return;
     }
-    fprintf(out, "%-40s %-8s %12s %12s %8.2f %%\n", r->name, kc_kind_name[r->kind],
+    fprintf(out, "%-*s %-8s %12s %12s %8.2f %%\n", name, r->name, kc_kind_name[r->kind],
             text_number(r->largest, "%.4g", largest, sizeof largest), text_number(r->relative, "%.4g", relative, sizeof relative),
             100 * (double)r->changed / (double)r->elements);
 }
@@ -63,12 +63,15 @@ static void print_row(FILE *out, const struct kc_diff_row *r)
 static void print_diff(FILE *out, const struct kc_snapshot_diff *d)
 {
     uint32_t shown = 0;
+    int name = 24;
+    for (uint32_t i = 0; i < d->rows; i++)
+        name = text_width(d->row[i].name) > name ? text_width(d->row[i].name) : name;
     print_side(out, "A", &d->a);
     print_side(out, "B", &d->b);
     for (; shown < d->rows && d->row[shown].is != KC_SAME; shown++) {
         if (shown == 0)
-            fprintf(out, "\n%-40s %-8s %12s %12s %10s\n", "TENSOR", "KIND", "MAX |B-A|", "RELATIVE", "CHANGED");
-        print_row(out, &d->row[shown]);
+            fprintf(out, "\n%-*s %-8s %12s %12s %10s\n", name, "TENSOR", "KIND", "MAX |B-A|", "RELATIVE", "CHANGED");
+        print_row(out, name, &d->row[shown]);
     }
     if (d->same)
         fprintf(out, "the same: %u tensors and kinds, and progress\n", d->rows);

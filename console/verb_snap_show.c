@@ -94,7 +94,10 @@ static void print_head(FILE *out, const struct kc_snapshot_view *v)
 static void print_tensors(FILE *out, const struct kc_snapshot_view *v)
 {
     char size[32];
-    fprintf(out, "\n%-40s %-20s", "TENSOR", "SHAPE");
+    int name = 24;
+    for (uint32_t i = 0; i < v->tensors; i++)
+        name = text_width(v->tensor[i].name) > name ? text_width(v->tensor[i].name) : name;
+    fprintf(out, "\n%-*s %-16s", name, "TENSOR", "SHAPE");
     for (int k = 0; k < KC_SNAPSHOT_KINDS; k++)
         fprintf(out, " %10s", kc_kind_name[k]);
     for (uint32_t i = 0; i < v->tensors; i++) {
@@ -104,11 +107,11 @@ static void print_tensors(FILE *out, const struct kc_snapshot_view *v)
         for (uint32_t d = 0; d < t->rank; d++)
             n += snprintf(shape + n, sizeof shape - (size_t)n, "%s%llu", d ? "×" : "", (unsigned long long)t->size[d]);
         const int columns = text_width(shape);
-        fprintf(out, "\n%-40s %s%*s", t->name, shape, columns < 20 ? 20 - columns : 0, "");
+        fprintf(out, "\n%-*s %s%*s", name, t->name, shape, columns < 16 ? 16 - columns : 0, "");
         for (int k = 0; k < KC_SNAPSHOT_KINDS; k++)
             fprintf(out, " %10s", t->bytes[k] ? text_bytes((double)t->bytes[k], size, sizeof size) : "-");
     }
-    fprintf(out, "\n%-61s", "all");
+    fprintf(out, "\n%-*s", name + 17, "all");
     for (int k = 0; k < KC_SNAPSHOT_KINDS; k++)
         fprintf(out, " %10s", text_bytes((double)v->bytes[k], size, sizeof size));
     fprintf(out, "\n\n%6s %10s %8s  %s\n", "PACK", "SIZE", "EXTENTS", "INDEX");
