@@ -174,9 +174,12 @@ static bool awaited(const struct kc_kcd *d, const char *instance, const char *id
     return is;
 }
 
-/* What dead supervisors of this user left in /dev/shm goes, before we need room there. What is in use is locked. */
+/* What dead supervisors of this user left in /dev/shm goes, before we need room there. What is in use is locked. Boards of
+ * a supervisor that lives are its own affair: its files may be where we do not see them. */
 static int sweep_one(void *self, const char *instance, const char *id)
 {
+    if (id && kc_segment_remove(instance, NULL, NULL) == -EBUSY)
+        return 0;
     if (!awaited(self, instance, id))
         kc_segment_remove(instance, id, NULL);
     return 0;

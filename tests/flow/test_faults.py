@@ -200,6 +200,28 @@ def inside_F34_F35_disk_full_during_a_snapshot():
     os.rmdir(home)
 
 
+def test_a_supervisor_leaves_the_boards_of_another_that_lives():
+    """What a job said last stands on its board alone while its keeper is lost; another supervisor, which does not see its files,
+    begins meanwhile."""
+    with Kc() as node:
+        job = node.begin("kept", 2, **QUICK)
+        at_step(node, job, 5)
+        processes = [node.keeper(job), *node.ranks(job)]
+        os.kill(node.kcd_pid, signal.SIGSTOP)
+        for pid in processes:
+            os.kill(pid, signal.SIGKILL)
+        until("all are gone", lambda: not any(alive(pid) for pid in processes[1:]))
+        board = [n for n in node.segments() if n.endswith(job)]
+        os.rename(node.home, node.home + ".unseen")
+        try:
+            with Kc():
+                assert board and all(n in os.listdir("/dev/shm") for n in board), board
+        finally:
+            os.rename(node.home + ".unseen", node.home)
+            os.kill(node.kcd_pid, signal.SIGCONT)
+        node.kc("stop", job)
+
+
 def test_F35_the_end_is_recorded_when_there_is_room():
     inside("F35_the_end_is_recorded_when_there_is_room")
 
