@@ -382,6 +382,7 @@ void kc_keeper_lost(struct kc_keeper *k)
 static void after_exits(struct kc_keeper *k)
 {
     bool lost = false;
+    kc_keeper_watch_abort(k); /* who leaves because of a peer may be gone before that one is */
     for (uint32_t i = 0; i < k->record.ranks; i++)
         lost |= k->rank[i].end.gone && !kc_rank_ended_well(&k->rank[i].end);
     if (lost)

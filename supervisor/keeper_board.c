@@ -142,7 +142,7 @@ void kc_keeper_read_rank(const struct kc_reader *reader, uint32_t rank, struct k
 }
 
 /* The group's abort word: a rank that failed tells so before it leaves, or instead. */
-static void watch_abort(struct kc_keeper *k)
+void kc_keeper_watch_abort(struct kc_keeper *k)
 {
     uint64_t word = kc_reader_abort(k->reader);
     int32_t rank = KC_ABORT_RANK(word);
@@ -202,7 +202,7 @@ static void answer_checkpoints(struct kc_keeper *k, const struct kc_ack *ack)
 void kc_keeper_watch(struct kc_keeper *k)
 {
     struct kc_ack ack;
-    watch_abort(k);
+    kc_keeper_watch_abort(k);
     if (k->record.state == KC_JOB_STARTING && all_trains(k))
         kc_keeper_event(k, KC_LIFE_READY);
     if (kc_reader_ack(k->reader, &ack) != 0)

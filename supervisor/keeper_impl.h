@@ -107,6 +107,7 @@ void kc_keeper_sweep(struct kc_keeper *k);                     /* nothing with o
 /* keeper_board.c */
 void kc_keeper_drain(struct kc_keeper *k);                     /* steps, evaluations and events to files */
 void kc_keeper_drain_steps(struct kc_keeper *k);               /* the first two only */
+void kc_keeper_watch_abort(struct kc_keeper *k); /* whom the group's abort word names is lost, though it is still there */
 void kc_keeper_watch(struct kc_keeper *k); /* ready, held, checkpoints, aborts become events and answers */
 void kc_keeper_read_rank(const struct kc_reader *reader, uint32_t rank, struct kc_rank_end *end);
 int kc_keeper_inherit_board(struct kc_keeper *k); /* what a lost keeper's board still holds; -ENOENT: nothing */

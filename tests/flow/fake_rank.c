@@ -16,6 +16,7 @@
  *                      KC_HELPER=<instance>.<job>
  *   FAKE_SPOIL_RECORD  1: rank 0 puts a folder in the place of state.json before anything else
  *   FAKE_KILL_KEEPER   1: rank 0 kills the keeper before anything else
+ *   FAKE_LINGER_MS     milliseconds for which it is still there after it said an error (0)
  *   FAKE_ERROR_AT_STOP 1: says an error instead of saving when it is asked to stop
  *   FAKE_PRINT         bytes that rank 0 prints each step, in numbered lines */
 #include "base/clock.h"
@@ -79,11 +80,15 @@ static bool keeper_gone(void)
     return poll(&p, 1, 0) == 1 || !kc_probe_keeper_alive(probe);
 }
 
+static bool misbehaves(void);
+
 static _Noreturn void leave(enum kc_reason reason, int code, int peer, const char *text)
 {
     if (code)
         kc_probe_abort(probe, reason);
     kc_probe_leave(probe, reason, code ? -EIO : 0, peer, text);
+    if (code && misbehaves())
+        pass(number("FAKE_LINGER_MS", 0));
     kc_probe_free(probe);
     exit(code);
 }

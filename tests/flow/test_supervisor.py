@@ -121,6 +121,15 @@ def test_policy_stop():
             assert states[-2:] == ["stopping", "failed"] and "restarting" not in states, states
 
 
+def test_a_peer_that_is_gone_first_decides_nothing():
+    """Its peer leaves at once when it has said what is wrong, and is gone before it: the first word counts all the same."""
+    with Node() as node:
+        job = node.start(steps=50, env={"FAKE_DATA_AT": 3, "FAKE_ONLY_RANK": 0, "FAKE_LINGER_MS": 60})
+        assert node.wait(job, "failed")["first_failure"]["reason"] == "data"
+        states = [e["state"] for e in node.events(job, "state")]
+        assert states[-2:] == ["stopping", "failed"] and "restarting" not in states, states
+
+
 def test_F05_death_before_ready_is_seen_at_once():
     with Node() as node:
         job = node.start(steps=50, env={"FAKE_EXIT_AT": 0, "FAKE_EXIT_CODE": 7, "FAKE_ONLY_RANK": 1}, policy={"on_crash": "stop"})
