@@ -56,6 +56,10 @@ static int program(struct loop *l, enum kc_program_id id)
         else
             kc_fail(l->e, code, "the keeper ended the group: %s",
                     kc_name_of(kc_reason_name, KC_REASONS, KC_ABORT_REASON(word)));
+    } else if (code == -ENOSPC && c->spec->expert_memory && (id == KC_PROGRAM_TRAIN || id == KC_PROGRAM_EVALUATE)) {
+        const struct kc_error said = *l->e;
+        kc_fail(l->e, code, "%s: parallel.expert_memory = %u MiB; raise it, or leave it out, which holds all rows", said.text,
+                c->spec->expert_memory);
     }
     return code;
 }

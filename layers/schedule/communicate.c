@@ -147,10 +147,9 @@ static int count_rows(struct kc_executor *x, const struct kc_exec_instruction *i
     if (sent <= kc_ref_elements(&refs[0]) && received <= kc_ref_elements(&refs[2]))
         return 0;
     return kc_fail(&x->comm_error, -ENOSPC,
-                   "layer %d: rank %u sends %llu and receives %llu rows for experts, there is memory for %llu; raise "
-                   "parallel.expert_memory, or set parallel.expert to 1",
+                   "layer %d: rank %u sends %llu and receives %llu rows of %s, there is memory for %llu",
                    i->layer, x->c.plan->rank, (unsigned long long)(sent / row), (unsigned long long)(received / row),
-                   (unsigned long long)(kc_ref_elements(&refs[2]) / row));
+                   KC_TEXT(x->c.shard, rows->name), (unsigned long long)(kc_ref_elements(&refs[2]) / row));
 }
 
 /* The call as comm takes it, without its sequence. */

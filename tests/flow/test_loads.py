@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How the tokens of a step are spread over experts, as people see it: kc show, kc metrics and metrics.jsonl of real jobs on one,
 two and four ranks say the same. Every step has the same tokens and changes next to nothing, so that any step will do."""
-import json, os, random, struct, sys
+import json, os, random, re, struct, sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from kc_flow import main
@@ -26,6 +26,18 @@ def spec(node, ranks, model=MODEL, **changes):
                    "model": model, "data": {"train": tokens, "order": "sequential"}, "batch": {"sequences": ROWS, "micro": 2},
                    "optimizer": {"lr": 1e-12}, "lr_schedule": {"kind": "constant"}, "parallel": parallel, **changes}, f)
     return path
+
+
+def test_rows_that_do_not_fit_are_told_by_name():
+    """Of 5 experts a rank has 3: 1228 of 2048 rows, of which a MiB holds 1024."""
+    model = dict(MODEL, hidden=256, context=64, layers=1)
+    with Kc() as node:
+        path = spec(node, 2, model, parallel={"expert": 2, "expert_memory": 1}, batch={"sequences": 16, "micro": 8})
+        job = node.kc("start", path).stdout.strip()
+        said = node.kc("wait", job, ok=(1,)).stderr
+        assert re.search(r"rank \d sends \d+ and receives \d+ rows of layers\.0\.\S+, there is memory for 1024: "
+                         r"parallel\.expert_memory = 1 MiB; raise it", said), said
+        assert node.read(job, "result.json")["state"] == "failed"
 
 
 def held(node, path):
