@@ -24,6 +24,20 @@ void expand_simple(struct kc_builder *b, enum kc_instruction_kind kind, enum kc_
     kc_builder_emit(b, &e);
 }
 
+struct kc_exec_instruction expand_run(uint16_t opcode, enum kc_part part, const struct kc_plan_bucket *bucket, uint16_t outputs)
+{
+    return (struct kc_exec_instruction){.kind = KC_I_COMPUTE,
+                                        .lane = KC_LANE_COMPUTE,
+                                        .part = (uint8_t)part,
+                                        .opcode = opcode,
+                                        .layer = bucket->layer,
+                                        .collective = -1,
+                                        .op = -1,
+                                        .inputs = 1,
+                                        .outputs = outputs,
+                                        .scratch = EXPAND_SCRATCH_MIN};
+}
+
 void expand_collectives(struct kc_builder *b, enum kc_purpose purpose, int32_t bucket)
 {
     const struct kc_plan_collective *c = KC_AT(b->comm, struct kc_plan_collective, b->comm->collectives);

@@ -1,4 +1,5 @@
-/* expand_impl.h - what the files of the expansion share: expand.c (all programs, written down) and expand_train.c. */
+/* expand_impl.h - what the files of the expansion share: expand.c (all programs, written down),
+ * expand_train.c and expand_list.c. */
 #ifndef KC_SCHEDULE_EXPAND_IMPL_H
 #define KC_SCHEDULE_EXPAND_IMPL_H
 
@@ -7,6 +8,8 @@
 
 #define EXPAND_SCRATCH_MIN 4096 /* the optimizer and the norm have no op in the graph that could ask for it */
 
+/* An op on a run of a bucket that no op of the graph stands for: an update, a norm, a sum; to be given its refs. */
+struct kc_exec_instruction expand_run(uint16_t opcode, enum kc_part part, const struct kc_plan_bucket *bucket, uint16_t outputs);
 /* An instruction of the compute lane with at most one input and one output. */
 void expand_simple(struct kc_builder *b, enum kc_instruction_kind kind, enum kc_part part, uint16_t opcode,
                    struct kc_exec_ref in, struct kc_exec_ref out);

@@ -23,24 +23,14 @@ void expand_add(struct kc_builder *b, uint32_t bucket, uint32_t micro)
     const struct kc_plan_bucket *k = bucket_at(b, bucket);
     const struct kc_plan_segment *g = KC_AT(b->shard, struct kc_plan_segment, b->shard->segments) + k->segments_first;
     const uint64_t first = kc_plan_owner(b->shard, k, b->rank) * k->shard, end = first + k->shard;
+    struct kc_exec_instruction add = expand_run(b->shard->opcode_add, KC_PART_BACKWARD, k, 1);
+    add.accumulate = b->added[bucket], add.micro = (uint16_t)micro;
     for (uint32_t i = 0; i < k->segments_count && b->shard->zero >= 2; i++) {
         const uint64_t from = g[i].offset > first ? g[i].offset : first;
         const uint64_t to = g[i].offset + g[i].count < end ? g[i].offset + g[i].count : end;
         if (from >= to)
             continue;
-        kc_builder_emit(b, &(struct kc_emit){.base = {.kind = KC_I_COMPUTE,
-                                                      .lane = KC_LANE_COMPUTE,
-                                                      .part = KC_PART_BACKWARD,
-                                                      .accumulate = b->added[bucket],
-                                                      .opcode = b->shard->opcode_add,
-                                                      .micro = (uint16_t)micro,
-                                                      .layer = k->layer,
-                                                      .collective = -1,
-                                                      .op = -1,
-                                                      .inputs = 1,
-                                                      .outputs = 1,
-                                                      .scratch = EXPAND_SCRATCH_MIN},
-                                             .in = {kc_ref_whole(b, KC_SPACE_GRADIENT, bucket, from, to - from)},
+        kc_builder_emit(b, &(struct kc_emit){.base = add, .in = {kc_ref_whole(b, KC_SPACE_GRADIENT, bucket, from, to - from)},
                                              .out = {kc_ref_run(b, KC_SPACE_GRADIENT, bucket, from, to - from)}});
     }
     b->added[bucket] = 1;

@@ -89,19 +89,10 @@ static void train_norm(struct kc_builder *b, uint32_t bucket)
     uint64_t own = kc_plan_owner(b->shard, k, b->rank);
     if (!kc_plan_counts(b->shard, k, b->rank))
         return;
-    struct kc_emit e = {.base = {.kind = KC_I_COMPUTE,
-                                 .lane = KC_LANE_COMPUTE,
-                                 .part = KC_PART_OPTIMIZER,
-                                 .accumulate = 1,
-                                 .opcode = b->shard->opcode_norm,
-                                 .layer = k->layer,
-                                 .collective = -1,
-                                 .op = -1,
-                                 .inputs = 1,
-                                 .outputs = 1,
-                                 .scratch = EXPAND_SCRATCH_MIN},
+    struct kc_emit e = {.base = expand_run(b->shard->opcode_norm, KC_PART_OPTIMIZER, k, 1),
                         .in = {kc_ref_run(b, KC_SPACE_GRADIENT, bucket, own * k->shard, k->shard)},
                         .out = {kc_ref_vector(KC_SPACE_RESULT, KC_F64, KC_RESULT_OWN + KC_AGREE_NORM * 8, 1)}};
+    e.base.accumulate = 1;
     kc_builder_emit(b, &e);
 }
 
@@ -116,23 +107,14 @@ static void train_update(struct kc_builder *b, uint32_t bucket)
         uint64_t to = g[i].offset + g[i].count < end ? g[i].offset + g[i].count : end;
         if (from >= to)
             continue;
-        struct kc_emit e = {.base = {.kind = KC_I_COMPUTE,
-                                     .lane = KC_LANE_COMPUTE,
-                                     .part = KC_PART_OPTIMIZER,
-                                     .opcode = b->shard->opcode_update,
-                                     .layer = k->layer,
-                                     .collective = -1,
-                                     .op = -1,
-                                     .inputs = 1,
-                                     .outputs = 4,
-                                     .attr_count = KC_UPDATES,
-                                     .scratch = EXPAND_SCRATCH_MIN},
+        struct kc_emit e = {.base = expand_run(b->shard->opcode_update, KC_PART_OPTIMIZER, k, 4),
                             .in = {kc_ref_run(b, KC_SPACE_GRADIENT, bucket, from, to - from)},
                             .out = {kc_ref_run(b, KC_SPACE_PARAMETER, bucket, from, to - from),
                                     kc_ref_run(b, KC_SPACE_MOMENT1, bucket, from, to - from),
                                     kc_ref_run(b, KC_SPACE_MOMENT2, bucket, from, to - from), kc_ref_none()}};
         if (kc_bucket_has_master(k))
             e.out[3] = kc_ref_run(b, KC_SPACE_MASTER, bucket, from, to - from);
+        e.base.attr_count = KC_UPDATES;
         memcpy(e.attr, b->shard->update, sizeof b->shard->update);
         if (!g[i].decay)
             e.attr[KC_UPDATE_DECAY] = 0;

@@ -1,6 +1,7 @@
 /* fleet.c - see fleet.h. */
 #include "tests/unit/fleet.h"
 #include "tests/unit/graph_runner.h"
+#include "tests/unit/toy.h"
 
 #include "base/bf16.h"
 #include "contracts/comm_costs.h"
@@ -381,20 +382,6 @@ static int load(void *self, int evaluate, uint64_t position, uint32_t rows, cons
     return 0;
 }
 
-static struct kc_device_view *devices_make(uint32_t n, struct kc_arena *a)
-{
-    struct kc_device_view *p = kc_contract_begin(a, KC_CONTRACT_DEVICE_VIEW, KC_DEVICE_VIEW_VERSION, sizeof *p);
-    kc_contract_array(a, &p->devices, n, sizeof(struct kc_view_device));
-    uint32_t *place = kc_contract_array(a, &p->place, n, sizeof *place);
-    uint8_t *d = kc_contract_array(a, &p->distance, (size_t)n * n, 1);
-    p->places = n;
-    for (uint32_t i = 0; i < n; i++)
-        place[i] = i;
-    for (uint32_t i = 0; i < n * n; i++)
-        d[i] = i / n == i % n ? KC_DISTANCE_SAME : KC_DISTANCE_NUMA;
-    return p;
-}
-
 static int plans_of_ranks(struct fleet *r, struct kc_error *e)
 {
     int code = 0;
@@ -409,14 +396,15 @@ static int plans_of_ranks(struct fleet *r, struct kc_error *e)
 int fleet_plan(struct fleet *r, const struct kc_job_spec *spec, struct kc_error *e)
 {
     *r = (struct fleet){.spec = *spec};
-    const size_t room[5] = {8u << 20, 1u << 20, 1u << 20, 16u << 20, 8u << 20};
+    const size_t room[5] = {8u << 20, 0 /* toy_devices makes it */, 1u << 20, 16u << 20, 8u << 20};
     for (int i = 0; i < 5; i++)
-        ck_assert_int_eq(kc_arena_new(&r->arena[i], room[i]), 0);
+        if (room[i])
+            ck_assert_int_eq(kc_arena_new(&r->arena[i], room[i]), 0);
     r->rank = calloc(spec->ranks, sizeof *r->rank);
     int code = kc_model_graph_build(spec, &r->arena[0], &r->graph, e);
     if (code < 0)
         return code;
-    const struct kc_device_view *devices = devices_make(spec->ranks, &r->arena[1]);
+    const struct kc_device_view *devices = toy_devices(spec->ranks, &r->arena[1]);
     struct kc_comm_costs *costs = kc_contract_begin(&r->arena[2], KC_CONTRACT_COMM_COSTS, KC_COMM_COSTS_VERSION, sizeof *costs);
     code = kc_strategy_plan(r->graph, &r->spec, devices, costs, FLEET_OPCODES, &r->arena[3], &r->arena[4], &r->shard,
                             &r->comm, e);

@@ -62,6 +62,17 @@ static void same_bits(const struct run *a, const struct run *b)
     ck_assert_mem_eq(a->values, b->values, a->count * sizeof *a->values);
 }
 
+/* `s` trains as `one` does, and twice with the same bits. */
+static void trains_as(const struct kc_job_spec *s, const struct kc_job_spec *one)
+{
+    const struct run want = run_of(one), got = run_of(s), again = run_of(s);
+    same_training(&got, &want);
+    same_bits(&got, &again);
+    free(want.values);
+    free(got.values);
+    free(again.values);
+}
+
 static const struct {
     enum kc_pipeline order;
     uint32_t stages, chunks, data, micros;
@@ -147,12 +158,7 @@ START_TEST(other_axes_cross_a_pipeline)
     s.axis[KC_EXPERT] = crossed[_i].expert, s.micro /= crossed[_i].expert;
     s.ranks *= crossed[_i].tensor * crossed[_i].context * crossed[_i].expert;
     s.zero = crossed[_i].data > 1;
-    const struct run want = run_of(&one), got = run_of(&s), again = run_of(&s);
-    same_training(&got, &want);
-    same_bits(&got, &again);
-    free(want.values);
-    free(got.values);
-    free(again.values);
+    trains_as(&s, &one);
 }
 END_TEST
 
@@ -188,12 +194,7 @@ START_TEST(parts_of_gradients_and_parameters_train_as_wholes_do)
     s.zero = sharded[_i].zero, s.axis[KC_TENSOR] = sharded[_i].tensor, s.sequence = sharded[_i].sequence;
     s.axis[KC_EXPERT] = sharded[_i].expert, s.micro /= sharded[_i].expert;
     s.ranks *= sharded[_i].tensor * sharded[_i].expert;
-    const struct run want = run_of(&one), got = run_of(&s), again = run_of(&s);
-    same_training(&got, &want);
-    same_bits(&got, &again);
-    free(want.values);
-    free(got.values);
-    free(again.values);
+    trains_as(&s, &one);
 }
 END_TEST
 
