@@ -48,6 +48,7 @@ const char *const kc_order_name[KC_ORDERS] = {KC_ORDER_TABLE(NAME_ROW)};
 const char *const kc_documents_name[KC_DOCUMENTS] = {KC_DOCUMENTS_TABLE(NAME_ROW)};
 const char *const kc_optimizer_name[KC_OPTIMIZERS] = {KC_OPTIMIZER_TABLE(NAME_ROW)};
 const char *const kc_lr_name[KC_LRS] = {KC_LR_TABLE(NAME_ROW)};
+const char *const kc_busy_name[KC_BUSIES] = {KC_BUSY_TABLE(NAME_ROW)};
 const char *const kc_on_nonfinite_name[KC_ON_NONFINITES] = {KC_ON_NONFINITE_TABLE(NAME_ROW)};
 const char *const kc_on_crash_name[KC_ON_CRASHES] = {KC_ON_CRASH_TABLE(NAME_ROW)};
 #define CHOICE_NAME_ROW(id, name, extra) [KC_CHOICE_##id] = name,
@@ -124,6 +125,12 @@ static const struct kc_field job_spec[] = {
     SCALAR(kc_job_spec, expert_memory),
     SCALAR(kc_job_spec, snapshot_keep),
     SCALAR(kc_job_spec, snapshot_keep_every),
+    SCALAR(kc_job_spec, snapshot_copies),
+    ENUM(kc_job_spec, snapshot_busy, kc_busy_name),
+    SCALAR(kc_job_spec, snapshot_mib_per_second),
+    SCALAR(kc_job_spec, snapshot_full_every),
+    SCALAR(kc_job_spec, keep_nonfinite),
+    SCALAR(kc_job_spec, max_rollbacks),
     SCALAR(kc_job_spec, snapshot_every),
     SCALAR(kc_job_spec, evaluate_every),
     SCALAR(kc_job_spec, evaluate_batches),

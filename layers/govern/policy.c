@@ -12,6 +12,7 @@ const char *const kc_action_help[KC_ACTIONS] = {KC_ACTION_TABLE(HELP_ROW)};
 static const enum kc_action on_nonfinite[KC_ON_NONFINITES] = {
     [KC_NONFINITE_STOP] = KC_ACTION_FAIL,
     [KC_NONFINITE_SKIP] = KC_ACTION_SKIP,
+    [KC_NONFINITE_ROLLBACK] = KC_ACTION_ROLLBACK,
 };
 static const enum kc_action on_crash[KC_ON_CRASHES] = {
     [KC_CRASH_RESTART] = KC_ACTION_RESTART,
@@ -24,7 +25,8 @@ enum kc_action kc_policy_decide(enum kc_fault fault, const struct kc_job_spec *s
     enum kc_action action = KC_ACTION_FAIL;
     switch (fault) {
     case KC_FAULT_NONFINITE:
-        return on_nonfinite[spec->on_nonfinite];
+        action = on_nonfinite[spec->on_nonfinite];
+        return action == KC_ACTION_ROLLBACK && history->rollbacks >= spec->max_rollbacks ? KC_ACTION_FAIL : action;
     case KC_FAULT_SNAPSHOT: /* the state is whole in memory: training goes on, the next snapshot tries again (F34) */
     case KC_FAULT_BORDER:   /* refused and counted where it happened */
         return KC_ACTION_GO_ON;

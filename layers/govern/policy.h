@@ -20,6 +20,7 @@
 #define KC_ACTION_TABLE(X)                                                                                             \
     X(ACTION_GO_ON, "go-on", "train on; it is counted")                                                                \
     X(ACTION_SKIP, "skip", "leave this update out and train on")                                                       \
+    X(ACTION_ROLLBACK, "rollback", "restore the newest snapshot with a finite loss, leave the batch out and train on")      \
     X(ACTION_RESTART, "restart", "end the group and restart from the newest verified snapshot")                        \
     X(ACTION_FAIL, "fail", "end the job as failed")
 #define KC_POLICY_ROW(id, name, help) KC_##id,
@@ -31,6 +32,7 @@ extern const char *const kc_action_name[KC_ACTIONS], *const kc_action_help[KC_AC
 /* What has happened to this job so far. */
 struct kc_policy_history {
     uint32_t restarts;         /* since the last progress beyond the restored step */
+    uint32_t rollbacks;        /* of the whole run, restarts or not */
     uint32_t same_step_faults; /* times in a row that the same step failed with the same reason */
 };
 

@@ -280,6 +280,14 @@ static const struct {
     {"parallel.recompute", "\"all\"", "parallel.recompute is \"all\": it must be one of none, selective, full"},
     {"parallel.expert_memory", "5", "parallel.expert_memory is 5, but parallel.expert is 1 and model.experts 0"},
     {"snapshot.keep", "0", "snapshot.keep is 0"},
+    {"snapshot.copies", "3", "snapshot.copies is 3: it must be a whole number from 0 to 2"},
+    {"snapshot.busy", "\"wait for it\"", "snapshot.busy is \"wait for it\": it must be one of skip, wait"},
+    {"snapshot.mib_per_second", "-1", "snapshot.mib_per_second is -1: it must be a whole number from 0 to 1000000"},
+    {"snapshot.full_every", "0", "snapshot.full_every is 0: it must be a whole number from 1 to 1000000"},
+    {"snapshot.keep_nonfinite", "1", "snapshot.keep_nonfinite is 1: it must be true or false"},
+    {"snapshot.copy", "1", "the nearest is snapshot.copies"},
+    {"policy.on_nonfinite", "\"rolback\"", "it must be one of stop, skip, rollback; did you mean \"rollback\"?"},
+    {"policy.max_rollbacks", "1.5", "policy.max_rollbacks is 1.5: it must be a whole number from 0 to 1000000"},
     {"evaluate.every", "5", "evaluate.every is 5, but data.validation is missing"},
     {"policy.on_crash", "\"retry\"", "policy.on_crash is \"retry\": it must be one of restart, stop"},
     {"stop.grace_seconds", "-1", "stop.grace_seconds is -1"},
@@ -382,6 +390,10 @@ START_TEST(a_fault_gets_the_action_of_the_spec)
     ck_assert_int_eq(kc_policy_decide(KC_FAULT_CRASH, spec, &none), KC_ACTION_FAIL);
     ck_assert_int_eq(with("policy.on_nonfinite", "\"skip\""), 0);
     ck_assert_int_eq(kc_policy_decide(KC_FAULT_NONFINITE, spec, &none), KC_ACTION_SKIP);
+    ck_assert_int_eq(with("policy", "{\"on_nonfinite\":\"rollback\",\"max_rollbacks\":2}"), 0);
+    ck_assert_int_eq(kc_policy_decide(KC_FAULT_NONFINITE, spec, &none), KC_ACTION_ROLLBACK);
+    ck_assert_int_eq(kc_policy_decide(KC_FAULT_NONFINITE, spec, &(struct kc_policy_history){.rollbacks = 1}), KC_ACTION_ROLLBACK);
+    ck_assert_int_eq(kc_policy_decide(KC_FAULT_NONFINITE, spec, &(struct kc_policy_history){.rollbacks = 2}), KC_ACTION_FAIL);
 }
 END_TEST
 
