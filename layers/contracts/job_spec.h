@@ -93,7 +93,7 @@ struct kc_job_spec {
     uint32_t snapshot_full_every; /* every how many versions one needs no other; 1: none does */
     uint32_t keep_nonfinite;      /* 1: a state that is not finite is kept aside, one at most */
     uint32_t max_rollbacks;       /* answers to KC_NONFINITE_ROLLBACK, of the whole run */
-    uint64_t snapshot_every, evaluate_every;
+    uint64_t snapshot_every, evaluate_every, replica_every; /* steps; 0: never */
     uint32_t evaluate_batches;
     uint32_t on_nonfinite, on_crash, max_restarts;
     double grace_seconds;

@@ -133,6 +133,7 @@ static const struct kc_field job_spec[] = {
     SCALAR(kc_job_spec, max_rollbacks),
     SCALAR(kc_job_spec, snapshot_every),
     SCALAR(kc_job_spec, evaluate_every),
+    SCALAR(kc_job_spec, replica_every),
     SCALAR(kc_job_spec, evaluate_batches),
     ENUM(kc_job_spec, on_nonfinite, kc_on_nonfinite_name),
     ENUM(kc_job_spec, on_crash, kc_on_crash_name),

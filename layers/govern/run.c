@@ -16,9 +16,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Every how many steps the replicas' digest is compared (a step's first pages are hot then anyway: it reads all masters). */
-#define REPLICA_EVERY 50
-
 struct loop {
     const struct kc_govern_config *c;
     struct kc_error *e;
@@ -117,7 +114,8 @@ static int compare_tokens(const struct loop *l)
 static int train(struct loop *l)
 {
     uint64_t start = kc_now();
-    bool compare = step_now(l) % REPLICA_EVERY == 0;
+    const uint64_t every = l->c->spec->replica_every;
+    bool compare = every && step_now(l) % every == 0; /* it reads all masters */
     l->run.values = values_of(l);
     l->run.replica_digest = compare ? kc_state_replica_digest(l->c->state) : 0;
     int code = count_tokens(l);

@@ -288,6 +288,7 @@ static const struct {
     {"snapshot.copy", "1", "the nearest is snapshot.copies"},
     {"policy.on_nonfinite", "\"rolback\"", "it must be one of stop, skip, rollback; did you mean \"rollback\"?"},
     {"policy.max_rollbacks", "1.5", "policy.max_rollbacks is 1.5: it must be a whole number from 0 to 1000000"},
+    {"policy.replica_every", "-1", "policy.replica_every is -1"},
     {"evaluate.every", "5", "evaluate.every is 5, but data.validation is missing"},
     {"policy.on_crash", "\"retry\"", "policy.on_crash is \"retry\": it must be one of restart, stop"},
     {"stop.grace_seconds", "-1", "stop.grace_seconds is -1"},
