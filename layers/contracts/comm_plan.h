@@ -7,7 +7,7 @@
 #include "base/contract.h"
 #include "contracts/types.h"
 
-#define KC_COMM_PLAN_VERSION 3
+#define KC_COMM_PLAN_VERSION 4
 
 #define KC_PURPOSE_TABLE(X)                                                                                            \
     X(PURPOSE_GRADIENT, "gradient", 0)     /* once a bucket, after its last W of the step */                           \
@@ -31,7 +31,8 @@ extern const char *const kc_purpose_name[KC_PURPOSES];
     X(AGREE_NONFINITE, "nonfinite", 0)/* ranks that saw a value that is not finite before the reduction */             \
     X(AGREE_DIGEST, "replica_digest", 0) /* digests of parameters, weighted: Σ is 0 if ranks that hold the same agree */ \
     X(AGREE_STOP, "stop_votes", 0)    /* ranks that were told to stop */                                               \
-    X(AGREE_CONTROL, "control", 0)    /* rank 0's control word; others add 0 */
+    X(AGREE_CONTROL, "control", 0)    /* rank 0's control word; others add 0 */                                        \
+    X(AGREE_BACKGROUND, "background", 0) /* ranks that do nothing in the background for a snapshot */
 enum kc_agree { KC_AGREE_TABLE(KC_ENUM_ROW) KC_AGREES };
 
 /* What PROGRAM_DIGEST compares between ranks before step 1: 64 bits each. */

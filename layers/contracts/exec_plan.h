@@ -9,13 +9,16 @@
 
 #include <assert.h>
 
-#define KC_EXEC_PLAN_VERSION 5
+#define KC_EXEC_PLAN_VERSION 6
 
 #define KC_PROGRAM_TABLE(X)                                                                                            \
     X(PROGRAM_DIGEST, "digest", 0)     /* compare the contracts' digests of all ranks */                               \
     X(PROGRAM_TRAIN, "train", 0)       /* one optimizer step */                                                        \
     X(PROGRAM_EVALUATE, "evaluate", 0) /* one forward micro-batch of validation data, summed into the result */        \
-    X(PROGRAM_SNAPSHOT, "snapshot", 0) X(PROGRAM_RESTORE, "restore", 0)                                                \
+    /* A snapshot: each waits for what this rank does in the background, sums over the ranks, starts the next. */        \
+    X(PROGRAM_SNAPSHOT_BEGIN, "snapshot-begin", 0) X(PROGRAM_SNAPSHOT_COPIED, "snapshot-copied", 0)                    \
+    X(PROGRAM_SNAPSHOT_WRITTEN, "snapshot-written", 0) X(PROGRAM_SNAPSHOT_COMMITTED, "snapshot-committed", 0)          \
+    X(PROGRAM_RESTORE, "restore", 0)                                                                                   \
     X(PROGRAM_ROOT, "root", 0)         /* state_root alone */                                                          \
     X(PROGRAM_AGREE, "agree", 0)       /* the control word alone: held by a pause, nothing is trained */               \
     X(PROGRAM_FORWARD, "forward", 0)   /* forward only, logits readable afterwards: kc sample */

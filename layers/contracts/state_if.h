@@ -13,9 +13,13 @@
 #define KC_STATE_VERB_TABLE(X)                                                                                         \
     X(VERB_ROOT_PART, "root-part", 0)       /* this rank's part of state_root → the store vector (u64 sums) */         \
     X(VERB_ROOT_CLOSE, "root-close", 0)     /* the summed vector → state_root */                                       \
-    X(VERB_SNAPSHOT_BEGIN, "begin", 0)      /* name and make the temporary directory (position 0), reserve space */    \
-    X(VERB_SNAPSHOT_WRITE, "write", 0)      /* this rank's pack, hashed, fsynced; result into the store vector */      \
-    X(VERB_SNAPSHOT_COMMIT, "commit", 0)    /* if all succeeded: manifest, rename, pointer (position 0); then prune */ \
+    X(VERB_SNAPSHOT_BEGIN, "begin", 0)            /* a new version: named, locked, its folder made (position 0) */     \
+    X(VERB_SNAPSHOT_MARK, "mark", 0)              /* the state as it is now is what will be saved; its copying starts */\
+    X(VERB_SNAPSHOT_COPIED, "copied", 0)          /* wait for the copy; its root parts → the store vector */           \
+    X(VERB_SNAPSHOT_WRITE, "write", 0)            /* the copy is whole; the writing of this rank's pack starts */      \
+    X(VERB_SNAPSHOT_WRITTEN, "written", 0)        /* wait until it is hashed, fsynced, proven; bytes → the store vector */\
+    X(VERB_SNAPSHOT_COMMIT, "commit", 0)          /* if all succeeded: manifest, rename, pointer, prune start (position 0) */\
+    X(VERB_SNAPSHOT_COMMITTED, "committed", 0)    /* wait for them; failures → the store vector */                     \
     X(VERB_RESTORE_READ, "read", 0)         /* this rank's part from the chosen snapshot, each extent verified */      \
     X(VERB_RESTORE_CLOSE, "restore-close", 0) /* compare state_root with the manifest's */                             \
     X(VERB_STORE_AGREE, "store-agree", 0)   /* read the summed store vector: did every rank succeed? */

@@ -42,6 +42,7 @@ static int program(struct loop *l, enum kc_program_id id)
 {
     const struct kc_govern_config *c = l->c;
     l->run.stop_vote = *c->told_to_stop ? 1 : 0;
+    l->run.background = kc_state_idle(c->state) ? 1 : 0;
     l->run.control = c->rank == 0 ? (double)kc_probe_control(c->probe) : 0;
     int code = kc_executor_run(c->executor, id, &l->run, l->e);
     if (code == -ESHUTDOWN) {
@@ -181,7 +182,11 @@ static int save(struct loop *l)
     uint64_t start = kc_now();
     enum kc_phase before = kc_probe_phase(l->c->probe, KC_PHASE_SNAPSHOT);
     struct kc_snapshot_info info;
-    int code = program(l, KC_PROGRAM_SNAPSHOT);
+    static const enum kc_program_id stages[] = {KC_PROGRAM_SNAPSHOT_BEGIN, KC_PROGRAM_SNAPSHOT_COPIED,
+                                                KC_PROGRAM_SNAPSHOT_WRITTEN, KC_PROGRAM_SNAPSHOT_COMMITTED};
+    int code = 0;
+    for (size_t i = 0; code == 0 && i < sizeof stages / sizeof stages[0]; i++)
+        code = program(l, stages[i]);
     if (code == 0) {
         kc_state_last_snapshot(l->c->state, &info);
         publish_snapshot(l->c, &info, (double)(kc_now() - start) * 1e-9);

@@ -289,6 +289,7 @@ static void prepare(struct kc_executor *x, enum kc_program_id program, struct kc
     double *own = own_vector(x);
     own[KC_AGREE_DIGEST] = run->replica_digest;
     own[KC_AGREE_STOP] = run->stop_vote;
+    own[KC_AGREE_BACKGROUND] = run->background;
     own[KC_AGREE_CONTROL] = x->c.plan->rank == 0 ? run->control : 0;
     if (program == KC_PROGRAM_FORWARD)
         fill_inputs(x);
@@ -332,7 +333,10 @@ static enum kc_phase phase_of(enum kc_program_id program)
     switch (program) {
     case KC_PROGRAM_EVALUATE:
         return KC_PHASE_EVALUATE;
-    case KC_PROGRAM_SNAPSHOT:
+    case KC_PROGRAM_SNAPSHOT_BEGIN:
+    case KC_PROGRAM_SNAPSHOT_COPIED:
+    case KC_PROGRAM_SNAPSHOT_WRITTEN:
+    case KC_PROGRAM_SNAPSHOT_COMMITTED:
         return KC_PHASE_SNAPSHOT;
     case KC_PROGRAM_RESTORE:
         return KC_PHASE_RESTORE;

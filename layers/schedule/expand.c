@@ -84,35 +84,40 @@ static void verb(struct kc_builder *b, enum kc_state_verb v)
                 kc_ref_vector(KC_SPACE_STORE, KC_U64, 0, KC_STORE_COUNT(parameters)));
 }
 
-/* A verb, and whether it worked on every rank. */
-static void verb_agreed(struct kc_builder *b, enum kc_state_verb v)
+/* A verb, the sum over all ranks of what it left in the store vector, and a verb that reads the sum. */
+static void summed(struct kc_builder *b, enum kc_state_verb first, enum kc_purpose purpose, enum kc_state_verb then)
 {
-    verb(b, v);
-    expand_collectives(b, KC_PURPOSE_STORE, -1);
-    verb(b, KC_VERB_STORE_AGREE);
+    verb(b, first);
+    expand_collectives(b, purpose, -1);
+    verb(b, then);
 }
 
-static void root(struct kc_builder *b, enum kc_state_verb close)
+static void snapshot(struct kc_builder *b)
 {
-    verb(b, KC_VERB_ROOT_PART);
-    expand_collectives(b, KC_PURPOSE_ROOT, -1);
-    verb(b, close);
-}
-
-static void storage(struct kc_builder *b)
-{
-    kc_builder_begin(b, KC_PROGRAM_SNAPSHOT);
-    root(b, KC_VERB_ROOT_CLOSE);
-    verb_agreed(b, KC_VERB_SNAPSHOT_BEGIN);
-    verb_agreed(b, KC_VERB_SNAPSHOT_WRITE);
-    verb_agreed(b, KC_VERB_SNAPSHOT_COMMIT);
+    kc_builder_begin(b, KC_PROGRAM_SNAPSHOT_BEGIN);
+    summed(b, KC_VERB_SNAPSHOT_BEGIN, KC_PURPOSE_STORE, KC_VERB_STORE_AGREE);
+    verb(b, KC_VERB_SNAPSHOT_MARK);
     kc_builder_end(b);
+    kc_builder_begin(b, KC_PROGRAM_SNAPSHOT_COPIED);
+    summed(b, KC_VERB_SNAPSHOT_COPIED, KC_PURPOSE_ROOT, KC_VERB_ROOT_CLOSE);
+    verb(b, KC_VERB_SNAPSHOT_WRITE);
+    kc_builder_end(b);
+    kc_builder_begin(b, KC_PROGRAM_SNAPSHOT_WRITTEN);
+    summed(b, KC_VERB_SNAPSHOT_WRITTEN, KC_PURPOSE_STORE, KC_VERB_SNAPSHOT_COMMIT);
+    kc_builder_end(b);
+    kc_builder_begin(b, KC_PROGRAM_SNAPSHOT_COMMITTED);
+    summed(b, KC_VERB_SNAPSHOT_COMMITTED, KC_PURPOSE_STORE, KC_VERB_STORE_AGREE);
+    kc_builder_end(b);
+}
+
+static void restore(struct kc_builder *b)
+{
     kc_builder_begin(b, KC_PROGRAM_RESTORE);
-    verb_agreed(b, KC_VERB_RESTORE_READ);
-    root(b, KC_VERB_RESTORE_CLOSE);
+    summed(b, KC_VERB_RESTORE_READ, KC_PURPOSE_STORE, KC_VERB_STORE_AGREE);
+    summed(b, KC_VERB_ROOT_PART, KC_PURPOSE_ROOT, KC_VERB_RESTORE_CLOSE);
     kc_builder_end(b);
     kc_builder_begin(b, KC_PROGRAM_ROOT);
-    root(b, KC_VERB_ROOT_CLOSE);
+    summed(b, KC_VERB_ROOT_PART, KC_PURPOSE_ROOT, KC_VERB_ROOT_CLOSE);
     kc_builder_end(b);
 }
 
@@ -204,7 +209,8 @@ int kc_schedule_expand(const struct kc_shard_plan *shard, const struct kc_comm_p
         expand_train(&b, &turns);
         forward_only(&b, &turns, KC_PROGRAM_EVALUATE);
         forward_only(&b, &turns, KC_PROGRAM_FORWARD);
-        storage(&b);
+        snapshot(&b);
+        restore(&b);
         if (!b.failed && b.instructions.count > KC_TRACE_INDEX_MOST)
             b.failed = -ERANGE;
         r = b.failed ? b.failed : write_down(&b, arena, out);

@@ -64,6 +64,7 @@ void kc_executor_free(struct kc_executor *x);
 struct kc_run {
     struct kc_step_values values; /* in; executor sets scale after AGREE */
     double stop_vote, control;    /* in: this rank's contribution to AGREE (control: rank 0 only) */
+    double background;            /* in: 1 where this rank does nothing in the background, else 0 */
     double replica_digest;        /* in: kc_state_replica_digest(), or 0 when it is not compared */
     double agreed[KC_AGREES];     /* out: the summed vector, the same on all ranks */
     const double *tallies;        /* out: of a step, summed: tallies_count of them; until the next run */

@@ -89,13 +89,12 @@ void kc_verb_root_part(struct kc_state *s)
     s->root_known = false;
 }
 
-int kc_verb_root_close(struct kc_state *s, struct kc_error *e)
+/* The root that the summed vector has the parts of. */
+static int root_of(const struct kc_state *s, const struct kc_progress *progress, struct kc_digest *out)
 {
-    if (!s->root_part)
-        return kc_fail(e, -EINVAL, "the program closes state_root without its parts");
     struct kc_root_tensor *t = calloc(s->map.tensors + 1u, sizeof *t);
     if (!t)
-        return kc_fail(e, -ENOMEM, "no memory for state_root");
+        return -ENOMEM;
     for (uint32_t i = 0; i < s->map.tensors; i++) {
         const struct kc_map_tensor *m = &s->map.tensor[i];
         t[i].name = m->name;
@@ -104,8 +103,40 @@ int kc_verb_root_close(struct kc_state *s, struct kc_error *e)
         for (int k = 0; k < KC_KIND_COUNT; k++)
             kc_root_normalise(t[i].limb[k]);
     }
-    int r = kc_root_digest(t, s->map.tensors, &s->progress, s->spec->seed, &s->root);
+    int r = kc_root_digest(t, s->map.tensors, progress, s->spec->seed, out);
     free(t);
+    return r;
+}
+
+/* Of what a snapshot copied: a failure is the snapshot's. What it copied may be what the state still is. */
+static void close_copied(struct kc_state *s)
+{
+    struct kc_attempt *a = &s->attempt;
+    kc_agree_settle(s);
+    s->root_part = false;
+    if (a->error)
+        return;
+    int r = root_of(s, &a->mark.progress, &a->root);
+    if (r < 0) {
+        kc_attempt_fail(s, r, "no memory for state_root");
+        return;
+    }
+    a->root_known = true;
+    if (!a->moved) {
+        s->root = a->root;
+        s->root_known = true;
+    }
+}
+
+int kc_verb_root_close(struct kc_state *s, struct kc_error *e)
+{
+    if (!s->root_part)
+        return kc_fail(e, -EINVAL, "the program closes state_root without its parts");
+    if (s->attempt.stage == KC_STAGE_COPIED) {
+        close_copied(s);
+        return 0;
+    }
+    int r = root_of(s, &s->progress, &s->root);
     s->root_part = false;
     s->root_known = r == 0;
     return r < 0 ? kc_fail(e, r, "no memory for state_root") : 0;

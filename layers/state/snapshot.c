@@ -1,8 +1,7 @@
-/* snapshot.c - writes a snapshot: begin, write, commit. Nothing here changes training state, and no failure here is
- * one of training: it is remembered, agreed on and told. */
+/* snapshot.c - the verbs of a snapshot: begin, mark, copied, write, written, commit, committed. Nothing here changes training
+ * state, and no failure here is one of training: it is remembered, agreed on and told. */
 #include "state_impl.h"
 
-#include "base/clock.h"
 #include "base/finite.h"
 
 #include <errno.h>
@@ -10,6 +9,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Programs run their verbs in this order; one that comes at another time is of a program that is wrong. */
+static int expect(const struct kc_state *s, enum kc_stage stage, const char *verb, struct kc_error *e)
+{
+    return s->attempt.stage == stage ? 0 : kc_fail(e, -EPROTO, "%s: the snapshot is at stage %d, not %d", verb,
+                                                   (int)s->attempt.stage, (int)stage);
+}
 
 /* ---- begin ---- */
 
@@ -67,19 +73,59 @@ static int begin(struct kc_state *s, struct kc_error *e)
     return r;
 }
 
-void kc_verb_snapshot_begin(struct kc_state *s)
+int kc_verb_snapshot_begin(struct kc_state *s, struct kc_error *e)
 {
-    struct kc_error e = {""};
+    struct kc_error own = {""};
     int r = 0;
+    if (s->attempt.stage > KC_STAGE_BEGUN && s->attempt.stage < KC_STAGE_READ)
+        return kc_fail(e, -EBUSY, "the snapshot of step %" PRIu64 " is under way", s->attempt.step);
     unlock(s); /* of a program that was broken off */
     s->attempt = (struct kc_attempt){.stage = KC_STAGE_BEGUN, .lock = -1, .step = s->progress.step};
     if (!s->storage)
-        r = kc_fail(&e, -ENOTSUP, "this run has no directory for snapshots");
+        r = kc_fail(&own, -ENOTSUP, "this run has no directory for snapshots");
     else if (s->rank == 0)
-        r = begin(s, &e);
+        r = begin(s, &own);
     if (r < 0)
-        kc_attempt_fail(s, r, e.text);
+        kc_attempt_fail(s, r, own.text);
     kc_agree_put(s, r, s->rank == 0 ? s->attempt.version : 0);
+    return 0;
+}
+
+int kc_verb_snapshot_mark(struct kc_state *s, struct kc_error *e)
+{
+    struct kc_attempt *a = &s->attempt;
+    int r = expect(s, KC_STAGE_BEGUN, "mark", e);
+    if (r < 0)
+        return r;
+    kc_agree_settle(s);
+    a->mark = (struct kc_mark){.progress = s->progress, .loss = s->loss, .grad_norm = s->grad_norm, .history = s->history};
+    a->moved = false;
+    a->stage = KC_STAGE_COPYING;
+    return 0;
+}
+
+/* ---- copied ---- */
+
+/* Without a copy what is saved is the state itself: it must be what it was. */
+static int check_unmoved(const struct kc_state *s, struct kc_error *e)
+{
+    return s->attempt.moved ? kc_fail(e, -ESTALE, "training went on before the snapshot was written, and nothing kept a copy")
+                            : 0;
+}
+
+int kc_verb_snapshot_copied(struct kc_state *s, struct kc_error *e)
+{
+    struct kc_attempt *a = &s->attempt;
+    struct kc_error own = {""};
+    int r = expect(s, KC_STAGE_COPYING, "copied", e);
+    if (r < 0)
+        return r;
+    a->stage = KC_STAGE_COPIED;
+    if (!a->error && (r = check_unmoved(s, &own)) < 0)
+        kc_attempt_fail(s, r, own.text);
+    kc_verb_root_part(s);
+    kc_agree_put(s, a->error, 0);
+    return 0;
 }
 
 /* ---- write ---- */
@@ -95,7 +141,7 @@ static int source(void *arg, const struct kc_extent *x, const float **values, st
                        "%s of %s is not finite at element %" PRIu64 " after step %" PRIu64
                        "; such a state never replaces a snapshot",
                        kc_kind_name[x->kind], s->map.tensor[x->tensor].name, kc_region_global(&s->map.tensor[x->tensor].region, x->lo + (uint64_t)bad, &run),
-                       s->progress.step);
+                       s->attempt.step);
     *values = v;
     return 0;
 }
@@ -104,7 +150,7 @@ static int write_pack(struct kc_state *s, uint64_t *bytes, struct kc_error *e)
 {
     char tmp[4096], path[4096 + 32];
     struct kc_pack pack;
-    const struct kc_pack_head head = {s->rank, s->shard->ranks, s->attempt.version, s->progress.step};
+    const struct kc_pack_head head = {s->rank, s->shard->ranks, s->attempt.version, s->attempt.step};
     if (kc_pack_plan(&s->map, &pack) < 0)
         return kc_fail(e, -ENOMEM, "no memory for the index of a snapshot");
     kc_catalog_tmp_path(s->directory, s->attempt.version, tmp);
@@ -115,118 +161,72 @@ static int write_pack(struct kc_state *s, uint64_t *bytes, struct kc_error *e)
     return r;
 }
 
-void kc_verb_snapshot_write(struct kc_state *s)
+int kc_verb_snapshot_write(struct kc_state *s, struct kc_error *e)
 {
     struct kc_attempt *a = &s->attempt;
-    struct kc_error e = {""};
-    uint64_t bytes = 0;
+    struct kc_error own = {""};
+    int r = expect(s, KC_STAGE_COPIED, "write", e);
+    if (r < 0)
+        return r;
     kc_agree_settle(s);
-    int r = a->error;
-    if (!r && (r = write_pack(s, &bytes, &e)) < 0)
-        kc_attempt_fail(s, r, e.text);
+    a->stage = KC_STAGE_WRITING;
+    if (!a->error && ((r = check_unmoved(s, &own)) < 0 || (r = write_pack(s, &a->written, &own)) < 0))
+        kc_attempt_fail(s, r, own.text);
+    return 0;
+}
+
+int kc_verb_snapshot_written(struct kc_state *s, struct kc_error *e)
+{
+    struct kc_attempt *a = &s->attempt;
+    int r = expect(s, KC_STAGE_WRITING, "written", e);
+    if (r < 0)
+        return r;
     a->stage = KC_STAGE_WRITTEN;
-    kc_agree_put(s, r, r < 0 ? 0 : bytes);
+    kc_agree_put(s, a->error, a->error ? 0 : a->written);
+    return 0;
 }
 
 /* ---- commit ---- */
 
-static int fill_manifest(const struct kc_state *s, struct kc_manifest *m)
-{
-    m->version = s->attempt.version;
-    m->seed = s->spec->seed;
-    m->progress = s->progress;
-    m->loss = s->loss;
-    m->grad_norm = s->grad_norm;
-    m->root = s->root;
-    m->spec = s->spec->head.digest;
-    m->ranks = m->packs = s->shard->ranks;
-    m->zero = s->shard->zero;
-    memcpy(m->axis, s->shard->axis, sizeof m->axis);
-    kc_model_numbers(s->spec, &m->model);
-    m->precision = (enum kc_precision)s->spec->precision;
-    m->history = s->history;
-    snprintf(m->variant, sizeof m->variant, "%s", s->variant);
-    snprintf(m->plan, sizeof m->plan, "%s", s->plan);
-    kc_wall_text(kc_wall(), m->written);
-    return kc_manifest_tensors(m, &s->map);
-}
-
-/* The order is the protocol: packs proven, manifest, rename, pointer, each durable before the next; then the old may
- * go. */
-static int commit(struct kc_state *s, struct kc_error *e)
-{
-    char tmp[4096], path[4096];
-    struct kc_manifest again = {.tensors = 0};
-    struct kc_whole *w = calloc(1, sizeof *w);
-    kc_catalog_tmp_path(s->directory, s->attempt.version, tmp);
-    kc_catalog_path(s->directory, s->attempt.version, path);
-    for (int i = 0; w && i < KC_RANKS_MAX; i++)
-        w->pack[i].fd = -1;
-    int r = w && fill_manifest(s, &w->manifest) == 0 ? 0 : kc_fail(e, -ENOMEM, "no memory for a manifest");
-    if (r == 0)
-        r = kc_whole_packs(s->st, tmp, w, true, e);
-    if (r == 0)
-        r = kc_manifest_write(s->st, tmp, &w->manifest, e);
-    if (r == 0)
-        r = kc_manifest_read(s->st, tmp, &again, e);
-    bool renamed = false;
-    if (r == 0 &&
-        ((r = s->st->sync_folder(s->st->self, tmp)) < 0 || (r = s->st->rename(s->st->self, tmp, path)) < 0 ||
-         (renamed = true, r = s->st->sync_folder(s->st->self, s->directory)) < 0))
-        kc_storage_fail(s->st, e, r, "commit", path, KC_PACK_ALIGN);
-    if (r == 0)
-        r = kc_catalog_point(s->st, s->directory, s->attempt.version, e);
-    if (r < 0 && renamed) /* it has its name, but whether that lasts is not known: nobody may choose it */
-        kc_catalog_mark_broken(s->st, path, e->text);
-    kc_manifest_free(&again);
-    kc_whole_free(s->st, w);
-    return r;
-}
-
-static void prune(struct kc_state *s)
-{
-    struct kc_error e = {""};
-    struct kc_catalog *old = malloc(sizeof *old);
-    int r = old ? kc_catalog_old(s->st, s->directory, s->spec->snapshot_keep, s->spec->snapshot_keep_every, old, &e)
-                : kc_fail(&e, -ENOMEM, "no memory for the list of snapshots");
-    if (r == 0)
-        r = kc_catalog_remove(s->st, s->directory, old, &e);
-    free(old);
-    if (r < 0) /* it is committed all the same */
-        snprintf(s->attempt.note, sizeof s->attempt.note, "old snapshots stay: %.*s", 400, e.text);
-}
-
-static void discard(struct kc_state *s)
-{
-    char tmp[4096];
-    kc_catalog_tmp_path(s->directory, s->attempt.version, tmp);
-    if (s->attempt.version)
-        kc_storage_remove_tree(s->st, tmp); /* what stays is removed before the next one begins */
-}
-
-void kc_verb_snapshot_commit(struct kc_state *s)
+int kc_verb_snapshot_commit(struct kc_state *s, struct kc_error *e)
 {
     struct kc_attempt *a = &s->attempt;
-    struct kc_error e = {""};
-    kc_agree_settle(s);
-    int r = a->error;
-    if (!r && s->root_part)
-        r = kc_verb_root_close(s, &e);
-    if (!r && !s->root_known)
-        r = kc_fail(&e, -EINVAL, "the program commits a snapshot without its state_root");
-    if (!r && s->rank == 0)
-        r = commit(s, &e);
+    struct kc_error own = {""};
+    int r = expect(s, KC_STAGE_WRITTEN, "commit", e);
     if (r < 0)
-        kc_attempt_fail(s, r, e.text);
-    if (s->rank == 0 && s->storage) {
-        if (r == 0)
-            prune(s);
-        else
-            discard(s);
-        unlock(s);
-    }
-    a->stage = KC_STAGE_COMMITTED;
-    kc_agree_put(s, r, 0);
+        return r;
+    kc_agree_settle(s);
+    a->stage = KC_STAGE_COMMITTING;
+    r = a->error;
+    if (!r && !a->root_known)
+        r = kc_fail(&own, -EINVAL, "the program commits a snapshot without its state_root");
+    if (!r && s->rank == 0)
+        r = kc_snapshot_commit(s, &own);
+    if (r < 0)
+        kc_attempt_fail(s, r, own.text);
+    if (r < 0 && s->rank == 0 && s->storage)
+        kc_snapshot_discard(s);
+    unlock(s);
+    return 0;
+}
+
+int kc_verb_snapshot_committed(struct kc_state *s, struct kc_error *e)
+{
+    int r = expect(s, KC_STAGE_COMMITTING, "committed", e);
+    if (r < 0)
+        return r;
+    s->attempt.stage = KC_STAGE_COMMITTED;
+    kc_agree_put(s, s->attempt.error, 0);
+    return 0;
+}
+
+/* Of the values of all ranks. */
+static uint64_t raw_bytes(const struct kc_map *m)
+{
+    uint64_t elements = 0;
+    for (uint32_t t = 0; t < m->tensors; t++)
+        elements += m->tensor[t].total * (m->bucket[m->tensor[t].bucket].frozen ? 1 : KC_KIND_COUNT);
+    return elements * sizeof(float);
 }
 
 /* After the last sum: what all ranks now know. */
@@ -235,7 +235,8 @@ static void conclude(struct kc_state *s)
     const struct kc_attempt *a = &s->attempt;
     uint64_t failures = s->last.failures;
     struct kc_snapshot_info *i = &s->last;
-    *i = (struct kc_snapshot_info){.version = a->version, .step = a->step, .bytes = a->bytes, .error = a->error};
+    *i = (struct kc_snapshot_info){.version = a->version, .step = a->step, .bytes = a->bytes, .error = a->error,
+                                   .stall_seconds = (double)a->stall * 1e-9, .raw_bytes = raw_bytes(&s->map)};
     if (a->version)
         kc_catalog_path(s->directory, a->version, i->path);
     if (a->error) {
@@ -244,7 +245,7 @@ static void conclude(struct kc_state *s)
         snprintf(i->reason, sizeof i->reason, "snapshot at step %" PRIu64 " failed: %.*s", a->step, 440, a->reason);
     } else {
         i->verified = true;
-        kc_digest_text(s->root, i->state_root);
+        kc_digest_text(a->root, i->state_root);
         snprintf(i->reason, sizeof i->reason, "%s", a->note);
     }
 }
@@ -265,4 +266,16 @@ int kc_verb_store_agree(struct kc_state *s, struct kc_error *e)
 void kc_state_last_snapshot(const struct kc_state *s, struct kc_snapshot_info *out)
 {
     *out = s->last;
+}
+
+bool kc_state_idle(const struct kc_state *s)
+{
+    (void)s; /* every verb does its work at once */
+    return true;
+}
+
+bool kc_state_background(const struct kc_state *s)
+{
+    (void)s;
+    return false;
 }

@@ -1,6 +1,7 @@
 /* state.c - builds the state, hands out interfaces, views and tickets. Nothing here knows a file. */
 #include "state_impl.h"
 
+#include "base/clock.h"
 #include "shm/probe.h"
 
 #include <errno.h>
@@ -210,8 +211,10 @@ static void state_close(void *self, enum kc_state_class what, uint32_t bucket)
         s->open[what][bucket] = false;
         kc_guard_closed(s, what, bucket);
         atomic_fetch_add_explicit(&s->version[what][bucket], 1, memory_order_release);
-        if (what != KC_STATE_GRADIENT)
+        if (what != KC_STATE_GRADIENT) {
             s->root_known = false;
+            s->attempt.moved = true;
+        }
     }
     pthread_mutex_unlock(&s->lock);
 }
@@ -225,14 +228,19 @@ static int run_verb(struct kc_state *s, enum kc_state_verb verb, struct kc_error
     case KC_VERB_ROOT_CLOSE:
         return kc_verb_root_close(s, e);
     case KC_VERB_SNAPSHOT_BEGIN:
-        kc_verb_snapshot_begin(s);
-        return 0;
+        return kc_verb_snapshot_begin(s, e);
+    case KC_VERB_SNAPSHOT_MARK:
+        return kc_verb_snapshot_mark(s, e);
+    case KC_VERB_SNAPSHOT_COPIED:
+        return kc_verb_snapshot_copied(s, e);
     case KC_VERB_SNAPSHOT_WRITE:
-        kc_verb_snapshot_write(s);
-        return 0;
+        return kc_verb_snapshot_write(s, e);
+    case KC_VERB_SNAPSHOT_WRITTEN:
+        return kc_verb_snapshot_written(s, e);
     case KC_VERB_SNAPSHOT_COMMIT:
-        kc_verb_snapshot_commit(s);
-        return 0;
+        return kc_verb_snapshot_commit(s, e);
+    case KC_VERB_SNAPSHOT_COMMITTED:
+        return kc_verb_snapshot_committed(s, e);
     case KC_VERB_RESTORE_READ:
         return kc_verb_restore_read(s, e);
     case KC_VERB_RESTORE_CLOSE:
@@ -247,10 +255,10 @@ static int run_verb(struct kc_state *s, enum kc_state_verb verb, struct kc_error
 static int state_verb(void *self, enum kc_state_verb verb, struct kc_error *e)
 {
     /* what a rank waits for while the verb asks storage */
-    static const enum kc_wait waits[KC_STATE_VERBS] = {[KC_VERB_SNAPSHOT_BEGIN] = KC_WAIT_SNAPSHOT_WRITE,
-                                                       [KC_VERB_SNAPSHOT_WRITE] = KC_WAIT_SNAPSHOT_WRITE,
-                                                       [KC_VERB_SNAPSHOT_COMMIT] = KC_WAIT_SNAPSHOT_SYNC,
-                                                       [KC_VERB_RESTORE_READ] = KC_WAIT_SNAPSHOT_READ};
+    static const enum kc_wait waits[KC_STATE_VERBS] = {
+        [KC_VERB_SNAPSHOT_BEGIN] = KC_WAIT_SNAPSHOT_WRITE,   [KC_VERB_SNAPSHOT_WRITE] = KC_WAIT_SNAPSHOT_WRITE,
+        [KC_VERB_SNAPSHOT_WRITTEN] = KC_WAIT_SNAPSHOT_WRITE, [KC_VERB_SNAPSHOT_COMMIT] = KC_WAIT_SNAPSHOT_SYNC,
+        [KC_VERB_SNAPSHOT_COMMITTED] = KC_WAIT_SNAPSHOT_SYNC, [KC_VERB_RESTORE_READ] = KC_WAIT_SNAPSHOT_READ};
     struct kc_caller *c = self;
     struct kc_state *s = c->state;
     if (!c->may_write) {
@@ -262,7 +270,9 @@ static int state_verb(void *self, enum kc_state_verb verb, struct kc_error *e)
     kc_guard_phase_end(s);
     bool waits_for = (unsigned)verb < KC_STATE_VERBS && waits[verb] != KC_WAIT_NONE;
     int token = waits_for ? kc_probe_wait_begin(s->probe, waits[verb], KC_NO_GROUP, s->progress.step) : -1;
+    const uint64_t start = kc_now();
     int r = run_verb(s, verb, e);
+    s->attempt.stall += kc_now() - start;
     kc_probe_wait_end(s->probe, token);
     return r;
 }
@@ -307,6 +317,7 @@ void kc_state_advance(struct kc_state *s, uint64_t tokens, uint64_t samples, dou
     s->loss = loss;
     s->grad_norm = grad_norm;
     s->root_known = false;
+    s->attempt.moved = true;
     kc_history_add(&s->history, loss);
     kc_guard_phase_end(s);
 }

@@ -3,11 +3,12 @@
  * Everyone else reads const views and writes under a ticket. Snapshots, restore and state_root live here.
  *
  * The storage verbs of state_if are driven by programs; Σ is a sum of the store vector over all ranks:
- *   snapshot: ROOT_PART Σroot ROOT_CLOSE, then BEGIN, WRITE and COMMIT, each followed by Σstore STORE_AGREE
+ *   snapshot: BEGIN Σstore STORE_AGREE MARK · COPIED Σroot ROOT_CLOSE WRITE · WRITTEN Σstore COMMIT ·
+ *             COMMITTED Σstore STORE_AGREE. What MARK, WRITE and COMMIT start may go on while training does
+ *             (kc_state_background()); the verb after it waits for it
  *   restore:  kc_state_choose(), then READ Σstore STORE_AGREE · ROOT_PART Σroot RESTORE_CLOSE
  *   root:     ROOT_PART Σroot ROOT_CLOSE
- * Other orders work too as long as a sum stands between begin and write, write and commit, commit and the last
- * STORE_AGREE.
+ * The order is this one; a sum may be of the whole vector or of another sum.
  *
  * A snapshot that fails leaves training as it was: its verbs return 0 and kc_state_last_snapshot() tells on all
  * ranks. A restore that fails makes STORE_AGREE or RESTORE_CLOSE fail on all ranks. */
@@ -94,6 +95,12 @@ struct kc_snapshot_info {
     char state_root[33];
     char path[4096];
     uint64_t bytes;         /* on disk, all ranks */
+    uint64_t raw_bytes;     /* of the values, all ranks */
+    uint64_t parent;        /* the version that its differences are to; 0: it is full */
+    /* of kc_state_last_snapshot(), of this rank: how long the lanes stood for it (in verbs, and in tickets that had to copy
+     * first), how long copying and writing took in the background, and what was copied */
+    double stall_seconds, copy_seconds, write_seconds;
+    uint64_t copied_bytes;
     bool verified;          /* its bytes were read back and compared before the commit, and it is not marked broken */
     bool bits_change;       /* chosen for a restore, and written in another precision, by other kernels or, in the same
                                layout, with another plan than this run's; reason names which */
@@ -102,7 +109,11 @@ struct kc_snapshot_info {
     uint64_t failures; /* kc_state_last_snapshot: attempts of this process that failed, one after the other, since
                           the last that succeeded */
 };
-/* What the last snapshot program did; version 0: there was none. */
+/* Nothing that MARK, WRITE or COMMIT started is still at work on this rank: the verb after it would not wait. */
+bool kc_state_idle(const struct kc_state *s);
+/* There is room for copies: training may go on between the programs of a snapshot. Else all four run in a row. */
+bool kc_state_background(const struct kc_state *s);
+/* What the last snapshot that came to an end did; version 0: there was none. */
 void kc_state_last_snapshot(const struct kc_state *s, struct kc_snapshot_info *out);
 /* Choose what the next restore program reads: the newest whole, verified snapshot (version 0), or that one. Falls
  * back to older ones and marks broken ones with a file BROKEN; out->reason names them (F32). Every rank chooses the

@@ -34,7 +34,25 @@ struct kc_guarded {
 };
 
 /* Where a snapshot or restore program stands on this rank. */
-enum kc_stage { KC_STAGE_IDLE, KC_STAGE_BEGUN, KC_STAGE_WRITTEN, KC_STAGE_COMMITTED, KC_STAGE_READ };
+enum kc_stage {
+    KC_STAGE_IDLE,
+    KC_STAGE_BEGUN,
+    KC_STAGE_COPYING,    /* background work of this rank, until the program that waits for it */
+    KC_STAGE_COPIED,
+    KC_STAGE_WRITING,    /* the same */
+    KC_STAGE_WRITTEN,
+    KC_STAGE_COMMITTING, /* the same, of position 0 */
+    KC_STAGE_COMMITTED,
+    KC_STAGE_READ,
+};
+
+/* What else a snapshot says, as it was at the mark. */
+struct kc_mark {
+    struct kc_progress progress;
+    double loss, grad_norm;
+    struct kc_history history;
+};
+
 struct kc_attempt {
     enum kc_stage stage;
     bool pending;    /* the store vector has something of this attempt that was not read back yet */
@@ -45,6 +63,13 @@ struct kc_attempt {
     char note[512];  /* what went wrong without making the snapshot fail */
     uint64_t version, step, bytes;
     int lock;        /* position 0 while it writes; else -1 */
+
+    struct kc_mark mark;
+    bool moved;      /* a ticket was closed, or a step ended, since the mark */
+    bool root_known;
+    struct kc_digest root;  /* of the state at the mark */
+    uint64_t written; /* bytes of this rank's pack */
+    uint64_t stall;  /* ns that this rank stood in the verbs */
 };
 
 struct kc_state {
@@ -134,14 +159,24 @@ void kc_agree_settle(struct kc_state *s);
 /* ---- verbs ---- */
 void kc_verb_root_part(struct kc_state *s);
 int kc_verb_root_close(struct kc_state *s, struct kc_error *e);
-void kc_verb_snapshot_begin(struct kc_state *s);
-void kc_verb_snapshot_write(struct kc_state *s);
-void kc_verb_snapshot_commit(struct kc_state *s);
+/* Errors of a snapshot are remembered and agreed on; what these return is a program that is wrong: -EPROTO a verb out of
+ * order, -EBUSY (begin) one is under way, which goes on. */
+int kc_verb_snapshot_begin(struct kc_state *s, struct kc_error *e);
+int kc_verb_snapshot_mark(struct kc_state *s, struct kc_error *e);
+int kc_verb_snapshot_copied(struct kc_state *s, struct kc_error *e);
+int kc_verb_snapshot_write(struct kc_state *s, struct kc_error *e);
+int kc_verb_snapshot_written(struct kc_state *s, struct kc_error *e);
+int kc_verb_snapshot_commit(struct kc_state *s, struct kc_error *e);
+int kc_verb_snapshot_committed(struct kc_state *s, struct kc_error *e);
 int kc_verb_restore_read(struct kc_state *s, struct kc_error *e);
 int kc_verb_restore_close(struct kc_state *s, struct kc_error *e);
 /* The agreed end of a restore that failed; returns its code. */
 int kc_restore_failed(struct kc_state *s, struct kc_error *e);
 int kc_verb_store_agree(struct kc_state *s, struct kc_error *e);
+
+/* ---- commit.c, at position 0: manifest, rename, pointer; then the old may go. Or what was written goes. ---- */
+int kc_snapshot_commit(struct kc_state *s, struct kc_error *e);
+void kc_snapshot_discard(struct kc_state *s);
 
 /* ---- files.c: reading of files for init; see state.h ---- */
 int kc_values_from_file(struct kc_state *s, const char *path, struct kc_error *e);

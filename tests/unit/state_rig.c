@@ -49,6 +49,18 @@ static void plan_tensor(struct rig *r, struct kc_plan_tensor *out, const struct 
         out->global[d] = out->local[d] = t->size[d];
 }
 
+uint64_t rig_elements(const struct rig_tensor *tensors, uint32_t count)
+{
+    uint64_t sum = 0;
+    for (uint32_t t = 0; t < count; t++) {
+        uint64_t n = 1;
+        for (uint32_t d = 0; d < tensors[t].rank; d++)
+            n *= tensors[t].size[d];
+        sum += n;
+    }
+    return sum;
+}
+
 void rig_plan(struct rig *r, const struct rig_tensor *tensors, uint32_t count, struct rig_layout l)
 {
     uint32_t buckets = (count + l.per_bucket - 1) / l.per_bucket;
@@ -251,19 +263,33 @@ void rig_sum(struct rig *r, size_t first, size_t end)
     }
 }
 
+/* What the four programs are made of: a verb, a sum, and what reads it. */
+int rig_stage(struct rig *r, enum rig_stage stage, struct kc_error *e)
+{
+    static const struct {
+        enum kc_state_verb first, then;
+        bool root;
+        int last;
+    } stages[RIG_STAGES] = {
+        [RIG_BEGIN] = {KC_VERB_SNAPSHOT_BEGIN, KC_VERB_STORE_AGREE, false, KC_VERB_SNAPSHOT_MARK},
+        [RIG_COPIED] = {KC_VERB_SNAPSHOT_COPIED, KC_VERB_ROOT_CLOSE, true, KC_VERB_SNAPSHOT_WRITE},
+        [RIG_WRITTEN] = {KC_VERB_SNAPSHOT_WRITTEN, KC_VERB_SNAPSHOT_COMMIT, false, -1},
+        [RIG_COMMITTED] = {KC_VERB_SNAPSHOT_COMMITTED, KC_VERB_STORE_AGREE, false, -1},
+    };
+    int code = rig_verb(r, stages[stage].first, e);
+    if (code < 0)
+        return code;
+    rig_sum(r, 0, stages[stage].root ? SIZE_MAX : 2);
+    code = rig_verb(r, stages[stage].then, e);
+    return code < 0 || stages[stage].last < 0 ? code : rig_verb(r, (enum kc_state_verb)stages[stage].last, e);
+}
+
 int rig_snapshot(struct rig *r)
 {
     struct kc_snapshot_info info, other;
     struct kc_error e = {""};
-    char root[33];
-    rig_root(r, root);
-    static const enum kc_state_verb verbs[] = {KC_VERB_SNAPSHOT_BEGIN, KC_VERB_SNAPSHOT_WRITE,
-                                               KC_VERB_SNAPSHOT_COMMIT};
-    for (int i = 0; i < 3; i++) {
-        ck_assert_int_eq(rig_verb(r, verbs[i], &e), 0);
-        rig_sum(r, 0, 2);
-        ck_assert_int_eq(rig_verb(r, KC_VERB_STORE_AGREE, &e), 0);
-    }
+    for (int stage = 0; stage < RIG_STAGES; stage++)
+        ck_assert_int_eq(rig_stage(r, (enum rig_stage)stage, &e), 0);
     kc_state_last_snapshot(r->state[0], &info);
     for (uint32_t i = 1; i < r->ranks; i++) { /* all ranks know the same */
         kc_state_last_snapshot(r->state[i], &other);

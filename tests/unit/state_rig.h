@@ -40,6 +40,7 @@ struct rig {
 /* A small model: matrices, vectors, one tensor of a prime number of elements. `tensors` NULL: that one. */
 extern const struct rig_tensor rig_small[];
 extern const uint32_t rig_small_count;
+uint64_t rig_elements(const struct rig_tensor *tensors, uint32_t count);
 /* One tensor is larger than an extent. */
 extern const struct rig_tensor rig_large[];
 extern const uint32_t rig_large_count;
@@ -79,6 +80,9 @@ bool rig_keeps(const struct rig_part *p, enum kc_state_class what, uint64_t loca
 int rig_verb(struct rig *r, enum kc_state_verb verb, struct kc_error *e);
 /* Sum the store vectors over the ranks, from element `first` to before `end`. */
 void rig_sum(struct rig *r, size_t first, size_t end);
+/* One of the four programs of a snapshot. */
+enum rig_stage { RIG_BEGIN, RIG_COPIED, RIG_WRITTEN, RIG_COMMITTED, RIG_STAGES };
+int rig_stage(struct rig *r, enum rig_stage stage, struct kc_error *e);
 /* The programs. rig_snapshot() returns rank 0's verdict (info.error), having checked that all ranks agree. */
 int rig_snapshot(struct rig *r);
 int rig_restore(struct rig *r, uint64_t version, struct kc_error *e);

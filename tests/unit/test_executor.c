@@ -721,7 +721,7 @@ START_TEST(F13_control_and_stop_votes_are_agreed_in_band)
     struct job *j = malloc(sizeof *j);
     job_make(j, shape, 1, 1, false);
     j->rank[0].run.control = 12345, j->rank[1].run.control = 99; /* only rank 0's counts */
-    j->rank[1].run.stop_vote = 1;
+    j->rank[1].run.stop_vote = j->rank[1].run.background = 1;
     j->rank[0].run.replica_digest = j->rank[1].run.replica_digest = 7;
     const enum kc_program_id programs[] = {KC_PROGRAM_TRAIN, KC_PROGRAM_AGREE};
     for (int p = 0; p < 2; p++) {
@@ -729,6 +729,7 @@ START_TEST(F13_control_and_stop_votes_are_agreed_in_band)
         for (int i = 0; i < 2; i++) {
             ck_assert_double_eq(j->rank[i].run.agreed[KC_AGREE_CONTROL], 12345);
             ck_assert_double_eq(j->rank[i].run.agreed[KC_AGREE_STOP], 1);
+            ck_assert_double_eq(j->rank[i].run.agreed[KC_AGREE_BACKGROUND], 1);
             ck_assert_double_eq(j->rank[i].run.agreed[KC_AGREE_DIGEST], 14);
         }
     }
@@ -760,9 +761,9 @@ START_TEST(storage_programs_run_their_verbs_in_order_and_end_at_an_agreed_failur
 {
     struct job *j = malloc(sizeof *j);
     job_make(j, shape, 1, 1, false);
-    job_run(j, KC_PROGRAM_SNAPSHOT, 0);
-    ck_assert_str_eq(j->rank[1].verbs,
-                     "root-part root-close begin store-agree write store-agree commit store-agree ");
+    for (int p = KC_PROGRAM_SNAPSHOT_BEGIN; p <= KC_PROGRAM_SNAPSHOT_COMMITTED; p++)
+        job_run(j, (enum kc_program_id)p, 0);
+    ck_assert_str_eq(j->rank[1].verbs, "begin store-agree mark copied root-close write written commit committed store-agree ");
     ck_assert_uint_eq(j->rank[1].store[0], 1); /* set by the last verb; the sum before it was 2 */
     j->rank[0].verbs[0] = j->rank[1].verbs[0] = 0;
     job_run(j, KC_PROGRAM_RESTORE, 0);

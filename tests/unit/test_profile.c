@@ -264,7 +264,7 @@ START_TEST(what_comes_after_a_step_ends_its_idle_time)
     make_ranks(1, 8);
     feed_step(0, 1, 1);
     profile_feed(&rank[0], KC_LANE_COMPUTE,
-                 &(struct kc_trace_seen){1120 * MS, 1121 * MS, 1, KC_TRACE_PLACE(KC_PROGRAM_SNAPSHOT, 0)});
+                 &(struct kc_trace_seen){1120 * MS, 1121 * MS, 1, KC_TRACE_PLACE(KC_PROGRAM_SNAPSHOT_COPIED, 0)});
     struct profile p = profile_of(1, 1, PROFILE_OP);
     NEAR(p.all.idle, 6e-3);
     profile_free(&p);

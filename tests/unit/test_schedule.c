@@ -161,16 +161,18 @@ START_TEST(storage_programs_agree_after_every_verb_that_can_fail)
     struct house h;
     house_make(&h, shape);
     char text[8192];
-    const char *expected =
-        "root-part state-root root-close begin store store-agree write store store-agree commit store "
-        "store-agree ";
+    const char *expected = "begin store store-agree mark | copied state-root root-close write | written store commit | "
+                           "committed store store-agree | ";
     size_t n = 0;
-    const struct kc_exec_instruction *ins = kc_program_at(h.plan[1], KC_PROGRAM_SNAPSHOT);
     const struct kc_plan_collective *c = KC_AT(h.toy.comm, struct kc_plan_collective, h.toy.comm->collectives);
-    for (uint32_t i = 0; i < h.plan[1]->programs[KC_PROGRAM_SNAPSHOT].count; i++)
-        n += (size_t)snprintf(text + n, sizeof text - n, "%s ",
-                              ins[i].kind == KC_I_STATE ? kc_state_verb_name[ins[i].opcode]
-                                                        : kc_purpose_name[c[ins[i].collective].purpose]);
+    for (int p = KC_PROGRAM_SNAPSHOT_BEGIN; p <= KC_PROGRAM_SNAPSHOT_COMMITTED; p++) {
+        const struct kc_exec_instruction *ins = kc_program_at(h.plan[1], (enum kc_program_id)p);
+        for (uint32_t i = 0; i < h.plan[1]->programs[p].count; i++)
+            n += (size_t)snprintf(text + n, sizeof text - n, "%s ",
+                                  ins[i].kind == KC_I_STATE ? kc_state_verb_name[ins[i].opcode]
+                                                            : kc_purpose_name[c[ins[i].collective].purpose]);
+        n += (size_t)snprintf(text + n, sizeof text - n, "| ");
+    }
     ck_assert_str_eq(text, expected);
     house_free(&h);
 }

@@ -136,14 +136,16 @@ START_TEST(agreement_survives_a_sum_of_a_sum)
     rig_open(&r, rig_small, FEW, two, folder, NULL, "");
     rig_train(&r);
     rig_verb(&r, KC_VERB_SNAPSHOT_BEGIN, &e);
-    rig_verb(&r, KC_VERB_ROOT_PART, &e);
     rig_sum(&r, 0, SIZE_MAX);
-    rig_verb(&r, KC_VERB_ROOT_CLOSE, &e);
     rig_sum(&r, 0, SIZE_MAX);
     rig_verb(&r, KC_VERB_STORE_AGREE, &e);
-    rig_verb(&r, KC_VERB_SNAPSHOT_WRITE, &e);
+    rig_verb(&r, KC_VERB_SNAPSHOT_MARK, &e);
+    rig_stage(&r, RIG_COPIED, &e);
+    rig_verb(&r, KC_VERB_SNAPSHOT_WRITTEN, &e);
     rig_sum(&r, 0, SIZE_MAX);
     rig_verb(&r, KC_VERB_SNAPSHOT_COMMIT, &e);
+    rig_verb(&r, KC_VERB_SNAPSHOT_COMMITTED, &e);
+    rig_sum(&r, 0, SIZE_MAX);
     rig_sum(&r, 0, SIZE_MAX);
     rig_verb(&r, KC_VERB_STORE_AGREE, &e);
     kc_state_last_snapshot(r.state[1], &info);
@@ -474,27 +476,67 @@ START_TEST(verify_reads_every_byte)
 }
 END_TEST
 
+/* One is under way: a second begin is refused, and the first one is what it was. */
+START_TEST(a_second_begin_leaves_the_one_under_way)
+{
+    struct rig r;
+    struct kc_error e = {""};
+    struct kc_snapshot_info info;
+    rig_open(&r, rig_small, FEW, two, folder, NULL, "");
+    rig_train(&r);
+    for (int stage = RIG_BEGIN; stage < RIG_STAGES; stage++) {
+        ck_assert_int_eq(rig_stage(&r, (enum rig_stage)stage, &e), 0);
+        ck_assert_int_eq(rig_stage(&r, RIG_WRITTEN, &e), stage == RIG_COPIED ? 0 : -EPROTO); /* each in its turn */
+        stage += stage == RIG_COPIED;
+        if (stage != RIG_COMMITTED)
+            ck_assert_int_eq(rig_verb(&r, KC_VERB_SNAPSHOT_BEGIN, &e), -EBUSY);
+    }
+    kc_state_last_snapshot(r.state[1], &info);
+    ck_assert_int_eq(info.error, 0);
+    ck_assert_uint_eq(info.version, 1);
+    ck_assert_uint_eq(info.raw_bytes, 3 * 4 * rig_elements(rig_small, FEW));
+    ck_assert_int_eq(rig_snapshot(&r), 0);
+    rig_close(&r);
+}
+END_TEST
+
+/* Nothing keeps a copy: what is no longer what was marked is not saved as if it were. */
+START_TEST(without_a_copy_training_may_not_go_on)
+{
+    struct rig r;
+    struct kc_error e = {""};
+    struct kc_snapshot_info info;
+    rig_open(&r, rig_small, FEW, two, folder, NULL, "");
+    rig_train(&r);
+    for (int stage = RIG_BEGIN; stage < RIG_STAGES; stage++) {
+        ck_assert_int_eq(rig_stage(&r, (enum rig_stage)stage, &e), 0);
+        if (stage == RIG_BEGIN)
+            rig_train(&r);
+    }
+    kc_state_last_snapshot(r.state[1], &info);
+    ck_assert_int_eq(info.error, -ESTALE);
+    ck_assert_int_eq(rig_snapshot(&r), 0);
+    rig_close(&r);
+}
+END_TEST
+
 /* A snapshot whose digests are right but whose values are not those that were summed: state_root catches it. */
 START_TEST(state_root_is_compared_after_the_load)
 {
     struct rig r;
     struct kc_error e = {""};
     struct kc_snapshot_info info;
-    void *data;
+    size_t count;
     rig_open(&r, rig_small, FEW, two, folder, NULL, "");
     rig_train(&r);
-    rig_verb(&r, KC_VERB_SNAPSHOT_BEGIN, &e);
-    rig_sum(&r, 0, 2);
-    rig_verb(&r, KC_VERB_ROOT_PART, &e);
-    ck_assert_int_eq(r.io[0].open(r.io[0].self, KC_STATE_MOMENT1, 0, &data),
-                     0); /* a bit falls between root and write */
-    ((unsigned char *)data)[0] ^= 1;
-    r.io[0].close(r.io[0].self, KC_STATE_MOMENT1, 0);
-    rig_verb(&r, KC_VERB_SNAPSHOT_WRITE, &e);
+    rig_stage(&r, RIG_BEGIN, &e);
+    rig_verb(&r, KC_VERB_SNAPSHOT_COPIED, &e);
+    r.io[0].store(r.io[0].self, &count)[2] ^= 1; /* a bit falls in the sum */
     rig_sum(&r, 0, SIZE_MAX);
-    rig_verb(&r, KC_VERB_SNAPSHOT_COMMIT, &e);
-    rig_sum(&r, 0, 2);
-    rig_verb(&r, KC_VERB_STORE_AGREE, &e);
+    rig_verb(&r, KC_VERB_ROOT_CLOSE, &e);
+    rig_verb(&r, KC_VERB_SNAPSHOT_WRITE, &e);
+    rig_stage(&r, RIG_WRITTEN, &e);
+    rig_stage(&r, RIG_COMMITTED, &e);
     ck_assert_int_eq(rig_restore(&r, 0, &e), -EBADE);
     ck_assert_ptr_nonnull(strstr(e.text, "its manifest says"));
     ck_assert_int_eq(kc_snapshot_verify(folder, &info, &e), -EBADMSG);
@@ -785,6 +827,8 @@ int main(void)
     tcase_add_loop_test(fast, damage_is_named_marked_and_passed_over, 0, sizeof damages / sizeof damages[0]);
     tcase_add_test(c, damage_is_passed_over_on_a_full_disk);
     tcase_add_test(c, verify_reads_every_byte);
+    tcase_add_test(c, a_second_begin_leaves_the_one_under_way);
+    tcase_add_test(c, without_a_copy_training_may_not_go_on);
     tcase_add_test(c, state_root_is_compared_after_the_load);
     tcase_add_test(c, ranks_that_chose_differently_do_not_restore);
     tcase_add_test(c, a_mark_that_one_rank_saw_too_early_costs_no_version);

@@ -1,0 +1,92 @@
+/* commit.c - makes a written snapshot the newest one. Position 0 alone runs it; training may be anywhere by then: what the
+ * manifest says comes from the mark. */
+#include "state_impl.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int fill_manifest(const struct kc_state *s, struct kc_manifest *m)
+{
+    m->version = s->attempt.version;
+    m->seed = s->spec->seed;
+    m->progress = s->attempt.mark.progress;
+    m->loss = s->attempt.mark.loss;
+    m->grad_norm = s->attempt.mark.grad_norm;
+    m->root = s->attempt.root;
+    m->spec = s->spec->head.digest;
+    m->ranks = m->packs = s->shard->ranks;
+    m->zero = s->shard->zero;
+    memcpy(m->axis, s->shard->axis, sizeof m->axis);
+    kc_model_numbers(s->spec, &m->model);
+    m->precision = (enum kc_precision)s->spec->precision;
+    m->history = s->attempt.mark.history;
+    snprintf(m->variant, sizeof m->variant, "%s", s->variant);
+    snprintf(m->plan, sizeof m->plan, "%s", s->plan);
+    kc_wall_text(kc_wall(), m->written);
+    return kc_manifest_tensors(m, &s->map);
+}
+
+/* The order is the protocol: packs proven, manifest, rename, pointer, each durable before the next; then the old may
+ * go. */
+static int commit(struct kc_state *s, struct kc_error *e)
+{
+    char tmp[4096], path[4096];
+    struct kc_manifest again = {.tensors = 0};
+    struct kc_whole *w = calloc(1, sizeof *w);
+    kc_catalog_tmp_path(s->directory, s->attempt.version, tmp);
+    kc_catalog_path(s->directory, s->attempt.version, path);
+    for (int i = 0; w && i < KC_RANKS_MAX; i++)
+        w->pack[i].fd = -1;
+    int r = w && fill_manifest(s, &w->manifest) == 0 ? 0 : kc_fail(e, -ENOMEM, "no memory for a manifest");
+    if (r == 0)
+        r = kc_whole_packs(s->st, tmp, w, true, e);
+    if (r == 0)
+        r = kc_manifest_write(s->st, tmp, &w->manifest, e);
+    if (r == 0)
+        r = kc_manifest_read(s->st, tmp, &again, e);
+    bool renamed = false;
+    if (r == 0 &&
+        ((r = s->st->sync_folder(s->st->self, tmp)) < 0 || (r = s->st->rename(s->st->self, tmp, path)) < 0 ||
+         (renamed = true, r = s->st->sync_folder(s->st->self, s->directory)) < 0))
+        kc_storage_fail(s->st, e, r, "commit", path, KC_PACK_ALIGN);
+    if (r == 0)
+        r = kc_catalog_point(s->st, s->directory, s->attempt.version, e);
+    if (r < 0 && renamed) /* it has its name, but whether that lasts is not known: nobody may choose it */
+        kc_catalog_mark_broken(s->st, path, e->text);
+    kc_manifest_free(&again);
+    kc_whole_free(s->st, w);
+    return r;
+}
+
+static void prune(struct kc_state *s)
+{
+    struct kc_error e = {""};
+    struct kc_catalog *old = malloc(sizeof *old);
+    int r = old ? kc_catalog_old(s->st, s->directory, s->spec->snapshot_keep, s->spec->snapshot_keep_every, old, &e)
+                : kc_fail(&e, -ENOMEM, "no memory for the list of snapshots");
+    if (r == 0)
+        r = kc_catalog_remove(s->st, s->directory, old, &e);
+    free(old);
+    if (r < 0) /* it is committed all the same */
+        snprintf(s->attempt.note, sizeof s->attempt.note, "old snapshots stay: %.*s", 400, e.text);
+}
+
+int kc_snapshot_commit(struct kc_state *s, struct kc_error *e)
+{
+    int r = commit(s, e);
+    if (r == 0)
+        prune(s);
+    return r;
+}
+
+void kc_snapshot_discard(struct kc_state *s)
+{
+    char tmp[4096];
+    kc_catalog_tmp_path(s->directory, s->attempt.version, tmp);
+    if (s->attempt.version)
+        kc_storage_remove_tree(s->st, tmp); /* what stays is removed before the next one begins */
+}
