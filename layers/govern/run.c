@@ -6,12 +6,12 @@
 #include "govern/control.h"
 #include "govern/policy.h"
 #include "publish.h"
+#include "step.h"
 #include "schedule/schedule.h"
 #include "shm/probe.h"
 #include "state/state.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -33,33 +33,12 @@ struct loop {
 
 static uint64_t step_now(const struct loop *l)
 {
-    struct kc_progress p;
-    kc_state_progress(l->c->state, &p);
-    return p.step;
+    return step_finished(l->c);
 }
 
 static int program(struct loop *l, enum kc_program_id id)
 {
-    const struct kc_govern_config *c = l->c;
-    l->run.stop_vote = *c->told_to_stop ? 1 : 0;
-    l->run.background = kc_state_idle(c->state) ? 1 : 0;
-    l->run.control = c->rank == 0 ? (double)kc_probe_control(c->probe) : 0;
-    int code = kc_executor_run(c->executor, id, &l->run, l->e);
-    if (code == -ESHUTDOWN) {
-        uint64_t word = kc_probe_aborted(c->probe);
-        l->peer = word ? KC_ABORT_RANK(word) : -1;
-        if (l->peer >= 0 && l->peer < (int32_t)c->spec->ranks)
-            kc_fail(l->e, code, "rank %d left in step %llu: %s", l->peer, (unsigned long long)step_now(l) + 1,
-                    kc_name_of(kc_reason_name, KC_REASONS, KC_ABORT_REASON(word)));
-        else
-            kc_fail(l->e, code, "the keeper ended the group: %s",
-                    kc_name_of(kc_reason_name, KC_REASONS, KC_ABORT_REASON(word)));
-    } else if (code == -ENOSPC && c->spec->expert_memory && (id == KC_PROGRAM_TRAIN || id == KC_PROGRAM_EVALUATE)) {
-        const struct kc_error said = *l->e;
-        kc_fail(l->e, code, "%s: parallel.expert_memory = %u MiB; raise it, or leave it out, which holds all rows", said.text,
-                c->spec->expert_memory);
-    }
-    return code;
+    return step_program(l->c, id, &l->run, &l->peer, l->e);
 }
 
 static void say(const struct loop *l, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -73,57 +52,15 @@ static void say(const struct loop *l, const char *format, ...)
     l->c->say(line);
 }
 
-/* ---- what a step is ---- */
-
-static struct kc_step_values values_of(const struct loop *l)
-{
-    struct kc_progress p;
-    kc_state_progress(l->c->state, &p);
-    double n = (double)(p.step + 1);
-    return (struct kc_step_values){.step = p.step,
-                                   .lr = kc_state_lr(l->c->spec, p.step),
-                                   .beta1_power = pow(l->c->spec->beta1, n),
-                                   .beta2_power = pow(l->c->spec->beta2, n),
-                                   .sample_first = p.position};
-}
-
-/* The tokens of the step are known before it begins: its data is a function of the position, so every rank counts all of it
- * itself, and nothing has to be sent. What the ranks then loaded must be as many. */
-static int count_tokens(struct loop *l)
-{
-    const struct kc_job_spec *s = l->c->spec;
-    struct kc_step_values *v = &l->run.values;
-    int code = l->c->count_tokens(l->c->data, v->sample_first, s->sequences, &v->tokens, l->e);
-    if (code == 0 && v->tokens == 0)
-        return kc_fail(l->e, -ENODATA, "step %llu: data.train: the loss mask leaves out every token of the %u samples from "
-                       "position %llu on: mask less, or let more batch.sequences make a step",
-                       (unsigned long long)v->step + 1, s->sequences, (unsigned long long)v->sample_first);
-    return code;
-}
-
-static int compare_tokens(const struct loop *l)
-{
-    uint64_t loaded = (uint64_t)l->run.agreed[KC_AGREE_TOKENS];
-    if (loaded == l->run.values.tokens)
-        return 0;
-    return kc_fail(l->e, -EIO, "step %llu: data.train: the ranks loaded %llu tokens that count, by the loss masks it is %llu: "
-                   "the files differ between the ranks, or somebody writes them",
-                   (unsigned long long)l->run.values.step + 1, (unsigned long long)loaded,
-                   (unsigned long long)l->run.values.tokens);
-}
+/* ---- a step ---- */
 
 static int train(struct loop *l)
 {
     uint64_t start = kc_now();
     const uint64_t every = l->c->spec->replica_every;
     bool compare = every && step_now(l) % every == 0; /* it reads all masters */
-    l->run.values = values_of(l);
     l->run.replica_digest = compare ? kc_state_replica_digest(l->c->state) : 0;
-    int code = count_tokens(l);
-    if (code == 0)
-        code = program(l, KC_PROGRAM_TRAIN);
-    if (code == 0)
-        code = compare_tokens(l);
+    int code = step_train(l->c, &l->run, &l->peer, l->e);
     if (code < 0)
         return code;
     if (l->run.skipped)
@@ -133,8 +70,7 @@ static int train(struct loop *l)
         return kc_fail(l->e, -EBADE, "step %llu: ranks that hold the same parameters differ in their bits",
                        (unsigned long long)l->run.values.step + 1);
     l->wish = kc_wish_read(l->run.agreed);
-    kc_state_advance(l->c->state, (uint64_t)l->run.agreed[KC_AGREE_TOKENS], l->c->spec->sequences, l->run.loss,
-                     l->run.grad_norm);
+    step_finish(l->c, &l->run);
     l->trained = true;
     publish_step(l->c, &l->run, (double)(kc_now() - start) * 1e-9);
     publish_process(l->c, &l->process_seen);
@@ -151,7 +87,7 @@ static int evaluate(struct loop *l)
     if (rows > l->c->validation_samples)
         rows = l->c->validation_samples;
     kc_executor_clear(l->c->executor);
-    l->run.values = values_of(l);
+    l->run.values = step_values_next(l->c);
     l->run.values.evaluate = 1;
     for (uint64_t at = 0; code == 0 && at < rows; at += unit) {
         l->run.values.sample_first = at;

@@ -1,0 +1,89 @@
+/* step.c - see step.h. */
+#include "step.h"
+
+#include "shm/probe.h"
+#include "state/state.h"
+
+#include <errno.h>
+#include <math.h>
+
+uint64_t step_finished(const struct kc_govern_config *c)
+{
+    struct kc_progress p;
+    kc_state_progress(c->state, &p);
+    return p.step;
+}
+
+int step_program(const struct kc_govern_config *c, enum kc_program_id id, struct kc_run *run, int32_t *peer,
+                 struct kc_error *e)
+{
+    run->stop_vote = *c->told_to_stop ? 1 : 0;
+    run->background = kc_state_idle(c->state) ? 1 : 0;
+    run->control = c->rank == 0 ? (double)kc_probe_control(c->probe) : 0;
+    int code = kc_executor_run(c->executor, id, run, e);
+    if (code == -ESHUTDOWN) {
+        uint64_t word = kc_probe_aborted(c->probe);
+        *peer = word ? KC_ABORT_RANK(word) : -1;
+        if (*peer >= 0 && *peer < (int32_t)c->spec->ranks)
+            kc_fail(e, code, "rank %d left in step %llu: %s", *peer, (unsigned long long)step_finished(c) + 1,
+                    kc_name_of(kc_reason_name, KC_REASONS, KC_ABORT_REASON(word)));
+        else
+            kc_fail(e, code, "the keeper ended the group: %s",
+                    kc_name_of(kc_reason_name, KC_REASONS, KC_ABORT_REASON(word)));
+    } else if (code == -ENOSPC && c->spec->expert_memory && (id == KC_PROGRAM_TRAIN || id == KC_PROGRAM_EVALUATE)) {
+        const struct kc_error said = *e;
+        kc_fail(e, code, "%s: parallel.expert_memory = %u MiB; raise it, or leave it out, which holds all rows", said.text,
+                c->spec->expert_memory);
+    }
+    return code;
+}
+
+struct kc_step_values step_values_next(const struct kc_govern_config *c)
+{
+    struct kc_progress p;
+    kc_state_progress(c->state, &p);
+    double n = (double)(p.step + 1);
+    return (struct kc_step_values){.step = p.step,
+                                   .lr = kc_state_lr(c->spec, p.step),
+                                   .beta1_power = pow(c->spec->beta1, n),
+                                   .beta2_power = pow(c->spec->beta2, n),
+                                   .sample_first = p.position};
+}
+
+/* The tokens of the step are known before it begins: its data is a function of the position, so every rank counts all of it
+ * itself, and nothing has to be sent. What the ranks then loaded must be as many. */
+static int count_tokens(const struct kc_govern_config *c, struct kc_step_values *v, struct kc_error *e)
+{
+    const struct kc_job_spec *s = c->spec;
+    int code = c->count_tokens(c->data, v->sample_first, s->sequences, &v->tokens, e);
+    if (code == 0 && v->tokens == 0)
+        return kc_fail(e, -ENODATA, "step %llu: data.train: the loss mask leaves out every token of the %u samples from "
+                       "position %llu on: mask less, or let more batch.sequences make a step",
+                       (unsigned long long)v->step + 1, s->sequences, (unsigned long long)v->sample_first);
+    return code;
+}
+
+static int compare_tokens(const struct kc_run *run, struct kc_error *e)
+{
+    uint64_t loaded = (uint64_t)run->agreed[KC_AGREE_TOKENS];
+    if (loaded == run->values.tokens)
+        return 0;
+    return kc_fail(e, -EIO, "step %llu: data.train: the ranks loaded %llu tokens that count, by the loss masks it is %llu: "
+                   "the files differ between the ranks, or somebody writes them",
+                   (unsigned long long)run->values.step + 1, (unsigned long long)loaded,
+                   (unsigned long long)run->values.tokens);
+}
+
+int step_train(const struct kc_govern_config *c, struct kc_run *run, int32_t *peer, struct kc_error *e)
+{
+    run->values = step_values_next(c);
+    int code = count_tokens(c, &run->values, e);
+    if (code == 0)
+        code = step_program(c, KC_PROGRAM_TRAIN, run, peer, e);
+    return code == 0 ? compare_tokens(run, e) : code;
+}
+
+void step_finish(const struct kc_govern_config *c, const struct kc_run *run)
+{
+    kc_state_advance(c->state, (uint64_t)run->agreed[KC_AGREE_TOKENS], c->spec->sequences, run->loss, run->grad_norm);
+}
