@@ -113,6 +113,19 @@ static int figure_traffic(struct plan_figures *f)
 
 /* ---- memory ----------------------------------------------------------------------------------------------------- */
 
+/* Alike but for what they save, which depends on where in a tensor a rank's part ends: the row has the larger one's. */
+static bool joins(struct kc_memory_need *row, struct kc_memory_need need)
+{
+    struct kc_memory_need as = need;
+    as.copies = row->copies;
+    as.rank += as.copies - need.copies;
+    if (memcmp(row, &as, sizeof as) != 0)
+        return false;
+    if (need.copies > row->copies)
+        *row = need;
+    return true;
+}
+
 static int figure_memory(struct plan_figures *f)
 {
     const uint32_t ranks = f->plans->shard->ranks;
@@ -127,15 +140,17 @@ static int figure_memory(struct plan_figures *f)
             need = f->memory[f->memory_of[f->plans->exec[r]->rank]].need;
         else
             kc_startup_memory(f->spec, f->plans, r, &need);
-        while (row < f->memory_count && memcmp(&f->memory[row].need, &need, sizeof need) != 0)
+        while (row < f->memory_count && !joins(&f->memory[row].need, need))
             row++;
         if (row == f->memory_count)
             f->memory[f->memory_count++] = (struct plan_memory){.need = need, .first = r};
         f->memory[row].ranks++;
         f->memory_of[r] = (uint32_t)row;
-        f->memory_all += need.rank;
-        if (need.rank > f->most.rank)
-            f->most = need;
+    }
+    for (size_t i = 0; i < f->memory_count; i++) {
+        f->memory_all += f->memory[i].need.rank * f->memory[i].ranks;
+        if (f->memory[i].need.rank > f->most.rank)
+            f->most = f->memory[i].need;
     }
     return 0;
 }

@@ -61,12 +61,12 @@ static json_t *memory_json(const struct plan_figures *f)
             if (f->memory_of[r] == i)
                 json_array_append_new(ranks, whole(r));
         json_array_append_new(
-            all, json_pack("{s:o,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "ranks", ranks, "parameters_bytes",
+            all, json_pack("{s:o,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "ranks", ranks, "parameters_bytes",
                            (json_int_t)n->parameters, "gradients_bytes", (json_int_t)n->gradients, "optimizer_bytes",
                            (json_int_t)(n->moments + n->masters), "activations_bytes", (json_int_t)n->activations,
                            "scratch_bytes", (json_int_t)(n->work - n->activations), "windows_bytes",
-                           (json_int_t)n->communication, "program_bytes", (json_int_t)n->program, "rank_bytes",
-                           (json_int_t)n->rank, "executor_bytes", (json_int_t)n->work, "state_bytes",
+                           (json_int_t)n->communication, "copies_bytes", (json_int_t)n->copies,
+                           "program_bytes", (json_int_t)n->program, "rank_bytes", (json_int_t)n->rank, "executor_bytes", (json_int_t)n->work, "state_bytes",
                            (json_int_t)(n->parameters + n->gradients + n->moments + n->masters)));
     }
     return all;

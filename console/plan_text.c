@@ -172,18 +172,18 @@ static void print_traffic(const struct plan_figures *f, FILE *out)
 
 static void print_memory(const struct plan_figures *f, FILE *out)
 {
-    char list[60], part[8][32];
+    char list[60], part[9][32];
     fprintf(out, "\nmemory of a rank\n");
-    fprintf(out, "  params     grads    optim.    activ.   scratch   windows   program     total\n");
+    fprintf(out, "  params    grads   optim.   activ.  scratch  windows   copies  program    total\n");
     for (size_t i = 0; i < f->memory_count; i++) {
         const struct kc_memory_need *n = &f->memory[i].need;
-        const uint64_t figures[8] = {n->parameters, n->gradients, n->moments + n->masters, n->activations,
-                                     n->work - n->activations, n->communication, n->program, n->rank};
+        const uint64_t figures[9] = {n->parameters, n->gradients, n->moments + n->masters, n->activations,
+                                     n->work - n->activations, n->communication, n->copies, n->program, n->rank};
         if (f->memory_count > 1)
             fprintf(out, "%u rank%s: %s\n", f->memory[i].ranks, f->memory[i].ranks == 1 ? "" : "s",
                     plan_ranks(f, i, list, sizeof list));
-        for (int k = 0; k < 8; k++)
-            fprintf(out, k ? "  %8s" : "%8s", bytes_text(figures[k], part[k]));
+        for (int k = 0; k < 9; k++)
+            fprintf(out, k ? " %8s" : "%8s", bytes_text(figures[k], part[k]));
         fprintf(out, "\n");
     }
     fprintf(out, "all ranks   %s\n", bytes_text(f->memory_all, part[0]));

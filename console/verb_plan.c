@@ -65,11 +65,11 @@ static json_t *cost_json(const struct check *c)
 static json_t *memory_json(const struct check *c)
 {
     const struct kc_memory_need *n = &c->figures.most;
-    return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:o}", "parameters_bytes", (json_int_t)n->parameters,
+    return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:o}", "parameters_bytes", (json_int_t)n->parameters,
                      "gradients_bytes", (json_int_t)n->gradients, "moments_bytes", (json_int_t)n->moments,
                      "masters_bytes", (json_int_t)n->masters, "work_bytes", (json_int_t)n->work, "communication_bytes",
-                     (json_int_t)n->communication, "program_bytes", (json_int_t)n->program, "rank_bytes",
-                     (json_int_t)n->rank, "node_bytes", (json_int_t)c->figures.memory_all, "free_bytes",
+                     (json_int_t)n->communication, "copies_bytes", (json_int_t)n->copies,
+                     "program_bytes", (json_int_t)n->program, "rank_bytes", (json_int_t)n->rank, "node_bytes", (json_int_t)c->figures.memory_all, "free_bytes",
                      c->room ? json_integer((json_int_t)c->room) : json_null());
 }
 

@@ -187,7 +187,8 @@ void kc_startup_memory(const struct kc_job_spec *spec, const struct kc_plans *pl
     n.work = kc_schedule_memory(plans->exec[rank]);
     n.activations = plans->exec[rank]->work_bytes;
     n.program = PROGRAM_BYTES + (uint64_t)spec->threads * THREAD_BYTES;
-    n.rank = n.parameters + n.gradients + n.moments + n.masters + n.work + n.communication + n.program;
+    n.copies = kc_state_copy_bytes(shard, rank, spec->snapshot_copies);
+    n.rank = n.parameters + n.gradients + n.moments + n.masters + n.work + n.communication + n.copies + n.program;
     *out = n;
 }
 
@@ -197,17 +198,20 @@ int kc_startup_memory_check(const struct kc_memory_need *need, uint64_t all, uin
         return 0;
     const bool many = all != need->rank;
     const uint64_t state = need->parameters + need->gradients + need->moments + need->masters;
+    const double but_copies = (double)all * (double)(need->rank - need->copies) / (double)need->rank;
     return kc_fail(e, -ENOMEM,
                    "%s %llu MiB (%llu MiB a rank: parameters %llu, gradients %llu, moments %llu, masters %llu, "
-                   "work %llu, communication %llu, program %llu), %llu MiB are free. %s",
+                   "work %llu, communication %llu, copies %llu, program %llu), %llu MiB are free. %s",
                    many ? "the job needs" : "a rank needs", (unsigned long long)(all >> 20),
                    (unsigned long long)(need->rank >> 20),
                    (unsigned long long)(need->parameters >> 20), (unsigned long long)(need->gradients >> 20),
                    (unsigned long long)(need->moments >> 20), (unsigned long long)(need->masters >> 20),
                    (unsigned long long)(need->work >> 20),
-                   (unsigned long long)(need->communication >> 20), (unsigned long long)(need->program >> 20),
-                   (unsigned long long)(free_bytes >> 20),
-                   need->gradients * 3 > free_bytes ? "The model itself is too large: lower model.layers or model.hidden"
+                   (unsigned long long)(need->communication >> 20), (unsigned long long)(need->copies >> 20),
+                   (unsigned long long)(need->program >> 20), (unsigned long long)(free_bytes >> 20),
+                   but_copies <= (double)free_bytes
+                       ? "Lower snapshot.copies; with 0 no memory is taken for them, and training waits for the disk"
+                   : need->gradients * 3 > free_bytes ? "The model itself is too large: lower model.layers or model.hidden"
                    : state > need->work && many
                        ? "Raise parallel.zero, share the model by parallel.tensor or parallel.pipeline, or lower ranks"
                        : "Lower batch.micro or ranks, or set parallel.recompute");

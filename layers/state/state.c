@@ -53,6 +53,21 @@ size_t kc_state_class_bytes(const struct kc_shard_plan *shard, uint32_t rank, en
     return bytes;
 }
 
+size_t kc_state_copy_bytes(const struct kc_shard_plan *shard, uint32_t rank, uint32_t copies)
+{
+    struct kc_map m;
+    struct kc_pack p;
+    size_t bytes = 0;
+    if (copies == 0 || kc_map_new(shard, rank, &m, NULL) < 0)
+        return 0;
+    if (kc_pack_plan(&m, &p) == 0) {
+        bytes = copies * p.bytes;
+        kc_pack_free(&kc_storage_posix, &p);
+    }
+    kc_map_free(&m);
+    return bytes;
+}
+
 /* Private zeros, in huge pages where the kernel grants them: the guard changes the rights of all of it twice a step, which
  * costs 200 times as much in small pages. Starts on a border of huge pages, if it is as large as one. */
 static unsigned char *map_zeros(size_t bytes)

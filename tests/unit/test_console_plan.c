@@ -102,17 +102,18 @@ END_TEST
 START_TEST(memory_is_told_by_kind_and_for_ranks_that_differ)
 {
     static const char *const kinds[] = {"parameters_bytes", "gradients_bytes", "optimizer_bytes", "activations_bytes",
-                                        "scratch_bytes",    "windows_bytes",   "program_bytes"};
+                                        "scratch_bytes",    "windows_bytes",   "copies_bytes",    "program_bytes"};
     long long optimizer[2];
     for (unsigned zero = 0; zero < 2; zero++) {
         write_spec(2, zero);
         json_t *o = planned(), *memory = json_object_get(o, "memory"), *row;
         size_t i, ranks = 0;
-        long long all = 0, sum = 0;
+        long long all = 0, sum = 0, copies = 0;
         json_array_foreach(memory, i, row) {
             const size_t here = json_array_size(json_object_get(row, "ranks"));
             ranks += here;
             all += (long long)here * kc_json_integer(row, "rank_bytes", 0);
+            copies += (long long)here * kc_json_integer(row, "copies_bytes", 0);
         }
         row = json_array_get(memory, 0);
         for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
@@ -122,6 +123,8 @@ START_TEST(memory_is_told_by_kind_and_for_ranks_that_differ)
         ck_assert_int_eq(sum, kc_json_integer(row, "rank_bytes", 0)); /* nothing is unnamed */
         ck_assert_int_eq(kc_json_integer(row, "executor_bytes", 0),
                          kc_json_integer(row, "activations_bytes", 0) + kc_json_integer(row, "scratch_bytes", 0));
+        ck_assert_int_ge(copies, 2 * 3 * 4 * parameters); /* snapshot.copies of masters and moments, each once */
+        ck_assert_int_le(copies, 2 * 3 * 4 * parameters * 5 / 4);
         optimizer[zero] = kc_json_integer(row, "optimizer_bytes", 0);
         ck_assert_int_ge(kc_json_integer(row, "gradients_bytes", 0), 4 * parameters);
         json_decref(o);

@@ -433,6 +433,23 @@ START_TEST(orders_follow_from_what_was_agreed)
 }
 END_TEST
 
+/* What would do is said: the copies where they alone are too much, else what the rest is made of. */
+START_TEST(too_little_memory_is_told_with_what_would_do)
+{
+    const uint64_t mib = 1 << 20;
+    const struct kc_memory_need n = {.parameters = 10 * mib, .gradients = 10 * mib, .moments = 20 * mib, .work = 40 * mib,
+                                     .copies = 80 * mib, .program = 20 * mib, .rank = 180 * mib};
+    ck_assert_int_eq(kc_startup_memory_check(&n, 360 * mib, 360 * mib, &error), 0);
+    ck_assert_int_eq(kc_startup_memory_check(&n, 360 * mib, 0, &error), 0);
+    ck_assert_int_eq(kc_startup_memory_check(&n, 360 * mib, 359 * mib, &error), -ENOMEM);
+    ck_assert_str_eq(error.text, "the job needs 360 MiB (180 MiB a rank: parameters 10, gradients 10, moments 20, masters 0, "
+                     "work 40, communication 0, copies 80, program 20), 359 MiB are free. Lower snapshot.copies; with 0 no "
+                     "memory is taken for them, and training waits for the disk");
+    ck_assert_int_eq(kc_startup_memory_check(&n, 360 * mib, 199 * mib, &error), -ENOMEM);
+    ck_assert_msg(!strstr(error.text, "snapshot.copies") && strstr(error.text, "Lower batch.micro"), "%s", error.text);
+}
+END_TEST
+
 START_TEST(one_vote_stops_all)
 {
     double agreed[KC_AGREES] = {[KC_AGREE_STOP] = 1, [KC_AGREE_CONTROL] = 3};
@@ -532,6 +549,7 @@ int main(void)
     tcase_add_test(t, what_is_no_json_object_is_refused);
     tcase_add_test(t, a_fault_gets_the_action_of_the_spec);
     tcase_add_loop_test(t, orders_follow_from_what_was_agreed, 0, sizeof orders / sizeof orders[0]);
+    tcase_add_test(t, too_little_memory_is_told_with_what_would_do);
     tcase_add_test(t, one_vote_stops_all);
     tcase_add_test(t, wiring_for_another_caller_or_with_a_hole_is_refused);
     suite_add_tcase(s, t);
