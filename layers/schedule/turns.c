@@ -83,10 +83,11 @@ static int list_links(struct kc_turns *t)
     const struct kc_shard_plan *s = t->shard;
     const struct kc_plan_link *links = KC_AT(s, struct kc_plan_link, s->links);
     static const enum kc_program_id programs[] = {KC_PROGRAM_TRAIN, KC_PROGRAM_EVALUATE, KC_PROGRAM_FORWARD};
-    t->links = calloc(s->links.count + 1u, 1);
+    static_assert(KC_PROGRAMS <= 32, "a link has a bit for each program");
+    t->links = calloc(s->links.count + 1u, sizeof *t->links);
     for (uint32_t l = 0; t->links && l < s->links.count; l++)
         for (size_t p = 0; p < sizeof programs / sizeof *programs; p++)
-            t->links[l] |= (uint8_t)(kc_link_runs(s, programs[p], &links[l]) << programs[p]);
+            t->links[l] |= (uint32_t)kc_link_runs(s, programs[p], &links[l]) << programs[p];
     return t->links ? 0 : -ENOMEM;
 }
 

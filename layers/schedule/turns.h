@@ -29,7 +29,7 @@ struct kc_turns {
                                     adds): uses[uses_first[i]] to uses[uses_first[i + 1] - 1] */
     uint32_t *uses_first;
     uint32_t *chunk;             /* by stage: which of its coordinate's stages it is */
-    uint8_t *links;              /* by link: bits 1 << enum kc_program_id of the programs in which it moves something */
+    uint32_t *links;             /* by link: bits 1 << enum kc_program_id of the programs in which it moves something */
 };
 
 /* *out is the caller's until kc_turns_free(). -EINVAL (e) the order does not take such a pipeline, or the plan's stages are

@@ -93,7 +93,7 @@ START_TEST(tensors_and_traffic_follow_from_the_sizes)
     ck_assert_int_eq(kc_json_integer(gather, "rank_bytes", 0), moved);
     ck_assert_int_eq(kc_json_integer(gather, "rank_calls", 0), kc_json_integer(scatter, "rank_calls", -1));
     ck_assert_int_eq(kc_json_integer(scatter, "all_bytes", 0), 2 * moved);
-    ck_assert(kc_json_integer(agree, "rank_calls", 0) == 1 && kc_json_integer(agree, "rank_bytes", 0) == 7 * 8);
+    ck_assert(kc_json_integer(agree, "rank_calls", 0) == 1 && kc_json_integer(agree, "rank_bytes", 0) == 8 * 8);
     ck_assert(json_is_null(json_object_get(o, "pipeline")));
     json_decref(o);
 }
