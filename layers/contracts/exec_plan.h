@@ -9,7 +9,7 @@
 
 #include <assert.h>
 
-#define KC_EXEC_PLAN_VERSION 6
+#define KC_EXEC_PLAN_VERSION 7
 
 #define KC_PROGRAM_TABLE(X)                                                                                            \
     X(PROGRAM_DIGEST, "digest", 0)     /* compare the contracts' digests of all ranks */                               \
@@ -21,7 +21,8 @@
     X(PROGRAM_RESTORE, "restore", 0)                                                                                   \
     X(PROGRAM_ROOT, "root", 0)         /* state_root alone */                                                          \
     X(PROGRAM_AGREE, "agree", 0)       /* the control word alone: held by a pause, nothing is trained */               \
-    X(PROGRAM_FORWARD, "forward", 0)   /* forward only, logits readable afterwards: kc sample */
+    X(PROGRAM_FORWARD, "forward", 0)   /* forward only, logits readable afterwards: kc sample */                       \
+    X(PROGRAM_REPLICA, "replica", 0)   /* which rank holds other bits, and of which parameter: some ranks a round */
 enum kc_program_id { KC_PROGRAM_TABLE(KC_ENUM_ROW) KC_PROGRAMS };
 
 #define KC_LANE_TABLE(X) X(LANE_COMPUTE, "compute", 0) X(LANE_COMM, "comm", 0)

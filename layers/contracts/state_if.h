@@ -22,7 +22,9 @@
     X(VERB_SNAPSHOT_COMMITTED, "committed", 0)    /* wait for them; failures → the store vector */                     \
     X(VERB_RESTORE_READ, "read", 0)         /* this rank's part from the chosen snapshot, each extent verified */      \
     X(VERB_RESTORE_CLOSE, "restore-close", 0) /* compare state_root with the manifest's */                             \
-    X(VERB_STORE_AGREE, "store-agree", 0)   /* read the summed store vector: did every rank succeed? */
+    X(VERB_STORE_AGREE, "store-agree", 0)   /* read the summed store vector: did every rank succeed? */                \
+    X(VERB_REPLICA_PART, "replica-part", 0) /* digests of what this rank holds of each parameter → the store vector */ \
+    X(VERB_REPLICA_READ, "replica-read", 0) /* those of all ranks of this round */
 enum kc_state_verb { KC_STATE_VERB_TABLE(KC_ENUM_ROW) KC_STATE_VERBS };
 extern const char *const kc_state_verb_name[KC_STATE_VERBS];
 

@@ -67,8 +67,7 @@ static int train(struct loop *l)
         kc_probe_event(l->c->probe, KC_EVENT_NONFINITE, l->run.values.step + 1,
                        (uint64_t)l->run.agreed[KC_AGREE_NONFINITE], "the update is left out by policy");
     if (compare && l->run.agreed[KC_AGREE_DIGEST] != 0)
-        return kc_fail(l->e, -EBADE, "step %llu: ranks that hold the same parameters differ in their bits",
-                       (unsigned long long)l->run.values.step + 1);
+        return step_replicas_differ(l->c, &l->run, &l->peer, l->e);
     l->wish = kc_wish_read(l->run.agreed);
     step_finish(l->c, &l->run);
     l->trained = true;
@@ -336,6 +335,8 @@ enum kc_reason kc_govern_reason(int code)
         return KC_REASON_MEMORY;
     case -EBADE:
         return KC_REASON_ROOT;
+    case -EUCLEAN:
+        return KC_REASON_REPLICA;
     case -EBADMSG:
     case -ENOENT:
         return KC_REASON_SNAPSHOT;

@@ -1,6 +1,7 @@
 /* step.c - see step.h. */
 #include "step.h"
 
+#include "base/print.h"
 #include "shm/probe.h"
 #include "state/state.h"
 
@@ -81,6 +82,52 @@ int step_train(const struct kc_govern_config *c, struct kc_run *run, int32_t *pe
     if (code == 0)
         code = step_program(c, KC_PROGRAM_TRAIN, run, peer, e);
     return code == 0 ? compare_tokens(run, e) : code;
+}
+
+/* "ranks 0, 2 and 3" */
+static void print_ranks(struct kc_print *p, uint64_t ranks)
+{
+    int left = __builtin_popcountll(ranks);
+    kc_print(p, left == 1 ? "rank " : "ranks ");
+    for (uint32_t r = 0; r < KC_RANKS_MAX; r++)
+        if (ranks >> r & 1)
+            kc_print(p, "%u%s", r, --left > 1 ? ", " : left == 1 ? " and " : "");
+}
+
+static void print_fault(struct kc_print *p, const struct kc_replica_fault *f, uint32_t every)
+{
+    const bool one = __builtin_popcountll(f->wrong) == 1;
+    print_ranks(p, f->wrong);
+    if (f->right) {
+        kc_print(p, " hold%s other bits of %s than ", one ? "s" : "", f->tensor);
+        print_ranks(p, f->right);
+    } else {
+        kc_print(p, " hold different bits of %s, and no more than half of them the same: nobody can say whose are right",
+                 f->tensor);
+    }
+    if (f->tensors > 1)
+        kc_print(p, "; %u parameters differ", f->tensors);
+    kc_print(p, ". They are compared every %u steps: a snapshot since the last time may hold it", every);
+}
+
+int step_replicas_differ(const struct kc_govern_config *c, struct kc_run *run, int32_t *peer, struct kc_error *e)
+{
+    const uint64_t step = run->values.step + 1;
+    struct kc_replica_fault f;
+    char text[sizeof e->text];
+    struct kc_print p = {.out = text, .room = sizeof text};
+    int code = 0;
+    for (uint32_t i = 0; code == 0 && i < kc_state_replica_rounds(c->state); i++)
+        code = step_program(c, KC_PROGRAM_REPLICA, run, peer, e);
+    if (code < 0)
+        return code;
+    const bool known = kc_state_replica_fault(c->state, &f) == 0;
+    if (known)
+        print_fault(&p, &f, c->spec->replica_every);
+    else
+        kc_print(&p, "ranks that hold the same parameters differed in their bits, and now they do not");
+    kc_probe_event(c->probe, KC_EVENT_REPLICA, step, known && f.right ? (uint64_t)__builtin_ctzll(f.wrong) : UINT64_MAX, text);
+    return kc_fail(e, -EUCLEAN, "step %llu: %s", (unsigned long long)step, text);
 }
 
 void step_finish(const struct kc_govern_config *c, const struct kc_run *run)

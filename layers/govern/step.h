@@ -15,8 +15,12 @@ int step_program(const struct kc_govern_config *c, enum kc_program_id id, struct
                  struct kc_error *e);
 /* The values of the next step, its tokens apart. */
 struct kc_step_values step_values_next(const struct kc_govern_config *c);
-/* Train one step: its tokens are counted before and compared after. state does not know it yet: step_finish(). */
+/* Train one step: its tokens are counted before and compared after. */
 int step_train(const struct kc_govern_config *c, struct kc_run *run, int32_t *peer, struct kc_error *e);
+/* The replicas' digests do not cancel: find out, together with all ranks, who holds other bits of which parameter, and say so
+ * in an event. -EUCLEAN with e, the same on all ranks, or the error of a program. */
+int step_replicas_differ(const struct kc_govern_config *c, struct kc_run *run, int32_t *peer, struct kc_error *e);
+/* state counts the step that step_train() trained. */
 void step_finish(const struct kc_govern_config *c, const struct kc_run *run);
 
 #endif

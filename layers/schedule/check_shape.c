@@ -17,6 +17,7 @@ static const uint8_t times[KC_PROGRAMS][KC_PURPOSES] = {
     [KC_PROGRAM_RESTORE] = {[KC_PURPOSE_ROOT] = 1, [KC_PURPOSE_STORE] = 1},
     [KC_PROGRAM_ROOT] = {[KC_PURPOSE_ROOT] = 1},
     [KC_PROGRAM_AGREE] = {[KC_PURPOSE_AGREE] = 1},
+    [KC_PROGRAM_REPLICA] = {[KC_PURPOSE_ROOT] = 1},
 };
 
 struct shape {

@@ -121,6 +121,13 @@ static void restore(struct kc_builder *b)
     kc_builder_end(b);
 }
 
+static void replica(struct kc_builder *b)
+{
+    kc_builder_begin(b, KC_PROGRAM_REPLICA);
+    summed(b, KC_VERB_REPLICA_PART, KC_PURPOSE_ROOT, KC_VERB_REPLICA_READ);
+    kc_builder_end(b);
+}
+
 static void agreements(struct kc_builder *b)
 {
     kc_builder_begin(b, KC_PROGRAM_DIGEST);
@@ -211,6 +218,7 @@ int kc_schedule_expand(const struct kc_shard_plan *shard, const struct kc_comm_p
         forward_only(&b, &turns, KC_PROGRAM_FORWARD);
         snapshot(&b);
         restore(&b);
+        replica(&b);
         if (!b.failed && b.instructions.count > KC_TRACE_INDEX_MOST)
             b.failed = -ERANGE;
         r = b.failed ? b.failed : write_down(&b, arena, out);

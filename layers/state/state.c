@@ -159,6 +159,7 @@ void kc_state_free(struct kc_state *s)
         s->st->close(s->st->self, s->attempt.lock);
     kc_whole_free(s->st, s->chosen);
     kc_disk_free(s->disk);
+    free(s->replica);
     if (s->window && s->own_window)
         munmap(s->window, s->map.window_bytes);
     if (s->private)
@@ -262,6 +263,10 @@ static int run_verb(struct kc_state *s, enum kc_state_verb verb, struct kc_error
         return kc_verb_restore_close(s, e);
     case KC_VERB_STORE_AGREE:
         return kc_verb_store_agree(s, e);
+    case KC_VERB_REPLICA_PART:
+        return kc_verb_replica_part(s, e);
+    case KC_VERB_REPLICA_READ:
+        return kc_verb_replica_read(s, e);
     default:
         return kc_fail(e, -EINVAL, "state has no verb %d", (int)verb);
     }

@@ -239,5 +239,16 @@ size_t kc_state_refusals(const struct kc_state *s, struct kc_refusal *out, size_
 /* This rank's part of a sum over all ranks that is 0 if those that hold the same parameters hold the same bits (replica.c):
  * for AGREE. A whole number; the sum is exact. */
 double kc_state_replica_digest(const struct kc_state *s);
+/* If that is not 0: PROGRAM_REPLICA, run so many times, tells every rank what all hold. */
+uint32_t kc_state_replica_rounds(const struct kc_state *s);
+/* What they then differ in: of those that hold the same part of a parameter, who has other bits than most. */
+struct kc_replica_fault {
+    const char *tensor; /* the first that differs; borrowed from the plan */
+    uint32_t tensors;   /* that differ */
+    uint64_t wrong;     /* bits 1 << rank: these differ from … */
+    uint64_t right;     /* … what these, more than half, hold alike; 0: no more than half do, and nobody can say who is right */
+};
+/* -ENOENT nothing differs, or not all rounds were run. Pure: the same on all ranks. */
+int kc_state_replica_fault(const struct kc_state *s, struct kc_replica_fault *out);
 
 #endif

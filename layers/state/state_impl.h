@@ -102,6 +102,10 @@ struct kc_state {
     struct kc_history history;
     double loss, grad_norm; /* of the last step; NaN before the first */
 
+    uint64_t *replica;       /* tensors × ranks: digests of parameters, 0 where a rank holds none of it; NULL before the first
+                                round of PROGRAM_REPLICA */
+    uint32_t replica_rounds; /* done */
+
     bool root_known, root_part; /* root is valid; the vector has parts that were not closed */
     struct kc_digest root;
 
@@ -173,6 +177,8 @@ int kc_verb_restore_close(struct kc_state *s, struct kc_error *e);
 /* The agreed end of a restore that failed; returns its code. */
 int kc_restore_failed(struct kc_state *s, struct kc_error *e);
 int kc_verb_store_agree(struct kc_state *s, struct kc_error *e);
+int kc_verb_replica_part(struct kc_state *s, struct kc_error *e);
+int kc_verb_replica_read(struct kc_state *s, struct kc_error *e);
 
 /* ---- commit.c, at position 0: manifest, rename, pointer; then the old may go. Or what was written goes. ---- */
 int kc_snapshot_commit(struct kc_state *s, struct kc_error *e);

@@ -1,5 +1,6 @@
 /* test_state_layouts.c - parameters that are cut: every layout has the same initial values, the same state_root and the same
- * snapshots, in which each element is once; every layout reads what another wrote; replicas are compared and no others. */
+ * snapshots, in which each element is once; every layout reads what another wrote; replicas are compared, no others, and who
+ * differs is named. */
 #include "state_cut.h"
 
 #include "base/bf16.h"
@@ -474,21 +475,55 @@ static double digests(const struct rig *r)
     return sum;
 }
 
-/* How many ranks keep element `e` of a parameter: by looking. */
-static uint32_t holders(const struct rig *r, uint32_t tensor, uint64_t e)
+/* The ranks that keep element `e` of a parameter, bits 1 << rank: by looking. */
+static uint64_t holders(const struct rig *r, uint32_t tensor, uint64_t e)
 {
-    uint32_t n = 0;
+    uint64_t ranks = 0;
     for (uint32_t rank = 0; rank < r->ranks; rank++) {
         const struct rig_part part = rig_part(r, tensor, rank);
         for (uint64_t i = 0; i < part.count; i++)
-            n += rig_global(&part, i) == e && rig_keeps(&part, KC_STATE_PARAMETER, i);
+            if (rig_global(&part, i) == e && rig_keeps(&part, KC_STATE_PARAMETER, i))
+                ranks |= UINT64_C(1) << rank;
     }
-    return n;
+    return ranks;
 }
 
-START_TEST(replicas_are_compared_in_every_layout)
+/* PROGRAM_REPLICA as often as it takes; what rank 0 then says, and all alike. */
+static int blame(struct rig *r, struct kc_replica_fault *out)
 {
-    uint32_t compared = 0, alone = 0;
+    struct kc_error e;
+    size_t count;
+    r->io[0].store(r->io[0].self, &count);
+    for (uint32_t i = 0; i < kc_state_replica_rounds(r->state[0]); i++) {
+        ck_assert_int_eq(rig_verb(r, KC_VERB_REPLICA_PART, &e), 0);
+        rig_sum(r, 0, count);
+        ck_assert_int_eq(rig_verb(r, KC_VERB_REPLICA_READ, &e), 0);
+    }
+    const int code = kc_state_replica_fault(r->state[0], out);
+    for (uint32_t i = 1; i < r->ranks; i++) {
+        struct kc_replica_fault other;
+        ck_assert_int_eq(kc_state_replica_fault(r->state[i], &other), code);
+        ck_assert(code || (other.wrong == out->wrong && other.right == out->right && !strcmp(other.tensor, out->tensor)));
+    }
+    return code;
+}
+
+/* What is said when one rank alone holds other bits: most are right; of two, nobody knows. */
+static void check_blame(struct rig *r, uint32_t tensor, uint32_t rank, uint64_t all)
+{
+    const uint64_t others = all & ~(UINT64_C(1) << rank);
+    struct kc_replica_fault f;
+    ck_assert_int_eq(blame(r, &f), 0);
+    ck_assert_str_eq(f.tensor, cut_model[tensor].name);
+    ck_assert_uint_eq(f.tensors, 1);
+    ck_assert_uint_eq(f.wrong, __builtin_popcountll(all) > 2 ? UINT64_C(1) << rank : all);
+    ck_assert_uint_eq(f.right, __builtin_popcountll(all) > 2 ? others : 0);
+}
+
+START_TEST(replicas_are_compared_and_named_in_every_layout)
+{
+    uint32_t compared = 0, alone = 0, outvoted = 0;
+    struct kc_replica_fault none;
     for (uint64_t seed = 1; seed <= SEEDS / 3; seed++) {
         const struct cut_layout l = cut_layout(seed);
         struct rig r;
@@ -503,20 +538,25 @@ START_TEST(replicas_are_compared_in_every_layout)
                 if (part.count == 0 || !rig_keeps(&part, KC_STATE_PARAMETER, part.count - 1))
                     continue;
                 const size_t width = kc_type_bytes[p->type], at = (p->offset + part.count - 1) * width;
-                const bool replicated = holders(&r, t, rig_global(&part, part.count - 1)) > 1;
+                const uint64_t all = holders(&r, t, rig_global(&part, part.count - 1));
+                const bool replicated = __builtin_popcountll(all) > 1;
                 for (int turn = 0; turn < 2; turn++) { /* one bit there, and back */
                     ck_assert_int_eq(r.io[rank].open(r.io[rank].self, KC_STATE_PARAMETER, (uint32_t)p->bucket, &data), 0);
                     ((unsigned char *)data)[at] ^= 1;
                     r.io[rank].close(r.io[rank].self, KC_STATE_PARAMETER, (uint32_t)p->bucket);
                     ck_assert_msg((digests(&r) != 0) == (turn == 0 && replicated), "%s: rank %u tensor %u", layout_text(&l),
                                   rank, t);
+                    if (turn == 0 && replicated)
+                        check_blame(&r, t, rank, all);
                 }
+                outvoted += __builtin_popcountll(all) > 2;
                 compared += replicated;
                 alone += !replicated;
             }
+        ck_assert_int_eq(blame(&r, &none), -ENOENT);
         rig_close(&r);
     }
-    ck_assert(compared > 50 && alone > 50);
+    ck_assert(compared > 50 && alone > 50 && outvoted > 20);
 }
 END_TEST
 
@@ -533,7 +573,7 @@ int main(void)
     tcase_add_test(c, any_layout_begins_from_an_export);
     tcase_add_test(c, a_snapshot_of_format_1_is_read);
     tcase_add_test(c, what_a_rank_does_not_hold_takes_no_memory);
-    tcase_add_test(c, replicas_are_compared_in_every_layout);
+    tcase_add_test(c, replicas_are_compared_and_named_in_every_layout);
     suite_add_tcase(suite, c);
     return suite_run(suite);
 }
