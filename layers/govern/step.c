@@ -102,7 +102,7 @@ static void print_fault(struct kc_print *p, const struct kc_replica_fault *f, ui
         kc_print(p, " hold%s other bits of %s than ", one ? "s" : "", f->tensor);
         print_ranks(p, f->right);
     } else {
-        kc_print(p, " hold different bits of %s, and no more than half of them the same: nobody can say whose are right",
+        kc_print(p, " hold different bits of %s, no more than half of them the same: nobody can say whose are right",
                  f->tensor);
     }
     if (f->tensors > 1)
