@@ -140,20 +140,26 @@ static int frame(char *body, char **out, size_t *bytes)
     return 0;
 }
 
+int kc_manifest_text(const struct kc_manifest *m, char **out, size_t *bytes)
+{
+    json_t *json = body_json(m);
+    char *body = json ? json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
+    json_decref(json);
+    int r = body ? frame(body, out, bytes) : -ENOMEM;
+    free(body);
+    return r;
+}
+
 int kc_manifest_write(const struct kc_storage *st, const char *folder, const struct kc_manifest *m, struct kc_error *e)
 {
     char path[4096 + sizeof KC_MANIFEST_NAME + 1], *text = NULL;
     size_t bytes = 0;
-    json_t *json = body_json(m);
-    char *body = json ? json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
-    json_decref(json);
-    int r = body ? frame(body, &text, &bytes) : -ENOMEM;
+    int r = kc_manifest_text(m, &text, &bytes);
     snprintf(path, sizeof path, "%s/%s", folder, KC_MANIFEST_NAME);
     if (r < 0)
         r = kc_fail(e, r, "no memory for the manifest %s", path);
     else if ((r = kc_storage_write_file(st, path, text, bytes)) < 0)
         r = kc_storage_fail(st, e, r, "write", path, bytes);
-    free(body);
     free(text);
     return r;
 }

@@ -47,6 +47,8 @@ struct kc_manifest {
 void kc_manifest_free(struct kc_manifest *m);
 /* Copy the tensor table from the map. -ENOMEM. */
 int kc_manifest_tensors(struct kc_manifest *m, const struct kc_map *map);
+/* The bytes of the file; *out: free(). -ENOMEM. */
+int kc_manifest_text(const struct kc_manifest *m, char **out, size_t *bytes);
 /* Write to a new file in `folder` and fsync it. */
 int kc_manifest_write(const struct kc_storage *st, const char *folder, const struct kc_manifest *m, struct kc_error *e);
 /* -EBADMSG missing, damaged, or a version that this program does not know; else -errno. */

@@ -217,6 +217,19 @@ int kc_snapshot_export(const char *path, const struct kc_export *config, struct 
  * memory of one rank's state meanwhile. 0, also when it begins from the seed; errors of kc_state_new(), kc_state_init(). */
 int kc_weights_check(const struct kc_job_spec *spec, const struct kc_shard_plan *shard, struct kc_error *e);
 
+/* ---- the copies in memory that a keeper holds (state/copy.h): a memfd a rank ---- */
+struct kc_copies;
+/* fds[rank]: borrowed, readable, as long as the copies are open. -ENOENT there is nothing in them yet; -EBADMSG one is
+ * damaged, of another program, rank or plan (e says which). What is in them is read by others while ranks train: each read
+ * is verified. */
+int kc_copies_open(const int *fds, uint32_t ranks, struct kc_copies **out, struct kc_error *e);
+void kc_copies_free(struct kc_copies *c); /* NULL is fine */
+/* Write the newest whole copy to a directory of snapshots, if it is newer than the newest whole version there: the same bytes
+ * of values, in the same order of a commit. For who does it when the ranks are gone. -ENOENT there is nothing to write (e says
+ * why), -EWOULDBLOCK somebody else writes there, -EBADMSG the copy is damaged, -errno of the disk. */
+int kc_copy_save(const int *fds, uint32_t ranks, const char *directory, const struct kc_storage *storage,
+                 struct kc_snapshot_info *out, struct kc_error *e);
+
 /* ---- the ledger of this layer ---- */
 struct kc_ledger_row {
     const char *caller;
