@@ -256,13 +256,14 @@ static int restore_or_begin(struct loop *l)
         code = kc_state_init(c->state, l->e);
     else if (code == 0) {
         l->saved = found;
-        l->has_saved = true;
+        l->has_saved = !found.memory; /* the copy may not be on disk */
         bool leads = kc_probe_leads(c->probe); /* it is the same on all ranks, so one tells it */
         if (found.bits_change && leads)
             kc_probe_event(c->probe, KC_EVENT_BITS, found.step, found.version, found.reason);
         if (found.reason[0] && leads)
             say(l, "restored step %llu; %s", (unsigned long long)found.step, found.reason);
-        kc_probe_event(c->probe, KC_EVENT_RESTORED, found.step, found.version, NULL);
+        kc_probe_event(c->probe, KC_EVENT_RESTORED, found.step, found.version,
+                       found.memory ? "from the copy in memory" : NULL);
     }
     kc_probe_phase(c->probe, before);
     return code;

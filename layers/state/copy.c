@@ -41,10 +41,37 @@ uint64_t kc_copy_bytes(const struct kc_copy_shape *s)
     return kc_copy_at(s, s->slots);
 }
 
-uint64_t kc_copy_manifest_room(uint32_t tensors)
+static uint64_t manifest_room(uint32_t tensors)
 {
     const uint64_t bytes = (UINT64_C(512) << 10) + tensors * UINT64_C(512); /* the loss history; a name and its sizes */
     return (bytes + KC_PACK_ALIGN - 1) / KC_PACK_ALIGN * KC_PACK_ALIGN;
+}
+
+int kc_copy_shape_of(const struct kc_map *m, const struct kc_shard_plan *shard, uint32_t rank, uint32_t slots,
+                     struct kc_copy_shape *out)
+{
+    struct kc_pack p;
+    int r = kc_pack_plan(m, &p);
+    if (r < 0)
+        return r;
+    *out = (struct kc_copy_shape){.rank = rank, .ranks = shard->ranks, .slots = slots,
+        .pack_bytes = (p.bytes + KC_PACK_ALIGN - 1) / KC_PACK_ALIGN * KC_PACK_ALIGN,
+        .manifest_bytes = rank == 0 ? manifest_room(m->tensors) : 0, .plan = shard->head.digest};
+    kc_pack_free(&kc_storage_posix, &p);
+    return 0;
+}
+
+size_t kc_state_copy_bytes(const struct kc_shard_plan *shard, uint32_t rank, uint32_t copies)
+{
+    struct kc_copy_shape shape;
+    struct kc_map m;
+    size_t bytes = 0;
+    if (copies == 0 || kc_map_new(shard, rank, &m, NULL) < 0)
+        return 0;
+    if (kc_copy_shape_of(&m, shard, rank, copies, &shape) == 0)
+        bytes = kc_copy_bytes(&shape);
+    kc_map_free(&m);
+    return bytes;
 }
 
 static void fill_head(struct kc_copy_head *h, const struct kc_copy_shape *shape)

@@ -53,8 +53,9 @@ uint64_t kc_copy_at(const struct kc_copy_shape *s, uint32_t slot);
 
 /* ---- the rank's own object ---- */
 struct kc_copy;
-/* Room for a manifest of that many tensors. */
-uint64_t kc_copy_manifest_room(uint32_t tensors);
+/* What the object of a rank must be like, by the plan that the map is of. -ENOMEM. */
+int kc_copy_shape_of(const struct kc_map *m, const struct kc_shard_plan *shard, uint32_t rank, uint32_t slots,
+                     struct kc_copy_shape *out);
 /* Make `fd` an object of this shape and map it. One that is so already keeps its copies; any other is cleared. `room`:
  * bytes of memory that are free (0: unknown). -ENOMEM it needs more than that beyond what it has; -EINVAL the shape; -errno.
  * The descriptor stays the caller's. */

@@ -72,7 +72,7 @@ static bool is_wanted(const struct kc_state *s, const struct kc_extent *x, const
                           kc_values_wanted(s, (enum kc_kind)x->kind, tensor), &o);
 }
 
-int kc_values_read(struct kc_state *s, const struct kc_whole *w, bool moments, struct kc_error *e)
+int kc_values_read(struct kc_state *s, const struct kc_storage *st, const struct kc_whole *w, bool moments, struct kc_error *e)
 {
     uint32_t *where = NULL;
     float *buffer = malloc(KC_PACK_GRID * sizeof *buffer);
@@ -87,7 +87,7 @@ int kc_values_read(struct kc_state *s, const struct kc_whole *w, bool moments, s
             kc_region_make(&w->manifest.tensor[x->tensor].dims, &x->box, &box);
             if (!is_wanted(s, x, &box, where[x->tensor]))
                 continue;
-            r = kc_pack_read(s->st, &w->pack[p], i, buffer, e);
+            r = kc_pack_read(st, &w->pack[p], i, buffer, e);
             if (r == 0)
                 put_extent(s, x, &box, where[x->tensor], buffer);
         }

@@ -16,9 +16,9 @@ static bool is_damage(int code)
     return code == -EBADMSG || code == -EIO;
 }
 
-static void mark(struct kc_state *s, uint64_t version, const char *path, const char *why)
+static void mark(struct kc_state *s, const struct kc_storage *st, uint64_t version, const char *path, const char *why)
 {
-    kc_catalog_mark_broken(s->st, path, why);
+    kc_catalog_mark_broken(st, path, why);
     if (s->rank == 0)
         kc_probe_event(s->probe, KC_EVENT_SNAPSHOT_BROKEN, version, 0, why);
 }
@@ -28,7 +28,8 @@ int kc_restore_failed(struct kc_state *s, struct kc_error *e)
     const struct kc_attempt *a = &s->attempt;
     /* A rank that chose after another had met damage and left its mark reads an older version, which is not to blame. */
     const bool blamed = a->own || !a->differ;
-    if (blamed && (is_damage(a->error) || a->error == -EBADE))
+    const bool on_disk = s->chosen_st == s->st; /* in memory a mark always lasts */
+    if (blamed && on_disk && (is_damage(a->error) || a->error == -EBADE))
         s->damaged[s->damages++ % KC_DAMAGED_KEPT] = a->version;
     return kc_fail(e, a->error, "restore: %s", a->reason);
 }
@@ -92,7 +93,7 @@ static int choose(struct kc_state *s, const struct kc_catalog *c, uint64_t versi
             return check_job(s, *out, e);
         if (!is_damage(r))
             return r;
-        mark(s, c->version[i], path, e->text);
+        mark(s, s->st, c->version[i], path, e->text);
         kc_print(notes, "%spassed over v%08" PRIu64 ": %s", notes->length ? "; " : "", c->version[i], e->text);
         if (version)
             return -EBADMSG;
@@ -133,15 +134,10 @@ static bool tell_other_bits(const struct kc_state *s, const struct kc_manifest *
     return notes->length > before;
 }
 
-int kc_state_choose(struct kc_state *s, uint64_t version, struct kc_snapshot_info *out, struct kc_error *e)
+/* The newest version on disk, or that one; *out NULL on failure. */
+static int choose_on_disk(struct kc_state *s, uint64_t version, struct kc_print *notes, struct kc_whole **out,
+                          struct kc_error *e)
 {
-    char notes[sizeof out->reason] = "";
-    struct kc_print p = {.out = notes, .room = sizeof notes};
-    struct kc_error local = {""};
-    struct kc_whole *w = NULL;
-    e = e ? e : &local;
-    if (!s->storage)
-        return kc_fail(e, -ENOENT, "this run has no directory for snapshots");
     struct kc_catalog *c = malloc(sizeof *c);
     if (!c)
         return kc_fail(e, -ENOMEM, "no memory for the list of snapshots");
@@ -149,18 +145,78 @@ int kc_state_choose(struct kc_state *s, uint64_t version, struct kc_snapshot_inf
     if (r == 0 && c->highest)
         tidy(s);
     if (r == 0)
-        r = choose(s, c, version, &p, &w, e);
+        r = choose(s, c, version, notes, out, e);
     free(c);
     if (r < 0) {
-        kc_whole_free(s->st, w);
-        return r;
+        kc_whole_free(s->st, *out);
+        *out = NULL;
     }
-    const bool bits_change = tell_other_bits(s, &w->manifest, &p);
-    kc_snapshot_describe(w, out);
+    return r;
+}
+
+/* The newest whole copy in memory (or that one), read through `copies`; NULL if there is none. What was found damaged is told. */
+static struct kc_whole *choose_in_memory(struct kc_state *s, uint64_t version, struct kc_print *notes,
+                                         struct kc_copies **copies)
+{
+    struct kc_whole *w = NULL;
+    struct kc_error e = {""};
+    char why[400] = "";
+    int r = kc_copies_open_plan(s->copy_fd, s->shard->ranks, &s->shard->head.digest, copies, &e);
+    if (r == 0) {
+        r = kc_copies_whole(*copies, version, why, sizeof why, &w, &e);
+        if (r == 0 && check_job(s, w, &e) < 0)
+            snprintf(why, sizeof why, "passed over the copy in memory: %.300s", e.text);
+    } else if (r != -ENOENT) {
+        snprintf(why, sizeof why, "passed over the copies in memory: %.300s", e.text);
+    }
+    if (why[0])
+        kc_print(notes, "%s%s", notes->length ? "; " : "", why);
+    return w;
+}
+
+static void forget_chosen(struct kc_state *s)
+{
+    kc_whole_free(s->chosen_st, s->chosen);
+    kc_copies_free(s->copies);
+    s->chosen = NULL;
+    s->copies = NULL;
+    s->chosen_st = s->st;
+}
+
+int kc_state_choose(struct kc_state *s, uint64_t version, struct kc_snapshot_info *out, struct kc_error *e)
+{
+    char notes[sizeof out->reason] = "";
+    struct kc_print p = {.out = notes, .room = sizeof notes};
+    struct kc_error local = {""};
+    struct kc_whole *w = NULL, *copy = NULL;
+    struct kc_copies *copies = NULL;
+    e = e ? e : &local;
+    if (!s->storage)
+        return kc_fail(e, -ENOENT, "this run has no directory for snapshots");
+    forget_chosen(s);
+    int r = choose_on_disk(s, version, &p, &w, e);
+    if (s->copy)
+        copy = choose_in_memory(s, version, &p, &copies);
+    /* Of the same step the one in memory: nothing is faster. Also where the disk says nothing any more. */
+    if (copy && (r < 0 || copy->manifest.progress.step >= w->manifest.progress.step)) {
+        kc_whole_free(s->st, w);
+        s->chosen = copy;
+        s->copies = copies;
+        s->chosen_st = kc_copies_storage(copies);
+    } else {
+        if (copy)
+            kc_whole_free(kc_copies_storage(copies), copy);
+        kc_copies_free(copies);
+        if (r < 0)
+            return r;
+        s->chosen = w;
+        s->chosen_st = s->st;
+    }
+    const bool bits_change = tell_other_bits(s, &s->chosen->manifest, &p);
+    kc_snapshot_describe(s->chosen, out);
     snprintf(out->reason, sizeof out->reason, "%s", notes);
     out->bits_change = bits_change;
-    kc_whole_free(s->st, s->chosen);
-    s->chosen = w;
+    out->memory = s->copies != NULL;
     return 0;
 }
 
@@ -183,14 +239,14 @@ int kc_verb_restore_read(struct kc_state *s, struct kc_error *e)
         .version = s->chosen->manifest.version, .step = s->chosen->manifest.progress.step};
     kc_guard_all(s, true);
     kc_values_clear(s);
-    int r = kc_values_read(s, s->chosen, true, &own);
+    int r = kc_values_read(s, s->chosen_st, s->chosen, true, &own);
     kc_guard_all(s, false);
     take_progress(s, &s->chosen->manifest);
     for (uint32_t b = 0; b < s->map.buckets; b++)
         for (int k = 0; k < KC_STATES; k++)
             atomic_fetch_add_explicit(&s->version[k][b], 1, memory_order_release);
     if (is_damage(r))
-        mark(s, s->attempt.version, s->chosen->path, own.text);
+        mark(s, s->chosen_st, s->attempt.version, s->chosen->path, own.text);
     if (r < 0)
         kc_attempt_fail(s, r, own.text);
     kc_agree_put(s, r, s->attempt.version);
@@ -216,10 +272,12 @@ int kc_verb_restore_close(struct kc_state *s, struct kc_error *e)
         kc_fail(&why, -EBADE, "state_root of %s is %s after the load, its manifest says %s", s->chosen->path,
                 have[0] ? have : "unknown", want);
         kc_attempt_fail(s, -EBADE, why.text);
-        mark(s, a->version, s->chosen->path, why.text);
+        mark(s, s->chosen_st, a->version, s->chosen->path, why.text);
     }
     a->stage = KC_STAGE_IDLE;
-    kc_whole_free(s->st, s->chosen);
-    s->chosen = NULL;
-    return a->error ? kc_restore_failed(s, e) : 0;
+    if (s->copies && !a->error)
+        s->copied = a->version;
+    const int r = a->error ? kc_restore_failed(s, e) : 0;
+    forget_chosen(s);
+    return r;
 }

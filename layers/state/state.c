@@ -53,21 +53,6 @@ size_t kc_state_class_bytes(const struct kc_shard_plan *shard, uint32_t rank, en
     return bytes;
 }
 
-size_t kc_state_copy_bytes(const struct kc_shard_plan *shard, uint32_t rank, uint32_t copies)
-{
-    struct kc_map m;
-    struct kc_pack p;
-    size_t bytes = 0;
-    if (copies == 0 || kc_map_new(shard, rank, &m, NULL) < 0)
-        return 0;
-    if (kc_pack_plan(&m, &p) == 0) {
-        bytes = copies * p.bytes;
-        kc_pack_free(&kc_storage_posix, &p);
-    }
-    kc_map_free(&m);
-    return bytes;
-}
-
 /* Private zeros, in huge pages where the kernel grants them: the guard changes the rights of all of it twice a step, which
  * costs 200 times as much in small pages. Starts on a border of huge pages, if it is as large as one. */
 static unsigned char *map_zeros(size_t bytes)
@@ -112,6 +97,17 @@ static int take_memory(struct kc_state *s, const struct kc_state_config *c, stru
     return 0;
 }
 
+/* Slots for copies of what this rank saves; those that outlived the ranks before us stay as they are. */
+static int take_copies(struct kc_state *s, const struct kc_state_config *c, struct kc_error *e)
+{
+    struct kc_copy_shape shape;
+    if (!c->directory || !c->copy_fds || c->copies == 0)
+        return 0;
+    memcpy(s->copy_fd, c->copy_fds, c->shard->ranks * sizeof *c->copy_fds);
+    int r = kc_copy_shape_of(&s->map, c->shard, c->rank, c->copies, &shape);
+    return r < 0 ? kc_fail(e, r, "no memory for state") : kc_copy_make(s->copy_fd[c->rank], &shape, c->room, &s->copy, e);
+}
+
 int kc_state_new(const struct kc_state_config *c, struct kc_state **out, struct kc_error *e)
 {
     if (c->directory && strlen(c->directory) >= sizeof ((struct kc_state *)0)->directory)
@@ -130,6 +126,7 @@ int kc_state_new(const struct kc_state_config *c, struct kc_state **out, struct 
     s->guard = c->guard;
     s->probe = c->probe;
     s->st = c->storage ? c->storage : s->disk ? kc_disk_storage(s->disk) : &kc_storage_posix;
+    s->chosen_st = s->st;
     s->storage = c->directory != NULL;
     s->attempt.lock = -1;
     s->loss = s->grad_norm = (double)NAN;
@@ -140,6 +137,8 @@ int kc_state_new(const struct kc_state_config *c, struct kc_state **out, struct 
     int r = kc_map_new(c->shard, c->rank, &s->map, e);
     if (r == 0)
         r = take_memory(s, c, e);
+    if (r == 0)
+        r = take_copies(s, c, e);
     if (r < 0) {
         kc_state_free(s);
         return r;
@@ -157,7 +156,9 @@ void kc_state_free(struct kc_state *s)
         kc_guard_all(s, true);
     if (s->attempt.lock >= 0)
         s->st->close(s->st->self, s->attempt.lock);
-    kc_whole_free(s->st, s->chosen);
+    kc_whole_free(s->chosen_st, s->chosen);
+    kc_copies_free(s->copies);
+    kc_copy_free(s->copy);
     kc_disk_free(s->disk);
     free(s->replica);
     if (s->window && s->own_window)

@@ -46,6 +46,10 @@ struct kc_state_config {
     enum kc_guard guard;
     struct kc_probe *probe;
     const struct kc_storage *storage; /* NULL: a disk of its own (state/disk.h) */
+    const int *copy_fds;   /* a memory object a rank, in which copies outlive us (state/copy.h); NULL: none. The descriptors
+                              are borrowed until kc_state_free(). */
+    uint32_t copies;       /* slots, 0 to 2 */
+    uint64_t room;         /* bytes of memory that are free; 0: unknown */
 };
 
 /* Bytes of window memory that a rank's parameters, gradients and the store vector need, a pure function of the plan; and of
@@ -106,6 +110,7 @@ struct kc_snapshot_info {
     bool verified;          /* its bytes were read back and compared before the commit, and it is not marked broken */
     bool bits_change;       /* chosen for a restore, and written in another precision, by other kernels or, in the same
                                layout, with another plan than this run's; reason names which */
+    bool memory;            /* chosen for a restore: it is the copy in memory, not a version on disk */
     int error;              /* 0, or why the last attempt failed or this one is not whole (-errno) */
     char reason[512];       /* with error 0: a note, mostly "" */
     uint64_t failures; /* kc_state_last_snapshot: attempts of this process that failed, one after the other, since
@@ -118,8 +123,8 @@ bool kc_state_background(const struct kc_state *s);
 /* What the last snapshot that came to an end did; version 0: there was none. */
 void kc_state_last_snapshot(const struct kc_state *s, struct kc_snapshot_info *out);
 /* Choose what the next restore program reads: the newest whole, verified snapshot (version 0), or that one. Falls
- * back to older ones and marks broken ones with a file BROKEN; out->reason names them (F32). Every rank chooses the
- * same: a function of the directory's content. A restore program that then meets a damaged extent marks that version
+ * back to older ones and marks broken ones with a file BROKEN; out->reason names them (F32). A whole copy in memory is chosen
+ * before a version on disk that has no later step. Every rank chooses the same: a function of what is there. A restore program that then meets a damaged extent marks that version
  * too and fails with -EBADMSG: choose again. -ENOENT there is none, -EINVAL it is of another model or seed (e says
  * which), -EBADMSG that version is broken. */
 int kc_state_choose(struct kc_state *s, uint64_t version, struct kc_snapshot_info *out, struct kc_error *e);

@@ -3,6 +3,7 @@
 #define KC_STATE_IMPL_H
 
 #include "catalog.h"
+#include "copy.h"
 #include "disk.h"
 #include "map.h"
 #include "progress.h"
@@ -111,6 +112,11 @@ struct kc_state {
 
     struct kc_attempt attempt;
     struct kc_snapshot_info last;
+    int copy_fd[KC_RANKS_MAX]; /* of all ranks, if copy is there */
+    struct kc_copy *copy;      /* this rank's object; NULL: copies are not kept */
+    uint64_t copied;           /* the newest version that all ranks know to be a whole copy; 0: none. It is never overwritten. */
+    struct kc_copies *copies;  /* all ranks' objects, while chosen is in them; else NULL */
+    const struct kc_storage *chosen_st; /* what chosen is read through: st, or of copies */
     struct kc_whole *chosen;
     /* Versions that a restore of this process proved damaged: not chosen again, also where no mark can be written. */
     uint64_t damaged[KC_DAMAGED_KEPT];
@@ -138,8 +144,8 @@ void kc_ledger_refuse(struct kc_caller *c, enum kc_state_class what, uint32_t bu
 /* ---- load.c ---- */
 /* The model of an opened snapshot against ours; where[i]: our number of its tensor i (free()). -EINVAL e lists. */
 int kc_values_match(const struct kc_state *s, const struct kc_manifest *m, uint32_t **where, struct kc_error *e);
-/* Read what this rank needs, every extent verified. Masters, and moments if asked for. */
-int kc_values_read(struct kc_state *s, const struct kc_whole *w, bool moments, struct kc_error *e);
+/* Read what this rank needs from a version opened on `st`, every extent verified. Masters, and moments if asked for. */
+int kc_values_read(struct kc_state *s, const struct kc_storage *st, const struct kc_whole *w, bool moments, struct kc_error *e);
 /* ---- values.c ---- */
 /* Set parameters, moments and masters to 0, padding too. */
 void kc_values_clear(struct kc_state *s);

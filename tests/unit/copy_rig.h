@@ -11,6 +11,8 @@ void copy_rig_open(const struct rig *r, int fds[RIG_RANKS]);
 void copy_rig_close(const struct rig *r, int fds[RIG_RANKS]);
 /* What the object of a rank must be like, by the plan. */
 struct kc_copy_shape copy_rig_shape(const struct rig *r, uint32_t rank);
+/* One value is not what was trained, though all digests are right. */
+extern bool copy_rig_wrong;
 /* How far a copy is made. */
 enum copy_rig_until { COPY_RIG_BEGUN, COPY_RIG_PACKS, COPY_RIG_WHOLE };
 /* Make the copy of the step that the rig's ranks have done (rig_train() at least once) as that version; `keep` as in

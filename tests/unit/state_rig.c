@@ -102,6 +102,7 @@ void rig_plan(struct rig *r, const struct rig_tensor *tensors, uint32_t count, s
 }
 
 uint32_t rig_keep = 2, rig_keep_every;
+const int *rig_copy_fds;
 const char *rig_plan_text = "all-reduce direct, 00000000000000d1";
 
 void rig_start(struct rig *r, const char *directory, const struct kc_storage *storage, const char *init_from)
@@ -121,7 +122,7 @@ void rig_start(struct rig *r, const char *directory, const struct kc_storage *st
     ck_assert_int_eq(kc_contract_seal(&r->spec_arena), 0);
     for (uint32_t i = 0; i < r->ranks; i++) {
         struct kc_state_config c = {.spec = r->spec, .shard = r->plan, .rank = i, .directory = directory,
-            .variant = "portable", .plan = rig_plan_text, .guard = KC_GUARD_PHASE, .storage = storage};
+            .variant = "portable", .plan = rig_plan_text, .guard = KC_GUARD_PHASE, .storage = storage, .copy_fds = rig_copy_fds, .copies = rig_copy_fds ? 2 : 0};
         ck_assert_msg(kc_state_new(&c, &r->state[i], &e) == 0, "%s", e.text);
         ck_assert_int_eq(kc_state_offer(r->state[i], "schedule", &r->io[i]), 0);
     }
@@ -302,12 +303,17 @@ int rig_snapshot(struct rig *r)
 int rig_restore(struct rig *r, uint64_t version, struct kc_error *e)
 {
     struct kc_snapshot_info info;
-    int first = 0;
     for (uint32_t i = 0; i < r->ranks; i++) {
         int code = kc_state_choose(r->state[i], version, &info, e);
         if (code < 0)
             return code;
     }
+    return rig_read(r, e);
+}
+
+int rig_read(struct rig *r, struct kc_error *e)
+{
+    int first = 0;
     ck_assert_int_eq(rig_verb(r, KC_VERB_RESTORE_READ, e), 0);
     rig_sum(r, 0, 2);
     for (uint32_t i = 0; i < r->ranks; i++) {

@@ -54,6 +54,7 @@ void rig_start(struct rig *r, const char *directory, const struct kc_storage *st
 /* What rig_open() gives as the plan that sums between ranks. */
 extern const char *rig_plan_text;
 extern uint32_t rig_keep, rig_keep_every; /* 2, 0 */
+extern const int *rig_copy_fds; /* what the states keep their copies in; NULL */
 void rig_close(struct rig *r);
 /* The same, when the states could not be made or shall not be. */
 void rig_free_plan(struct rig *r);
@@ -86,6 +87,8 @@ int rig_stage(struct rig *r, enum rig_stage stage, struct kc_error *e);
 /* The programs. rig_snapshot() returns rank 0's verdict (info.error), having checked that all ranks agree. */
 int rig_snapshot(struct rig *r);
 int rig_restore(struct rig *r, uint64_t version, struct kc_error *e);
+/* The second half of a restore, when all have chosen. */
+int rig_read(struct rig *r, struct kc_error *e);
 void rig_root(struct rig *r, char out[33]);
 
 /* Steps that a rank has done. All values of all ranks are those that rig_train() wrote in the step before `step`. */

@@ -423,6 +423,154 @@ START_TEST(a_reader_from_outside_needs_to_read_only)
 }
 END_TEST
 
+/* ---- choosing ---- */
+
+static char folder[256];
+
+/* On disk step 1 as version 1; in memory steps 2 and 3 as versions 2 and 3. A fresh job of the same plan follows. */
+static void disk_setup(void)
+{
+    struct kc_error e = {""};
+    rig_folder(folder, true);
+    rig_copy_fds = NULL;
+    rig_open(&rig, rig_small, rig_small_count, three, folder, NULL, "");
+    copy_rig_open(&rig, fds);
+    rig_train(&rig);
+    ck_assert_int_eq(rig_snapshot(&rig), 0);
+    for (uint64_t v = 2; v <= 3; v++) {
+        rig_train(&rig);
+        ck_assert_msg(copy_rig_fill(&rig, fds, v, v - 1, COPY_RIG_WHOLE, &e) == 0, "%s", e.text);
+    }
+}
+
+static void disk_teardown(void)
+{
+    copy_rig_close(&rig, fds);
+    rig_close(&rig);
+    rig_copy_fds = NULL;
+    rig_remove(folder);
+}
+
+/* The ranks are gone; the next ones have what is there. */
+static void restart(void)
+{
+    rig_close(&rig);
+    rig_copy_fds = fds;
+    rig_open(&rig, rig_small, rig_small_count, three, folder, NULL, "");
+}
+
+/* Restore as govern does, again while damage is met; the step that was reached. */
+static uint64_t restored(struct kc_snapshot_info *info)
+{
+    struct kc_error e = {""};
+    int r;
+    do {
+        for (uint32_t i = 0; i < rig.ranks; i++)
+            ck_assert_msg(kc_state_choose(rig.state[i], 0, info, &e) == 0, "%s", e.text);
+        r = rig_read(&rig, &e);
+    } while (r == -EBADMSG || r == -EBADE);
+    ck_assert_msg(r == 0, "%s", e.text);
+    rig_check(&rig, info->step);
+    ck_assert_uint_eq(rig_step(&rig, 0), info->step);
+    return info->step;
+}
+
+START_TEST(the_newest_copy_is_restored)
+{
+    struct kc_snapshot_info info;
+    char before[33], after[33];
+    rig_root(&rig, before);
+    restart();
+    ck_assert_uint_eq(restored(&info), 3);
+    ck_assert(info.memory);
+    ck_assert_uint_eq(info.version, 3);
+    ck_assert_str_eq(info.path, "memory:/v00000003");
+    rig_root(&rig, after);
+    ck_assert_str_eq(before, after);
+}
+END_TEST
+
+START_TEST(of_the_same_step_memory_is_chosen_and_a_later_one_on_disk_before_it)
+{
+    struct kc_snapshot_info info;
+    ck_assert_int_eq(rig_snapshot(&rig), 0); /* step 3, as version 2 */
+    restart();
+    ck_assert_uint_eq(restored(&info), 3);
+    ck_assert(info.memory);
+    rig_train(&rig);
+    ck_assert_int_eq(rig_snapshot(&rig), 0);
+    restart();
+    ck_assert_uint_eq(restored(&info), 4);
+    ck_assert(!info.memory);
+}
+END_TEST
+
+/* Damage in values is met while reading: the older copy follows, then the disk; each is told and never read again. */
+START_TEST(a_damaged_copy_is_passed_over)
+{
+    struct kc_snapshot_info info;
+    const struct kc_copy_shape s = shape_of(2);
+    restart();
+    flip(2, kc_copy_at(&s, 1) + KC_PACK_ALIGN); /* version 3 */
+    ck_assert_uint_eq(restored(&info), 2);
+    ck_assert(info.memory);
+    ck_assert_msg(strstr(info.reason, "passed over the copy in memory v00000003: memory:/v00000003 is marked broken"), "%s",
+                  info.reason);
+    flip(2, kc_copy_at(&s, 0) + KC_PACK_ALIGN);
+    restart();
+    ck_assert_uint_eq(restored(&info), 1);
+    ck_assert(!info.memory);
+    ck_assert_msg(strstr(info.reason, "v00000003") && strstr(info.reason, "v00000002"), "%s", info.reason);
+    restart();
+    for (uint32_t i = 0; i < rig.ranks; i++) {
+        struct kc_error e = {""};
+        ck_assert_int_eq(kc_state_choose(rig.state[i], 0, &info, &e), 0);
+        ck_assert_msg(info.step == 1 && !info.memory, "rank %u chose %s", i, info.path);
+    }
+}
+END_TEST
+
+/* Values that are whole, but not those the manifest's root is of. */
+START_TEST(a_copy_of_another_root_is_passed_over)
+{
+    struct kc_snapshot_info info;
+    struct kc_error e = {""};
+    rig_close(&rig);
+    rig_open(&rig, rig_small, rig_small_count, three, folder, NULL, "");
+    for (int i = 0; i < 9; i++)
+        rig_train(&rig);
+    copy_rig_wrong = true;
+    ck_assert_int_eq(copy_rig_fill(&rig, fds, 4, 3, COPY_RIG_WHOLE, &e), 0);
+    copy_rig_wrong = false;
+    restart();
+    ck_assert_uint_eq(restored(&info), 3);
+    ck_assert_msg(info.memory && strstr(info.reason, "state_root of memory:/v00000004"), "%s", info.reason);
+}
+END_TEST
+
+START_TEST(copies_are_chosen_where_the_disk_has_nothing)
+{
+    struct kc_snapshot_info info;
+    rig_remove(folder);
+    restart();
+    ck_assert_uint_eq(restored(&info), 3);
+    ck_assert(info.memory);
+    ck_assert_int_eq(mkdir(folder, 0700), 0);
+}
+END_TEST
+
+START_TEST(copies_of_another_plan_are_not_chosen)
+{
+    static const struct rig_layout two = {2, 1, 2, false, false};
+    struct kc_snapshot_info info;
+    rig_close(&rig);
+    rig_copy_fds = fds;
+    rig_open(&rig, rig_small, rig_small_count, two, folder, NULL, "");
+    ck_assert_uint_eq(restored(&info), 1);
+    ck_assert(!info.memory);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("copy");
@@ -447,5 +595,15 @@ int main(void)
     tcase_add_test(t, an_object_that_is_cut_makes_no_copy);
     tcase_add_test(t, a_reader_from_outside_needs_to_read_only);
     suite_add_tcase(s, t);
+    TCase *c = tcase_create("choosing");
+    tcase_add_checked_fixture(c, disk_setup, disk_teardown);
+    tcase_set_timeout(c, 60);
+    tcase_add_test(c, the_newest_copy_is_restored);
+    tcase_add_test(c, of_the_same_step_memory_is_chosen_and_a_later_one_on_disk_before_it);
+    tcase_add_test(c, a_damaged_copy_is_passed_over);
+    tcase_add_test(c, a_copy_of_another_root_is_passed_over);
+    tcase_add_test(c, copies_are_chosen_where_the_disk_has_nothing);
+    tcase_add_test(c, copies_of_another_plan_are_not_chosen);
+    suite_add_tcase(s, c);
     return suite_run(s);
 }
