@@ -51,7 +51,7 @@ static int newest(char line[1024])
         }
         kc_copies_free(c);
     }
-    snprintf(line, 1024, "%s%s", why, e.text);
+    snprintf(line, 1024, "%.500s%.500s", why, e.text);
     ck_assert_msg(!strchr(line, '\n'), "%s", line);
     return r;
 }
