@@ -538,7 +538,7 @@ static int prepare(struct kc_keeper *k, const struct kc_keeper_arguments *a, str
     k->home = a->home;
     k->alive_pipe[0] = k->alive_pipe[1] = k->listener.fd = k->metrics.fd = -1;
     for (uint32_t i = 0; i < KC_RANKS_MAX; i++) {
-        k->rank[i].window = k->rank[i].log.fd = k->rank[i].log.old = -1;
+        k->rank[i].window = k->rank[i].copy = k->rank[i].log.fd = k->rank[i].log.old = -1;
         k->rank[i].end = (struct kc_rank_end){0};
     }
     int r = kc_record_read(a->directory, &k->record, e);

@@ -1,5 +1,5 @@
 /* keeper_impl.h - the keeper's state, for its own files: keeper.c (life), keeper_ranks.c (processes), keeper_board.c
- * (what ranks publish becomes files), keeper_control.c (requests). */
+ * (what ranks publish becomes files), keeper_copy.c (the state in memory), keeper_control.c (requests). */
 #ifndef KC_SUPERVISOR_KEEPER_IMPL_H
 #define KC_SUPERVISOR_KEEPER_IMPL_H
 
@@ -24,7 +24,8 @@ struct kc_kept_rank {
     struct kc_rank_end end;       /* of this incarnation */
     struct kc_rank_process shown; /* on the board */
     struct kc_rank_log log;
-    int window;                   /* memfd; -1 */
+    int window;                   /* memfd, of this incarnation; -1 */
+    int copy;                     /* memfd, of the job: copies of the state outlive the ranks; -1 */
     uint64_t event_cursor;
 };
 
@@ -103,6 +104,10 @@ void kc_keeper_end_group(struct kc_keeper *k);                 /* TERM and CONT,
 void kc_keeper_end_tick(struct kc_keeper *k, uint64_t passed); /* KILL when the grace is over */
 uint32_t kc_keeper_alive(const struct kc_keeper *k);
 void kc_keeper_sweep(struct kc_keeper *k);                     /* nothing with our token, and no child, survives */
+
+/* keeper_copy.c */
+int kc_keeper_copies_make(struct kc_keeper *k, struct kc_error *e); /* once a job, if its spec has copies */
+void kc_keeper_copies_close(struct kc_keeper *k);
 
 /* keeper_board.c */
 void kc_keeper_drain(struct kc_keeper *k);                     /* steps, evaluations and events to files */

@@ -52,10 +52,12 @@ static int make_windows(struct kc_keeper *k, struct kc_error *e)
 
 static int rank_environment(struct kc_keeper *k, uint32_t rank, struct kc_environment *env)
 {
-    char windows[KC_RANKS_MAX * 12] = "", *cpus = k->rank[rank].shown.cores;
-    size_t n = 0;
-    for (uint32_t i = 0; i < k->record.ranks; i++)
+    char windows[KC_RANKS_MAX * 12] = "", copies[KC_RANKS_MAX * 12] = "", *cpus = k->rank[rank].shown.cores;
+    size_t n = 0, m = 0;
+    for (uint32_t i = 0; i < k->record.ranks; i++) {
         n += (size_t)snprintf(windows + n, sizeof windows - n, "%s%d", i ? "," : "", k->rank[i].window);
+        m += (size_t)snprintf(copies + m, sizeof copies - m, "%s%d", i ? "," : "", k->rank[i].copy);
+    }
     int r = kc_environment_make(env, environ, k->spec);
     const struct {
         const char *name, *text;
@@ -74,6 +76,8 @@ static int rank_environment(struct kc_keeper *k, uint32_t rank, struct kc_enviro
         r = kc_environment_set(env, texts[i].name, "%s", texts[i].text);
     for (size_t i = 0; r == 0 && i < sizeof numbers / sizeof *numbers; i++)
         r = kc_environment_set(env, numbers[i].name, "%ld", numbers[i].number);
+    if (r == 0 && k->rank[0].copy >= 0)
+        r = kc_environment_set(env, "KC_COPY_FDS", "%s", copies);
     return r;
 }
 
@@ -97,8 +101,11 @@ static void become_rank(struct kc_keeper *k, uint32_t rank, char **env, int repo
             CLOSE_RANGE_CLOEXEC); /* what we did not make may lack the flag; older kernels: it has it */
     keep_open(kc_board_fd(k->board));
     keep_open(k->alive_pipe[0]);
-    for (uint32_t i = 0; i < k->record.ranks; i++)
+    for (uint32_t i = 0; i < k->record.ranks; i++) {
         keep_open(k->rank[i].window);
+        if (k->rank[i].copy >= 0)
+            keep_open(k->rank[i].copy);
+    }
     if (k->leases)
         kc_job_leases_inherit(k->leases, (int)rank);
     execve(k->rank_binary, argv, env);
@@ -172,6 +179,8 @@ int kc_keeper_launch(struct kc_keeper *k, struct kc_error *e)
     kc_board_incarnation(k->board, k->record.incarnation);
     kc_board_control(k->board, k->control);
     int r = make_windows(k, e);
+    if (r == 0)
+        r = kc_keeper_copies_make(k, e);
     for (uint32_t i = 0; r == 0 && i < k->record.ranks; i++) {
         k->rank[i].event_cursor = 0;
         r = fork_rank(k, i, e);

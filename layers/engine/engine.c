@@ -22,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* How long a rank waits for its peers to come up, before it says who is missing. */
@@ -118,11 +119,24 @@ static int plan(struct kc_engine *x, struct kc_error *e)
     return code;
 }
 
-static int check_memory(struct kc_engine *x, struct kc_error *e)
+/* What of the memory for copies is not to be found any more: all of it, or what ranks before us have left there. */
+static uint64_t copies_held(const struct kc_engine *x, const int *copy_fds, const struct kc_memory_need *need)
+{
+    struct stat st;
+    if (!copy_fds)
+        return need->copies;
+    const uint64_t held = fstat(copy_fds[x->rank], &st) == 0 ? (uint64_t)st.st_blocks * 512 : 0;
+    return held < need->copies ? held : need->copies;
+}
+
+static int check_memory(struct kc_engine *x, const int *copy_fds, struct kc_error *e)
 {
     struct kc_memory_need need;
     struct kc_memory memory;
     kc_startup_memory(x->spec, &x->plans, x->rank, &need);
+    const uint64_t held = copies_held(x, copy_fds, &need);
+    need.copies -= held;
+    need.rank -= held;
     x->room = kc_resource_memory(NULL, &memory) < 0 ? 0 : kc_memory_room(&memory); /* unknown is not too little */
     /* Peers may have taken theirs already: a rank asks for its own. The whole job was asked for when it was started. */
     return kc_startup_memory_check(&need, need.rank, x->room, e);
@@ -220,7 +234,7 @@ static int build_kernels(struct kc_engine *x, const char *snapshots, struct kc_e
 
 /* ---- state ---- */
 
-static int build_state(struct kc_engine *x, const char *snapshots, struct kc_error *e)
+static int build_state(struct kc_engine *x, const char *snapshots, const int *copy_fds, struct kc_error *e)
 {
     size_t bytes;
     char sums[KC_PLAN_TEXT];
@@ -231,6 +245,9 @@ static int build_state(struct kc_engine *x, const char *snapshots, struct kc_err
                                 .variant = x->ops->variant,
                                 .plan = sums,
                                 .guard = KC_GUARD_PHASE,
+                                .copy_fds = copy_fds,
+                                .copies = x->spec->snapshot_copies,
+                                .room = x->room,
                                 .probe = x->probe};
     c.memory = kc_transport_data(x->transport, x->rank, &bytes);
     c.memory_bytes = bytes;
@@ -294,11 +311,11 @@ int kc_engine_new(const struct kc_engine_config *config, struct kc_engine **out,
     }
     if ((*reason = KC_REASON_LEASE, code = view_devices(x, config->leases, e)) == 0 &&
         (*reason = KC_REASON_PLAN, code = plan(x, e)) == 0 &&
-        (*reason = KC_REASON_MEMORY, code = check_memory(x, e)) == 0 &&
+        (*reason = KC_REASON_MEMORY, code = check_memory(x, config->copy_fds, e)) == 0 &&
         (*reason = KC_REASON_DATA, code = config->load ? open_data(x, e) : 0) == 0 &&
         (*reason = KC_REASON_MEMORY, code = connect_ranks(x, config->window_fds, e)) == 0 &&
         (*reason = KC_REASON_ERROR, code = build_kernels(x, snapshots, e)) == 0 &&
-        (*reason = KC_REASON_MEMORY, code = build_state(x, snapshots, e)) == 0 &&
+        (*reason = KC_REASON_MEMORY, code = build_state(x, snapshots, config->copy_fds, e)) == 0 &&
         (*reason = KC_REASON_MEMORY, code = build_executor(x, e)) == 0) {
         *out = x;
         return 0;

@@ -17,6 +17,7 @@ struct kc_engine_config {
     uint32_t rank, incarnation;
     const char *leases;             /* of all ranks: kc_leases_format() */
     const int *window_fds;          /* one a rank; ranks 1: NULL makes a private one */
+    const int *copy_fds;            /* one a rank, which hold copies of the state as long as the keeper lives; NULL: none */
     const char *directory;          /* of the job, for snapshots and for showing paths; NULL: no storage */
     struct kc_probe *probe;
     bool load;                      /* open the training data */

@@ -74,6 +74,7 @@ static int run_rank(const struct kc_birth *birth, struct kc_probe *probe)
                                      .incarnation = birth->incarnation,
                                      .leases = birth->leases,
                                      .window_fds = birth->window_fds,
+                                     .copy_fds = birth->copies ? birth->copy_fds : NULL,
                                      .directory = birth->directory,
                                      .probe = probe,
                                      .load = true};

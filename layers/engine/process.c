@@ -34,20 +34,21 @@ static int read_number(const char *name, long low, long high, long *out, struct 
     return 0;
 }
 
-static int read_windows(struct kc_birth *b, struct kc_error *e)
+/* A descriptor a rank. */
+static int read_descriptors(const char *name, uint32_t ranks, int *fds, struct kc_error *e)
 {
-    const char *text = getenv("KC_WINDOW_FDS");
+    const char *given = getenv(name), *text = given;
     uint32_t count = 0;
     char *end;
-    for (; text && *text && count < b->ranks; text = *end == ',' ? end + 1 : end) {
+    for (; text && *text && count < ranks; text = *end == ',' ? end + 1 : end) {
         long fd = strtol(text, &end, 10);
         if (end == text || fd < 0 || fd > INT_MAX)
             break;
-        b->window_fds[count++] = (int)fd;
+        fds[count++] = (int)fd;
     }
-    if (!text || *text || count != b->ranks)
-        return kc_fail(e, -EINVAL, "KC_WINDOW_FDS is \"%s\": it must be %u file descriptors, with commas between",
-                       getenv("KC_WINDOW_FDS") ? getenv("KC_WINDOW_FDS") : "", b->ranks);
+    if (!text || *text || count != ranks)
+        return kc_fail(e, -EINVAL, "%s is \"%s\": it must be %u file descriptors, with commas between", name,
+                       given ? given : "", ranks);
     return 0;
 }
 
@@ -80,7 +81,10 @@ int kc_birth_read(struct kc_birth *out, struct kc_error *e)
     for (int i = 0; i < 5; i++)
         if (!values[i])
             return kc_fail(e, -EINVAL, "%s is not set: kc-rank is started by a keeper (see kc-rank(8))", names[i]);
-    code = read_windows(&b, e);
+    code = read_descriptors("KC_WINDOW_FDS", b.ranks, b.window_fds, e);
+    b.copies = getenv("KC_COPY_FDS") != NULL;
+    if (code == 0 && b.copies)
+        code = read_descriptors("KC_COPY_FDS", b.ranks, b.copy_fds, e);
     if (code == 0)
         *out = b;
     return code;

@@ -7,6 +7,7 @@
 #include "contracts/types.h"
 
 #include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 struct kc_probe;
@@ -17,6 +18,8 @@ struct kc_birth {
     uint32_t rank, ranks, incarnation;
     int board_fd, keeper_fd;
     int window_fds[KC_RANKS_MAX];
+    bool copies;                /* copy_fds are there */
+    int copy_fds[KC_RANKS_MAX];
 };
 
 /* -EINVAL: e names the variable that is missing or makes no sense. */
