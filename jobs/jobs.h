@@ -38,7 +38,7 @@ static inline uint64_t kc_batch_rows(const struct kc_job_spec *spec)
  */
 int kc_model_graph_build(const struct kc_job_spec *spec, struct kc_arena *arena, const struct kc_model_graph **out,
                          struct kc_error *e);
-/* Elements of all parameters, tied ones once. */
+/* Elements of all parameters but adapters, tied ones once. */
 uint64_t kc_model_parameters(const struct kc_job_spec *spec);
 /* Forward and backward of one token at full context: matrix products and causal attention, nothing else. */
 uint64_t kc_model_flops_per_token(const struct kc_job_spec *spec);

@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <fnmatch.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,8 +20,7 @@ static const char *name_of(const struct graph *g, uint32_t t)
 
 /* ---- which ---- */
 
-/* A pattern that means no parameter, and what it may have meant. */
-static int refuse(const struct graph *g, uint32_t entry, const char *pattern, struct kc_error *e)
+int graph_no_match(const struct graph *g, const char *field, uint32_t entry, const char *pattern, struct kc_error *e)
 {
     const char **names = calloc(g->tensor_count + 1u, sizeof *names);
     size_t count = 0;
@@ -42,8 +40,8 @@ static int refuse(const struct graph *g, uint32_t entry, const char *pattern, st
         memmove(&names[at], &names[at + 1], (--count - at) * sizeof *names);
     }
     free(names);
-    return kc_fail(e, -EINVAL, "freeze[%u] is \"%.100s\", which no parameter's name matches; there are %s … (kc plan shows all)",
-                   entry, pattern, list);
+    return kc_fail(e, -EINVAL, "%s[%u] is \"%.100s\", which no parameter's name matches; there are %s … (kc plan shows all)",
+                   field, entry, pattern, list);
 }
 
 static int mark(struct graph *g, const struct kc_job_spec *spec, struct kc_error *e)
@@ -55,8 +53,11 @@ static int mark(struct graph *g, const struct kc_job_spec *spec, struct kc_error
             if (g->tensors[t].role == KC_PARAMETER && fnmatch(KC_TEXT(spec, patterns[i]), name_of(g, t), 0) == 0)
                 g->tensors[t].frozen = found = true;
         if (!found)
-            return refuse(g, i, KC_TEXT(spec, patterns[i]), e);
+            return graph_no_match(g, "freeze", i, KC_TEXT(spec, patterns[i]), e);
     }
+    for (uint32_t t = 0; t < g->tensor_count && spec->lora_rank; t++)
+        if (g->tensors[t].role == KC_PARAMETER && !graph_is_adapter(g, (int32_t)t))
+            g->tensors[t].frozen = true;
     uint32_t left = 0;
     for (uint32_t t = 0; t < g->tensor_count; t++)
         left += g->tensors[t].role == KC_PARAMETER && !g->tensors[t].frozen;
@@ -148,7 +149,7 @@ static void prune_tensors(struct graph *g, const bool *read, int32_t *number, st
 
 int graph_freeze(struct graph *g, const struct kc_job_spec *spec, struct graph_ends *ends, struct kc_error *e)
 {
-    if (spec->freeze.count == 0)
+    if (spec->freeze.count == 0 && spec->lora_rank == 0)
         return 0;
     int r = mark(g, spec, e);
     if (r < 0)

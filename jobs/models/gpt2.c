@@ -29,13 +29,24 @@ struct gpt2 {
     int32_t positions, starts;
 };
 
-/* `layer` is "transformer.h.%d.ln_1", and so on. */
+/* The first or the last dimensions of a shape. */
+static struct shape dims(struct shape s, int first, int count)
+{
+    struct shape part = {.rank = (uint8_t)count};
+    for (int d = 0; d < count; d++)
+        part.at[d] = s.at[first + d];
+    return part;
+}
+
+/* `layer` is "transformer.h.%d.ln_1", and so on. A weight maps its dimensions before those of the bias to these. */
 static struct pair parameter_pair(struct gpt2 *m, const char *layer, struct shape w, double std, struct shape b)
 {
     char name[64];
     struct pair p;
     snprintf(name, sizeof name, "%s.weight", layer);
     p.w = graph_parameter(m->g, name, w, std > 0 ? KC_INIT_NORMAL : KC_INIT_ONE, std);
+    if (w.rank > b.rank)
+        graph_linear(m->g, p.w, name, dims(w, 0, w.rank - b.rank), b);
     snprintf(name, sizeof name, "%s.bias", layer);
     p.b = graph_parameter(m->g, name, b, KC_INIT_ZERO, 0);
     return p;
@@ -69,9 +80,10 @@ static void norm_forward(struct gpt2 *m, int32_t x, struct pair p, int32_t y, in
 static int32_t projection_forward(struct gpt2 *m, int32_t x, struct pair p, uint64_t k, int32_t residual,
                                   const char *name)
 {
+    const struct op_size size = {.r = m->r, .k = k, .n = m->h};
+    residual = graph_adapter(m->g, p.w, x, residual, size, name, m->bth);
     int32_t y = graph_activation(m->g, name, m->bth);
-    graph_op(m->g, KC_OP_LINEAR_ADD_F, (struct op_size){.r = m->r, .k = k, .n = m->h},
-             OPERANDS(x, p.w, p.b, residual), OPERANDS(y), NULL, 0);
+    graph_op(m->g, KC_OP_LINEAR_ADD_F, size, OPERANDS(x, p.w, p.b, residual), OPERANDS(y), NULL, 0);
     return y;
 }
 
@@ -86,11 +98,14 @@ static int32_t block_forward(struct gpt2 *m, struct block *l, int32_t x)
     l->mean1 = graph_activation(g, "h.%d.ln_1.mean", m->bt);
     l->rstd1 = graph_activation(g, "h.%d.ln_1.rstd", m->bt);
     norm_forward(m, x, l->ln1, l->n1, l->mean1, l->rstd1);
-    l->q = graph_activation(
-        g, "h.%d.attn.qkv",
-        SHAPE({KC_BATCH, m->b}, {KC_SEQUENCE, m->t}, {KC_QKV, 3}, {KC_HEADS, m->a}, {KC_HEAD, m->d}));
-    graph_op(g, KC_OP_LINEAR_F, (struct op_size){.r = m->r, .k = h, .n = 3 * h}, OPERANDS(l->n1, l->qkv.w, l->qkv.b),
-             OPERANDS(l->q), NULL, 0);
+    const struct shape qkv = SHAPE({KC_BATCH, m->b}, {KC_SEQUENCE, m->t}, {KC_QKV, 3}, {KC_HEADS, m->a}, {KC_HEAD, m->d});
+    const struct op_size wide = {.r = m->r, .k = h, .n = 3 * h};
+    const int32_t z = graph_adapter(g, l->qkv.w, l->n1, -1, wide, "h.%d.attn.qkv", qkv);
+    l->q = graph_activation(g, "h.%d.attn.qkv", qkv);
+    if (z < 0)
+        graph_op(g, KC_OP_LINEAR_F, wide, OPERANDS(l->n1, l->qkv.w, l->qkv.b), OPERANDS(l->q), NULL, 0);
+    else
+        graph_op(g, KC_OP_LINEAR_ADD_F, wide, OPERANDS(l->n1, l->qkv.w, l->qkv.b, z), OPERANDS(l->q), NULL, 0);
     l->att = graph_activation(
         g, "h.%d.attn", SHAPE({KC_BATCH, m->b}, {KC_SEQUENCE, m->t}, {KC_HEADS, m->a}, {KC_HEAD, m->d}));
     l->lse = graph_activation(g, "h.%d.attn.lse", SHAPE({KC_BATCH, m->b}, {KC_HEADS, m->a}, {KC_SEQUENCE, m->t}));
@@ -102,10 +117,12 @@ static int32_t block_forward(struct gpt2 *m, struct block *l, int32_t x)
     l->mean2 = graph_activation(g, "h.%d.ln_2.mean", m->bt);
     l->rstd2 = graph_activation(g, "h.%d.ln_2.rstd", m->bt);
     norm_forward(m, l->x2, l->ln2, l->n2, l->mean2, l->rstd2);
-    l->f = graph_activation(g, "h.%d.mlp.c_fc", SHAPE({KC_BATCH, m->b}, {KC_SEQUENCE, m->t}, {KC_FFN, f}));
-    l->act = graph_activation(g, "h.%d.mlp.gelu", SHAPE({KC_BATCH, m->b}, {KC_SEQUENCE, m->t}, {KC_FFN, f}));
-    graph_op(g, KC_OP_LINEAR_GELU_F, (struct op_size){.r = m->r, .k = h, .n = f}, OPERANDS(l->n2, l->fc.w, l->fc.b),
-             OPERANDS(l->f, l->act), NULL, 0);
+    const struct shape btf = SHAPE({KC_BATCH, m->b}, {KC_SEQUENCE, m->t}, {KC_FFN, f});
+    const struct op_size fc = {.r = m->r, .k = h, .n = f};
+    const int32_t more = graph_adapter(g, l->fc.w, l->n2, -1, fc, "h.%d.mlp.c_fc", btf);
+    l->f = graph_activation(g, "h.%d.mlp.c_fc", btf);
+    l->act = graph_activation(g, "h.%d.mlp.gelu", btf);
+    graph_op(g, KC_OP_LINEAR_GELU_F, fc, OPERANDS(l->n2, l->fc.w, l->fc.b, more), OPERANDS(l->f, l->act), NULL, 0);
     return projection_forward(m, l->act, l->down, f, l->x2, "h.%d.mlp.residual");
 }
 
@@ -118,9 +135,10 @@ static void linear_weight(struct gpt2 *m, int32_t dy, int32_t x, struct pair p, 
 static int32_t linear_backward(struct gpt2 *m, int32_t dy, int32_t x, struct pair p, uint64_t k, uint64_t n)
 {
     const struct op_size size = {.r = m->r, .k = k, .n = n};
+    const int32_t sum = graph_adapter_backward(m->g, p.w, dy, x, -1, size);
     linear_weight(m, dy, x, p, size);
     int32_t dx = graph_derivative(m->g, x);
-    graph_op(m->g, KC_OP_LINEAR_I, size, OPERANDS(dy, p.w), OPERANDS(dx), NULL, 0);
+    graph_op(m->g, KC_OP_LINEAR_I, size, OPERANDS(dy, p.w, sum), OPERANDS(dx), NULL, 0);
     return dx;
 }
 
@@ -140,9 +158,10 @@ static int32_t block_backward(struct gpt2 *m, const struct block *l, int32_t dy)
 {
     const uint64_t h = m->h, f = m->f;
     const struct op_size down = {.r = m->r, .k = f, .n = h};
+    const int32_t dact = graph_adapter_backward(m->g, l->down.w, dy, l->act, -1, down);
     linear_weight(m, dy, l->act, l->down, down);
     int32_t df = graph_derivative(m->g, l->f);
-    graph_op(m->g, KC_OP_LINEAR_GELU_I, down, OPERANDS(dy, l->down.w, l->f), OPERANDS(df), NULL, 0);
+    graph_op(m->g, KC_OP_LINEAR_GELU_I, down, OPERANDS(dy, l->down.w, l->f, dact), OPERANDS(df), NULL, 0);
     int32_t dn2 = linear_backward(m, df, l->n2, l->fc, h, f);
     int32_t dx2 = norm_backward(m, dn2, l->x2, l->ln2, l->mean2, l->rstd2, dy);
 

@@ -7,14 +7,27 @@
 
 #include "jobs/jobs.h"
 
+#include <stdbool.h>
+
+/* A weight that may have adapters, and, where it has, what their forward half leaves behind for their backward half. */
+struct linear {
+    int32_t w;
+    bool adapted;
+    int32_t xa, xs; /* x·Aᵀ, and that times alpha/rank */
+};
+#define LINEAR_A_LAYER 7 /* at most */
+
 struct graph {
     struct kc_arena *arena;
+    const struct kc_job_spec *spec;
     struct kc_graph_tensor *tensors; /* NULL in the counting pass */
     struct kc_graph_op *ops;
     uint32_t tensor_count, op_count;
     enum kc_type storage;            /* of parameters, activations and derivatives: the spec's precision */
     int32_t layer;                   /* of what is emitted now; -1 outside the layers */
     struct kc_graph_tensor counted;  /* where the counting pass writes */
+    struct linear *linear;           /* LINEAR_A_LAYER for each layer */
+    uint32_t linear_count;
 };
 
 /* The shape of a tensor: names and sizes of its dimensions, and which are JOINED to the one before in files.
@@ -81,7 +94,28 @@ void graph_load(struct graph *g, const struct kc_job_spec *spec, struct shape to
  * the beginning of backward, with the marks between them. Returns the derivative of x. */
 int32_t graph_head(struct graph *g, struct op_size size, int32_t x, int32_t w, struct graph_ends *ends);
 
-/* The whole graph without what the spec freezes. Numbers of tensors change. -EINVAL (e) a pattern matches nothing, or there
+/* ---- lora.c ---- */
+/* Right after the parameter w: it maps `in` to `out`, and has adapters if the spec's lora.targets mean it: their parameters
+ * come next. `format` is its name's. */
+void graph_linear(struct graph *g, int32_t w, const char *format, struct shape in, struct shape out);
+/* What the adapters of w add to x·W, on top of `residual` (-1: none); `residual` itself where it has none. size, name, y: of
+ * x·W. */
+int32_t graph_adapter(struct graph *g, int32_t w, int32_t x, int32_t residual, struct op_size size, const char *name,
+                      struct shape y);
+/* Gradients of the adapters of w, and what reaches x through them, on top of `sum`; `sum` itself where it has none. Where
+ * several weights read x, the adapters' parts stand before those of the weights: where a tensor axis cuts these, theirs are
+ * sums that are owed, and adapters' are not. */
+int32_t graph_adapter_backward(struct graph *g, int32_t w, int32_t dy, int32_t x, int32_t sum, struct op_size size);
+bool graph_is_adapter(const struct graph *g, int32_t parameter);
+/* Elements of all adapters of a graph that is written. */
+uint64_t graph_adapter_elements(const struct graph *g);
+/* Are the spec's targets weights of this graph that may have adapters? -EINVAL (e). */
+int graph_lora_check(const struct graph *g, const struct kc_job_spec *spec, struct kc_error *e);
+
+/* ---- freeze.c ---- */
+/* -EINVAL: entry `entry` of `field` is a pattern that means no parameter; e names those that it may have meant. */
+int graph_no_match(const struct graph *g, const char *field, uint32_t entry, const char *pattern, struct kc_error *e);
+/* The whole graph without what the spec freezes: with adapters that is everything else. Numbers of tensors change. -EINVAL (e) a pattern matches nothing, or there
  * is nothing left to train; -ENOMEM. */
 int graph_freeze(struct graph *g, const struct kc_job_spec *spec, struct graph_ends *ends, struct kc_error *e);
 

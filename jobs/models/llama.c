@@ -16,15 +16,29 @@ int32_t llama_weight(struct llama *m, const char *name, struct shape s, double s
     return graph_parameter(m->g, text, s, std > 0 ? KC_INIT_NORMAL : KC_INIT_ONE, std);
 }
 
+int32_t llama_linear(struct llama *m, const char *name, struct shape out, struct shape in, double std)
+{
+    char text[64];
+    struct shape s = out;
+    for (int d = 0; d < in.rank; d++)
+        s.at[s.rank++] = in.at[d];
+    snprintf(text, sizeof text, "model.layers.%%d.%s.weight", name);
+    const int32_t w = graph_parameter(m->g, text, s, KC_INIT_NORMAL, std);
+    graph_linear(m->g, w, text, in, out);
+    return w;
+}
+
 static void block_parameters(struct llama *m, struct block *l)
 {
-    const struct extent hidden = {KC_HIDDEN, m->h}, head = {JOINED | KC_HEAD, m->d};
-    l->norm1 = llama_weight(m, "input_layernorm", SHAPE(hidden), 0);
-    l->q = llama_weight(m, "self_attn.q_proj", SHAPE({KC_HEADS, m->a}, head, hidden), INIT_STD);
-    l->k = llama_weight(m, "self_attn.k_proj", SHAPE({KC_KV_HEADS, m->kv}, head, hidden), INIT_STD);
-    l->v = llama_weight(m, "self_attn.v_proj", SHAPE({KC_KV_HEADS, m->kv}, head, hidden), INIT_STD);
-    l->o = llama_weight(m, "self_attn.o_proj", SHAPE(hidden, {KC_HEADS, m->a}, head), m->residual);
-    l->norm2 = llama_weight(m, "post_attention_layernorm", SHAPE(hidden), 0);
+    const struct extent head = {JOINED | KC_HEAD, m->d};
+    const struct shape hidden = SHAPE({KC_HIDDEN, m->h}), heads = SHAPE({KC_HEADS, m->a}, head),
+                       few = SHAPE({KC_KV_HEADS, m->kv}, head);
+    l->norm1 = llama_weight(m, "input_layernorm", hidden, 0);
+    l->q = llama_linear(m, "self_attn.q_proj", heads, hidden, INIT_STD);
+    l->k = llama_linear(m, "self_attn.k_proj", few, hidden, INIT_STD);
+    l->v = llama_linear(m, "self_attn.v_proj", few, hidden, INIT_STD);
+    l->o = llama_linear(m, "self_attn.o_proj", hidden, heads, m->residual);
+    l->norm2 = llama_weight(m, "post_attention_layernorm", hidden, 0);
 }
 
 static int32_t norm_forward(struct llama *m, int32_t x, int32_t w, const char *name, int32_t *rstd)
@@ -41,6 +55,7 @@ static int32_t norm_forward(struct llama *m, int32_t x, int32_t w, const char *n
 int32_t llama_project(struct llama *m, int32_t x, int32_t w, int32_t residual, struct op_size size, const char *name,
                       struct shape s)
 {
+    residual = graph_adapter(m->g, w, x, residual, size, name, s);
     int32_t y = graph_activation(m->g, name, s);
     graph_op(m->g, KC_OP_PROJECT_F, size, OPERANDS(x, w, residual), OPERANDS(y), NULL, 0);
     return y;
@@ -73,11 +88,11 @@ static void attention_forward(struct llama *m, struct block *l)
 
 static int32_t mlp_forward(struct llama *m, struct mlp *l, int32_t x, int32_t residual)
 {
-    const struct extent hidden = {KC_HIDDEN, m->h}, ffn = {KC_FFN, m->f};
-    const struct shape wide = SHAPE({KC_BATCH, m->b}, {KC_SEQUENCE, m->t}, ffn);
-    l->gate = llama_weight(m, "mlp.gate_proj", SHAPE(ffn, hidden), INIT_STD);
-    l->up = llama_weight(m, "mlp.up_proj", SHAPE(ffn, hidden), INIT_STD);
-    l->down = llama_weight(m, "mlp.down_proj", SHAPE(hidden, ffn), m->residual);
+    const struct shape hidden = SHAPE({KC_HIDDEN, m->h}), ffn = SHAPE({KC_FFN, m->f}),
+                       wide = SHAPE({KC_BATCH, m->b}, {KC_SEQUENCE, m->t}, {KC_FFN, m->f});
+    l->gate = llama_linear(m, "mlp.gate_proj", ffn, hidden, INIT_STD);
+    l->up = llama_linear(m, "mlp.up_proj", ffn, hidden, INIT_STD);
+    l->down = llama_linear(m, "mlp.down_proj", hidden, ffn, m->residual);
     l->x = x;
     l->gx = llama_project(m, x, l->gate, -1, llama_product(m, m->h, m->f), "layers.%d.gate", wide);
     l->ux = llama_project(m, x, l->up, -1, llama_product(m, m->h, m->f), "layers.%d.up", wide);
@@ -100,12 +115,34 @@ static int32_t block_forward(struct llama *m, struct block *l, int32_t x)
     return m->spec->experts ? moe_forward(m, &l->mlp, n2, l->x2) : mlp_forward(m, &l->mlp, n2, l->x2);
 }
 
-int32_t llama_project_backward(struct llama *m, int32_t dy, int32_t x, int32_t w, int32_t sum, struct op_size size)
+/* What reaches x through w itself. */
+static int32_t weight_backward(struct llama *m, int32_t dy, int32_t x, int32_t w, int32_t sum, struct op_size size)
 {
     graph_op(m->g, KC_OP_PROJECT_W, size, OPERANDS(dy, x), OPERANDS(gradient_of(w)), NULL, 0);
     int32_t dx = graph_derivative(m->g, x);
     graph_op(m->g, KC_OP_PROJECT_I, size, OPERANDS(dy, w, sum), OPERANDS(dx), NULL, 0);
     return dx;
+}
+
+int32_t llama_project_backward(struct llama *m, int32_t dy, int32_t x, int32_t w, int32_t sum, struct op_size size)
+{
+    sum = graph_adapter_backward(m->g, w, dy, x, sum, size);
+    return weight_backward(m, dy, x, w, sum, size);
+}
+
+/* Several weights read x. */
+struct way {
+    int32_t dy, w;
+    struct op_size size;
+};
+static int32_t ways_backward(struct llama *m, int32_t x, const struct way *ways, int count)
+{
+    int32_t sum = -1;
+    for (int i = 0; i < count; i++)
+        sum = graph_adapter_backward(m->g, ways[i].w, ways[i].dy, x, sum, ways[i].size);
+    for (int i = 0; i < count; i++)
+        sum = weight_backward(m, ways[i].dy, x, ways[i].w, sum, ways[i].size);
+    return sum;
 }
 
 /* `residual`: the derivative that reaches x past the norm, or -1. */
@@ -133,9 +170,10 @@ static int32_t attention_backward(struct llama *m, const struct block *l, int32_
     graph_op(g, KC_OP_GROUPED_I, (struct op_size){.r = m->r, .n = wide, .s = m->t},
              OPERANDS(dy, l->qx, l->kx, l->vx, l->att, l->lse, m->positions, m->starts), OPERANDS(dq, dk, dv),
              (const double[]){(double)(m->a / m->kv)}, 1);
-    int32_t dn = llama_project_backward(m, dv, l->n1, l->v, -1, llama_product(m, m->h, narrow));
-    dn = llama_project_backward(m, turn_backward(m, dk, narrow), l->n1, l->k, dn, llama_product(m, m->h, narrow));
-    return llama_project_backward(m, turn_backward(m, dq, wide), l->n1, l->q, dn, llama_product(m, m->h, wide));
+    dk = turn_backward(m, dk, narrow), dq = turn_backward(m, dq, wide);
+    const struct way ways[] = {{dv, l->v, llama_product(m, m->h, narrow)}, {dk, l->k, llama_product(m, m->h, narrow)},
+                               {dq, l->q, llama_product(m, m->h, wide)}};
+    return ways_backward(m, l->n1, ways, 3);
 }
 
 static int32_t mlp_backward(struct llama *m, const struct mlp *l, int32_t dy)
@@ -144,8 +182,8 @@ static int32_t mlp_backward(struct llama *m, const struct mlp *l, int32_t dy)
     int32_t dgate = graph_derivative(m->g, l->gx), dup = graph_derivative(m->g, l->ux);
     graph_op(m->g, KC_OP_SWIGLU_I, (struct op_size){.r = m->r, .n = m->f}, OPERANDS(dact, l->gx, l->ux),
              OPERANDS(dgate, dup), NULL, 0);
-    int32_t dx = llama_project_backward(m, dup, l->x, l->up, -1, llama_product(m, m->h, m->f));
-    return llama_project_backward(m, dgate, l->x, l->gate, dx, llama_product(m, m->h, m->f));
+    const struct op_size size = llama_product(m, m->h, m->f);
+    return ways_backward(m, l->x, (const struct way[]){{dup, l->up, size}, {dgate, l->gate, size}}, 2);
 }
 
 static int32_t block_backward(struct llama *m, const struct block *l, int32_t dy)

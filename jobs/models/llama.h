@@ -35,6 +35,8 @@ struct llama {
 
 /* A weight of this layer; `name` is "self_attn.q_proj", and so on. std 0: it begins as ones. */
 int32_t llama_weight(struct llama *m, const char *name, struct shape s, double std);
+/* One that maps `in` to `out`, and may have adapters. */
+int32_t llama_linear(struct llama *m, const char *name, struct shape out, struct shape in, double std);
 static inline struct op_size llama_product(const struct llama *m, uint64_t k, uint64_t n)
 {
     return (struct op_size){.r = m->r, .k = k, .n = n};

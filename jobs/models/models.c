@@ -2,6 +2,7 @@
 #include "graph.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
 static const struct family {
     int (*emit)(struct graph *g, const struct kc_job_spec *spec, struct graph_ends *ends);
@@ -39,17 +40,14 @@ static int sizes_check(const struct kc_job_spec *s, struct kc_error *e)
     return 0;
 }
 
-int kc_model_graph_build(const struct kc_job_spec *spec, struct kc_arena *arena, const struct kc_model_graph **out,
-                         struct kc_error *e)
+static int graph_build(const struct kc_job_spec *spec, struct kc_arena *arena, struct linear *linear,
+                       const struct kc_model_graph **out, struct kc_error *e)
 {
-    int r = sizes_check(spec, e);
-    if (r < 0)
-        return r;
     const struct family *family = &families[spec->family];
     const enum kc_type storage = spec->precision == KC_PRECISION_BF16 ? KC_BF16 : KC_F32;
-    struct graph g = {.arena = arena, .storage = storage};
+    struct graph g = {.arena = arena, .spec = spec, .storage = storage, .linear = linear};
     struct graph_ends ends;
-    r = family->emit(&g, spec, &ends); /* counts */
+    int r = family->emit(&g, spec, &ends); /* counts */
     if (r < 0)
         return kc_fail(e, r, "no memory for a graph of %u layers", spec->layers);
 
@@ -63,19 +61,20 @@ int kc_model_graph_build(const struct kc_job_spec *spec, struct kc_arena *arena,
     graph_expansions(arena, root);
     if (arena->need > arena->size)
         return kc_fail(e, -ENOSPC, "the graph of %u layers needs more than %zu bytes", spec->layers, arena->size);
-    g = (struct graph){.arena = arena, .storage = storage, .tensors = (void *)(arena->base + root->tensors.offset),
+    g = (struct graph){.arena = arena, .spec = spec, .storage = storage, .linear = linear, .tensors = (void *)(arena->base + root->tensors.offset),
                        .ops = (void *)(arena->base + root->ops.offset)};
     r = family->emit(&g, spec, &ends);
     if (r < 0)
         return kc_fail(e, r, "no memory for a graph of %u layers", spec->layers);
     if (arena->need > arena->size)
         return kc_fail(e, -ENOSPC, "the graph of %u layers needs more than %zu bytes", spec->layers, arena->size);
-    if ((r = graph_freeze(&g, spec, &ends, e)) < 0)
+    const uint64_t adapters = graph_adapter_elements(&g);
+    if ((r = graph_lora_check(&g, spec, e)) < 0 || (r = graph_freeze(&g, spec, &ends, e)) < 0)
         return r;
     root->tensors.count = g.tensor_count, root->ops.count = g.op_count;
     root->family = kc_contract_text(arena, kc_family_name[spec->family]);
     root->layers = spec->layers;
-    root->parameters = family->parameters(spec);
+    root->parameters = family->parameters(spec) + adapters;
     root->tokens = ends.tokens;
     root->targets = ends.targets;
     root->positions = ends.positions;
@@ -91,6 +90,20 @@ int kc_model_graph_build(const struct kc_job_spec *spec, struct kc_arena *arena,
                        arena->size);
     *out = root;
     return 0;
+}
+
+int kc_model_graph_build(const struct kc_job_spec *spec, struct kc_arena *arena, const struct kc_model_graph **out,
+                         struct kc_error *e)
+{
+    int r = sizes_check(spec, e);
+    if (r < 0)
+        return r;
+    struct linear *linear = calloc((size_t)spec->layers * LINEAR_A_LAYER, sizeof *linear);
+    if (!linear)
+        return kc_fail(e, -ENOMEM, "no memory for a graph of %u layers", spec->layers);
+    r = graph_build(spec, arena, linear, out, e);
+    free(linear);
+    return r;
 }
 
 uint64_t kc_model_parameters(const struct kc_job_spec *spec)

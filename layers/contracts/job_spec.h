@@ -69,6 +69,9 @@ struct kc_job_spec {
 
     struct kc_span train, validation; /* struct kc_spec_file; validation none or one */
     struct kc_span freeze; /* kc_text: shell patterns; parameters whose name matches one are not trained */
+    uint64_t lora_rank;    /* 0: no adapters; else these are all that is trained */
+    double lora_alpha;     /* what adapters add is multiplied by alpha/rank */
+    struct kc_span lora_targets; /* kc_text: shell patterns; weights whose name matches one have adapters */
     uint32_t documents, end_of_text;  /* a token of the vocabulary where documents are masked, else KC_NO_TOKEN */
     uint32_t sequences; /* of one step, over all ranks */
     uint32_t micro;     /* of one rank's micro-batch */

@@ -99,6 +99,8 @@ static const struct kc_field job_spec[] = {
     SCALAR(kc_job_spec, rms_eps),
     SCALAR(kc_job_spec, balance),
     SPAN(kc_job_spec, freeze, KC_FIELD_TEXT),
+    SCALAR(kc_job_spec, lora_rank),         SCALAR(kc_job_spec, lora_alpha),
+    SPAN(kc_job_spec, lora_targets, KC_FIELD_TEXT),
     SPAN_OF(kc_job_spec, train, spec_file_layout),
     SPAN_OF(kc_job_spec, validation, spec_file_layout),
     ENUM(kc_job_spec, documents, kc_documents_name),

@@ -297,7 +297,7 @@ static int known(const char *path)
 /* The field or object that a mistyped path most likely means: compared whole, and by its last part alone. NULL: none. */
 static const char *nearest(const char *path, const char *key)
 {
-    static const char *const objects[] = {"model", "model.init", "data", "batch", "optimizer", "lr_schedule",
+    static const char *const objects[] = {"model", "model.init", "lora", "data", "batch", "optimizer", "lr_schedule",
                                           "parallel", "parallel.algorithms", "snapshot", "evaluate", "policy", "stop", "log"};
     enum { OBJECTS = sizeof objects / sizeof *objects };
     const char *whole[ROWS + OBJECTS], *last[ROWS];
@@ -359,11 +359,24 @@ static int check_documents(const struct kc_job_spec *s, struct kc_error *e)
     return 0;
 }
 
+static int check_lora(const struct kc_job_spec *s, struct kc_error *e)
+{
+    if (s->lora_rank && !s->lora_targets.count)
+        return kc_fail(e, -EINVAL, "lora.rank is %llu, but lora.targets is missing: name the weights that get adapters, such as "
+                       "[\"%s\"]", (unsigned long long)s->lora_rank, s->family == KC_FAMILY_GPT2 ? "*.c_attn.weight" : "*.[qv]_proj.weight");
+    if (!s->lora_rank && (s->lora_targets.count || s->lora_alpha > 0))
+        return kc_fail(e, -EINVAL, "lora.%s is given, but lora.rank is missing or 0: it says how wide adapters are, such as 8",
+                       s->lora_targets.count ? "targets" : "alpha");
+    return 0;
+}
+
 /* What follows from other fields. */
 static void fill_in(struct kc_job_spec *s)
 {
     if (s->kv_heads == 0)
         s->kv_heads = s->heads;
+    if (s->lora_alpha == 0)
+        s->lora_alpha = (double)s->lora_rank;
     if (s->family == KC_FAMILY_GPT2) {
         s->ffn = 4 * s->hidden;
         s->tied = 1;
@@ -403,6 +416,8 @@ static int check_together(const struct kc_job_spec *s, struct kc_error *e)
         return kc_fail(e, -EINVAL,
                        "evaluate.every is %llu, but data.validation is missing: name a token file or set evaluate.every to 0",
                        (unsigned long long)s->evaluate_every);
+    if ((code = check_lora(s, e)) < 0)
+        return code;
     return check_documents(s, e);
 }
 

@@ -5,6 +5,7 @@
 
 #include <check.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -170,14 +171,12 @@ static float *golden_values(const struct safetensors *s, const struct kc_graph_t
     return all;
 }
 
-void golden_parameters(const struct golden *g, struct runner *r)
+static void values_from(const char *path, bool adapters, struct runner *r)
 {
-    char path[128];
-    snprintf(path, sizeof path, "%s/model/model.safetensors", g->folder);
     struct safetensors s = safetensors_open(path);
     for (uint32_t i = 0; i < r->graph->tensors.count; i++) {
         const struct kc_graph_tensor *t = graph_runner_tensor(r, (int32_t)i);
-        if (t->role != KC_PARAMETER)
+        if (t->role != KC_PARAMETER || !strstr(KC_TEXT(r->graph, t->name), ".lora_") == adapters)
             continue;
         uint64_t n;
         float *values = golden_values(&s, t, KC_TEXT(r->graph, t->name), &n);
@@ -186,6 +185,20 @@ void golden_parameters(const struct golden *g, struct runner *r)
         free(values);
     }
     safetensors_close(&s);
+}
+
+void golden_parameters(const struct golden *g, struct runner *r)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/model/model.safetensors", g->folder);
+    values_from(path, false, r);
+}
+
+void golden_adapters(const char *folder, struct runner *r)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/adapters.safetensors", folder);
+    values_from(path, true, r);
 }
 
 /* The key third of c_attn.bias has true gradient zero, of which rounding remains: apart. */

@@ -34,8 +34,9 @@ struct kc_job_spec golden_spec(const struct golden *g, uint32_t micro);
 /* kc_load_fn, self a struct golden: sequential samples. */
 int golden_load(void *self, int evaluate, uint64_t position, uint32_t rows, const struct kc_load_part *part,
                 int32_t *tokens, int32_t *targets, int32_t *starts, struct kc_error *e);
-/* The initial values of the run. */
+/* The initial values of the run; adapters are left out, and are in a folder of their own. */
 void golden_parameters(const struct golden *g, struct runner *r);
+void golden_adapters(const char *folder, struct runner *r);
 /* Every tensor of `role` times `scale` is that of the file, to `tolerance` of its largest value. */
 void golden_compare(struct runner *r, enum kc_role role, double scale, const char *path, double tolerance);
 /* max |Δ| / max |want| over [first, last) */

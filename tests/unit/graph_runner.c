@@ -70,13 +70,24 @@ struct kc_job_spec test_spec(uint32_t layers, uint32_t hidden, uint32_t heads, u
     return s;
 }
 
+static kc_text text_behind(struct test_frozen *s, const char *text)
+{
+    char *to = s->text + s->used;
+    s->used += 1 + (uint32_t)snprintf(to, sizeof s->text - s->used, "%s", text);
+    return (kc_text)(to - (char *)s);
+}
+
 void test_freeze(struct test_frozen *s, const char *pattern)
 {
-    const size_t at = s->spec.freeze.count ? s->list[s->spec.freeze.count - 1] - offsetof(struct test_frozen, text) : 0;
-    char *to = s->text + (s->spec.freeze.count ? at + strlen(s->text + at) + 1 : 0);
     s->spec.freeze.offset = offsetof(struct test_frozen, list);
-    s->list[s->spec.freeze.count++] = (kc_text)(to - (char *)s);
-    snprintf(to, (size_t)(s->text + sizeof s->text - to), "%s", pattern);
+    s->list[s->spec.freeze.count++] = text_behind(s, pattern);
+}
+
+void test_lora(struct test_frozen *s, const char *pattern, uint32_t rank, double alpha)
+{
+    s->spec.lora_rank = rank, s->spec.lora_alpha = alpha;
+    s->spec.lora_targets.offset = offsetof(struct test_frozen, targets);
+    s->targets[s->spec.lora_targets.count++] = text_behind(s, pattern);
 }
 
 void test_family(struct kc_job_spec *s, enum kc_family family)

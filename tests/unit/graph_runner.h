@@ -22,13 +22,15 @@ struct kc_job_spec test_spec(uint32_t layers, uint32_t hidden, uint32_t heads, u
 /* Make it one of that family: fewer key/value heads than heads, if they are more than one; a head of its own. */
 void test_family(struct kc_job_spec *spec, enum kc_family family);
 
-/* A spec with patterns of what is frozen behind it. */
+/* A spec with patterns of what is frozen, and of what has adapters, behind it. */
 struct test_frozen {
     struct kc_job_spec spec;
-    kc_text list[8];
+    kc_text list[8], targets[8];
+    uint32_t used;
     char text[512];
 };
 void test_freeze(struct test_frozen *s, const char *pattern);
+void test_lora(struct test_frozen *s, const char *pattern, uint32_t rank, double alpha);
 
 struct runner {
     const struct kc_job_spec *spec; /* borrowed */

@@ -1,6 +1,7 @@
 /* test_kernels.c - ops of the CPU table against formulas in f64: forward naively, backward by central differences of the
  * naive forward, for each kernel variant there is. What the families of ops beside these are in: attention and head in
  * _attention and _head, Llama, experts, rounds, parts and the rest likewise. */
+#include "base/bf16.h"
 #include "jobs/jobs.h"
 #include "jobs/kernels/cpu/kernels.h"
 #include "tests/unit/kernel_rig.h"
@@ -86,7 +87,7 @@ START_TEST(linear_maps_are_right)
     /* all elements against the formulas, and some, of which each costs two forward passes, against the slope */
     const uint64_t every = 1 + in[0].n * y.n / 2000;
     struct tensor dx = MAKE(KC_F32, 1, 1, z[0], z[1]);
-    ck_assert_int_eq(run(KC_OP_LINEAR_I, (struct tensor[]){dy, in[1]}, 2, &dx, 1, 0, NULL, NULL), 0);
+    ck_assert_int_eq(run(KC_OP_LINEAR_I, (struct tensor[]){dy, in[1], none}, 3, &dx, 1, 0, NULL, NULL), 0);
     naive_product(&(struct shape){.b = 1, .t = z[0], .h = z[2], .n = z[1]}, (double *const[]){dy.exact, in[1].exact},
                (double *const[]){dx.exact}); /* dy·wᵀ */
     same("linear dx", floats(&dx), dx.exact, dx.n, 5e-6);
@@ -128,12 +129,40 @@ START_TEST(bias_gradients_are_sums_over_rows)
 }
 END_TEST
 
+/* Multiples, in f32 and in bf16, in place too; three eighths of small whole numbers are exact in both. */
+START_TEST(scaling_multiplies)
+{
+    if (!use_variant(_i / 3))
+        return;
+    const uint64_t n = (const uint64_t[]){1, 37, 70001}[_i % 3];
+    const double by = 0.375;
+    for (int half = 0; half <= 1; half++) {
+        struct tensor x = MAKE(half ? KC_BF16 : KC_F32, 1, 1, n, 1), y = MAKE(half ? KC_BF16 : KC_F32, 1, 1, n, 1);
+        for (uint64_t i = 0; i < n; i++)
+            if (half)
+                ((uint16_t *)x.view.data)[i] = kc_bf16_from_float((float)(i % 64) - 32);
+            else
+                floats(&x)[i] = (float)(i % 64) - 32;
+        ck_assert_int_eq(run(KC_OP_SCALE_F, &x, 1, &y, 1, 0, &by, NULL), 0);
+        ck_assert_int_eq(run(KC_OP_SCALE_I, &x, 1, &x, 1, 0, &by, NULL), 0);
+        for (uint64_t i = 0; i < n; i++) {
+            const float want = ((float)(i % 64) - 32) * 0.375f;
+            ck_assert_float_eq(half ? kc_bf16_to_float(((uint16_t *)y.view.data)[i]) : floats(&y)[i], want);
+            ck_assert_float_eq(half ? kc_bf16_to_float(((uint16_t *)x.view.data)[i]) : floats(&x)[i], want);
+        }
+        drop(&x, 1), drop(&y, 1);
+    }
+    end_variant();
+}
+END_TEST
+
 /* What is fused to a product gives what stood beside it: gelu behind, a residual, the slope of gelu behind. */
 START_TEST(fused_linear_maps_are_right)
 {
     const uint64_t *z = linear_shapes[_i % 6];
     if (!use_variant(_i / 6))
         return;
+    const struct tensor none = {.view = {0}};
     struct shape s = {.b = 1, .t = z[0], .h = z[1], .n = z[2]}, wide = {.n = z[0] * z[2]}, narrow = {.n = z[0] * z[1]};
     struct tensor in[] = {MAKE(KC_F32, 1, 1, z[0], z[1]), MAKE(KC_F32, 1, z[1], z[2]), MAKE(KC_F32, 1, z[2]),
                           MAKE(KC_F32, 1, 1, z[0], z[2])};
@@ -141,18 +170,27 @@ START_TEST(fused_linear_maps_are_right)
     double *const exact[] = {in[0].exact, in[1].exact, in[2].exact};
     naive_linear(&s, exact, (double *const[]){out[0].exact});
     naive_gelu(&wide, (double *const[]){out[0].exact}, (double *const[]){out[1].exact});
-    ck_assert_int_eq(run(KC_OP_LINEAR_GELU_F, in, 3, out, 2, 0, NULL, NULL), 0);
+    ck_assert_int_eq(run(KC_OP_LINEAR_GELU_F, (struct tensor[]){in[0], in[1], in[2], none}, 4, out, 2, 0, NULL, NULL), 0);
     same("linear-gelu f", floats(&out[0]), out[0].exact, out[0].n, 2e-6);
     same("linear-gelu act", floats(&out[1]), out[1].exact, out[1].n, 2e-6);
     for (uint64_t i = 0; i < out[0].n; i++)
         out[0].exact[i] += in[3].exact[i];
+    naive_gelu(&wide, (double *const[]){out[0].exact}, (double *const[]){out[1].exact});
+    for (int in_place = 0; in_place <= 1; in_place++) { /* on a residual, which the output may take the place of */
+        struct tensor to[] = {in_place ? in[3] : out[0], out[1]};
+        ck_assert_int_eq(run(KC_OP_LINEAR_GELU_F, in, 4, to, 2, 0, NULL, NULL), 0);
+        same("linear-gelu f on a residual", floats(&to[0]), out[0].exact, out[0].n, 2e-6);
+        same("linear-gelu act on a residual", floats(&to[1]), out[1].exact, out[1].n, 2e-6);
+    }
+    for (uint64_t i = 0; i < in[3].n; i++)
+        floats(&in[3])[i] = (float)in[3].exact[i];
     ck_assert_int_eq(run(KC_OP_LINEAR_ADD_F, in, 4, out, 1, 0, NULL, NULL), 0);
     same("linear-add", floats(&out[0]), out[0].exact, out[0].n, 2e-6);
 
     /* x is what GELU was applied to: df = (dy·wT)·gelu′(x), the product from LINEAR_I */
     struct tensor dx = MAKE(KC_F32, 1, 1, z[0], z[1]), df = MAKE(KC_F32, 1, 1, z[0], z[1]);
-    ck_assert_int_eq(run(KC_OP_LINEAR_I, (struct tensor[]){out[1], in[1]}, 2, &dx, 1, 0, NULL, NULL), 0);
-    ck_assert_int_eq(run(KC_OP_LINEAR_GELU_I, (struct tensor[]){out[1], in[1], in[0]}, 3, &df, 1, 0, NULL, NULL), 0);
+    ck_assert_int_eq(run(KC_OP_LINEAR_I, (struct tensor[]){out[1], in[1], none}, 3, &dx, 1, 0, NULL, NULL), 0);
+    ck_assert_int_eq(run(KC_OP_LINEAR_GELU_I, (struct tensor[]){out[1], in[1], in[0], none}, 4, &df, 1, 0, NULL, NULL), 0);
     double *ahead = malloc(dx.n * sizeof *ahead), *behind = malloc(dx.n * sizeof *behind), *x = in[0].exact;
     for (int side = -1; side <= 1; side += 2) {
         for (uint64_t i = 0; i < dx.n; i++)
@@ -162,6 +200,19 @@ START_TEST(fused_linear_maps_are_right)
     for (uint64_t i = 0; i < dx.n; i++)
         df.exact[i] = (double)floats(&dx)[i] * (ahead[i] - behind[i]) / 2e-5;
     same("linear-gelu.i", floats(&df), df.exact, df.n, 2e-6);
+    /* on top of what came another way, in place */
+    struct tensor sum = MAKE(KC_F32, 1, 1, z[0], z[1]), same_sum = MAKE(KC_F32, 1, 1, z[0], z[1]);
+    memcpy(floats(&same_sum), floats(&sum), sum.n * sizeof(float));
+    for (uint64_t i = 0; i < dx.n; i++) {
+        dx.exact[i] = (double)floats(&dx)[i] + sum.exact[i];
+        df.exact[i] = dx.exact[i] * (ahead[i] - behind[i]) / 2e-5;
+    }
+    ck_assert_int_eq(run(KC_OP_LINEAR_I, (struct tensor[]){out[1], in[1], sum}, 3, &sum, 1, 0, NULL, NULL), 0);
+    same("linear.i on a sum", floats(&sum), dx.exact, dx.n, 2e-6);
+    struct tensor of[] = {out[1], in[1], in[0], same_sum};
+    ck_assert_int_eq(run(KC_OP_LINEAR_GELU_I, of, 4, &same_sum, 1, 0, NULL, NULL), 0);
+    same("linear-gelu.i on a sum", floats(&same_sum), df.exact, df.n, 2e-6);
+    drop(&sum, 1), drop(&same_sum, 1);
     free(ahead), free(behind);
     drop(in, 4), drop(out, 2), drop(&dx, 1), drop(&df, 1);
     end_variant();
@@ -422,8 +473,8 @@ START_TEST(not_a_number_is_kept) /* F47 */
     floats(&x)[12 * 5 + 3] = NAN;
     qkv.view = (struct kc_view){.data = x.view.data, .type = KC_F32, .rank = 5, .size = {1, 8, 3, 1, 4}};
     struct tensor square = MAKE(KC_F32, 1, 12, 12), act = MAKE(KC_F32, 1, 1, 8, 12);
-    ck_assert_int_eq(
-        run(KC_OP_LINEAR_GELU_F, (struct tensor[]){x, square, w}, 3, (struct tensor[]){y, act}, 2, 0, NULL, NULL), 0);
+    ck_assert_int_eq(run(KC_OP_LINEAR_GELU_F, (struct tensor[]){x, square, w, none}, 4, (struct tensor[]){y, act}, 2, 0, NULL,
+                         NULL), 0);
     ck_assert(isnan(floats(&y)[12 * 5]) && isnan(floats(&act)[12 * 5 + 3]) && !isnan(floats(&act)[12 * 4]));
     drop(&square, 1), drop(&act, 1);
     ck_assert_int_eq(run(KC_OP_LAYERNORM_F, (struct tensor[]){x, w, w}, 3, (struct tensor[]){y, mean, lse}, 3, 0,
@@ -488,6 +539,7 @@ int main(void)
     tcase_add_loop_test(t, linear_maps_are_right, 0, VARIANTS * 6);
     tcase_add_loop_test(t, bias_gradients_are_sums_over_rows, 0, VARIANTS * 2);
     tcase_add_loop_test(t, fused_linear_maps_are_right, 0, VARIANTS * 6);
+    tcase_add_loop_test(t, scaling_multiplies, 0, VARIANTS * 3);
     tcase_add_loop_test(t, layernorm_is_right, 0, VARIANTS * 5);
     tcase_add_loop_test(t, gelu_is_right, 0, 3);
     tcase_add_loop_test(t, add_is_right, 0, 3);

@@ -402,8 +402,8 @@ START_TEST(mixed_types_are_refused_by_name)
 {
     ck_assert(use_variant(2));
     struct twin a = STORED(1, 1, 2, 3), b = SINGLE(1, 3, 3), y = STORED(1, 1, 2, 3);
-    struct kc_view in[] = {a.stored, b.stored};
-    struct kc_op_call call = {.opcode = KC_OP_LINEAR_I, .inputs = 2, .outputs = 1, .in = in, .out = &y.stored,
+    struct kc_view in[] = {a.stored, b.stored, {0}};
+    struct kc_op_call call = {.opcode = KC_OP_LINEAR_I, .inputs = 3, .outputs = 1, .in = in, .out = &y.stored,
                               .scratch = scratch, .scratch_bytes = sizeof scratch};
     struct kc_error e = {{0}};
     ck_assert_int_eq(table->ops[KC_OP_LINEAR_I].enqueue(table->self, &call, &lane.lane, &e), -EINVAL);

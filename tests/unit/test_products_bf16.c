@@ -135,19 +135,21 @@ START_TEST(linear_maps_are_those_in_f32_rounded)
         return;
     struct twin in[] = {make(KC_BF16, 1, z[0], z[1]), make(KC_BF16, 1, z[1], z[2]), make(KC_BF16, 1, 1, z[2]),
                         make(KC_BF16, 1, z[0], z[2])};
+    const struct twin none = {.n = 0};
     struct twin out[] = {make(KC_BF16, 1, z[0], z[2]), make(KC_BF16, 1, z[0], z[2])};
     struct twin dx = make(KC_BF16, 1, z[0], z[1]);
     both(KC_OP_LINEAR_F, in, 3, out, 1, 0);
     near("linear", &out[0], ROUNDED, SUMMED);
-    both(KC_OP_LINEAR_GELU_F, in, 3, out, 2, 0);
+    both(KC_OP_LINEAR_GELU_F, in, 4, out, 2, 0);
     near("linear-gelu f", &out[0], ROUNDED, SUMMED);
     near("linear-gelu act", &out[1], ROUNDED, ROUNDED * 1.2); /* native: GELU of what is rounded, slope up to 1.13 */
     both(KC_OP_LINEAR_ADD_F, in, 4, out, 1, 0);
     near("linear-add", &out[0], ROUNDED, SUMMED);
-    const struct twin back[] = {in[3], in[1], in[0]};
-    both(KC_OP_LINEAR_I, back, 2, &dx, 1, 0);
+    both(KC_OP_LINEAR_I, (struct twin[]){in[3], in[1], none}, 3, &dx, 1, 0);
     near("linear.i", &dx, ROUNDED, SUMMED);
-    both(KC_OP_LINEAR_GELU_I, back, 3, &dx, 1, 0);
+    both(KC_OP_LINEAR_I, (struct twin[]){in[3], in[1], in[0]}, 3, &dx, 1, 0);
+    near("linear.i on a sum", &dx, ROUNDED, SUMMED);
+    both(KC_OP_LINEAR_GELU_I, (struct twin[]){in[3], in[1], in[0], none}, 4, &dx, 1, 0);
     near("linear-gelu.i", &dx, 3 * ROUNDED, SUMMED); /* native: the product is rounded, and times the slope again */
     for (int add = 0; add <= 1; add++) {
         struct twin dw[] = {make(KC_F32, 1, z[1], z[2]), make(KC_F32, 1, 1, z[2])};

@@ -40,7 +40,7 @@ void lane_fail(struct cpu *c, int failure, const struct kc_error *e);
 typedef int op_fn(void *self, const struct kc_op_call *call, struct kc_lane *lane, struct kc_error *e);
 op_fn op_load, op_embed, op_embed_weight, op_position_weight, op_layernorm, op_layernorm_input, op_layernorm_weight,
     op_linear, op_linear_gelu, op_linear_add, op_linear_input, op_linear_gelu_input, op_linear_weight, op_attention,
-    op_attention_input, op_head, op_head_loss, op_head_loss_gradient, op_adamw, op_norm, op_add, op_project, op_project_input,
+    op_attention_input, op_head, op_head_loss, op_head_loss_gradient, op_adamw, op_norm, op_add, op_scale, op_project, op_project_input,
     op_project_weight, op_rmsnorm, op_rmsnorm_input, op_rmsnorm_weight, op_rope_table, op_rope, op_rope_input,
     op_swiglu, op_swiglu_input, op_grouped_attention, op_grouped_attention_input, op_route, op_route_input, op_arrange,
     op_dispatch, op_dispatch_input, op_experts, op_experts_input, op_experts_weight, op_combine, op_combine_input, op_box,
@@ -133,7 +133,7 @@ static inline int enqueue(struct kc_lane *lane, void (*tile)(void *arg, uint32_t
 
 /* ---- matrix products on a grid ---- */
 /* c (m, n) = op(a) · op(b) + beta·c, by tiles, and what belongs to a tile, done while it is near. Where anything is
- * fused but `sum`, beta is 0. */
+ * fused but `sum`, beta is 0, or 1 where the residual is c itself, in f32. */
 struct gemm {
     struct cpu *cpu;
     const void *a, *b;

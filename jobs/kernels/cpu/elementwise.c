@@ -1,6 +1,7 @@
-/* elementwise.c - AdamW, the squared norm and sums, by tiles of a run. */
+/* elementwise.c - AdamW, the squared norm, sums and multiples, by tiles of a run. */
 #include "cpu.h"
 
+#include <errno.h>
 #include <math.h>
 
 struct run_arg {
@@ -114,4 +115,35 @@ int op_add(void *self, const struct kc_op_call *call, struct kc_lane *lane, stru
     struct add_arg arg = {
         .from = call->in[0].data, .to = call->out[0].data, .n = n, .accumulate = call->accumulate};
     return enqueue(lane, add_tile, &arg, sizeof arg, tiles_of(n, RUN_TILE));
+}
+
+struct scale_arg {
+    const struct kernels *k;
+    const void *from;
+    void *to;
+    uint64_t n;
+    float by;
+};
+
+static void scale_tile(void *arg, uint32_t index, uint32_t worker)
+{
+    (void)worker;
+    const struct scale_arg *a = arg;
+    const struct range r = tile_range(index, RUN_TILE, a->n);
+    a->k->scale(number_at(a->k, a->from, r.first), a->by, number_at(a->k, a->to, r.first), r.last - r.first);
+}
+
+int op_scale(void *self, const struct kc_op_call *call, struct kc_lane *lane, struct kc_error *e)
+{
+    struct cpu *c = self;
+    const uint64_t n = view_elements(&call->in[0]);
+    const uint8_t t = stored_type(&call->in[0]);
+    int r = CALL_CHECK(c, call, e, {0, t, n}, {1, t, n});
+    if (r < 0)
+        return r;
+    if (call->attrs != 1)
+        return kc_fail(e, -EINVAL, "op scale: takes one attribute, what it multiplies with; has %u", call->attrs);
+    struct scale_arg arg = {.k = kernels_for(c, &call->in[0]), .from = call->in[0].data, .to = call->out[0].data, .n = n,
+                            .by = (float)call->attr[0]};
+    return enqueue(lane, scale_tile, &arg, sizeof arg, tiles_of(n, RUN_TILE));
 }

@@ -91,6 +91,7 @@ struct kernels {
     void (*finish)(const float *sums, size_t ld_sums, const struct finish *f, size_t rows, size_t n);
     void (*add)(const void *a, const void *b, void *y, size_t n);             /* y may be a or b */
     void (*add_to)(float *sum, const void *x, size_t n);
+    void (*scale)(const void *x, float by, void *y, size_t n);                /* y may be x */
     void (*widen)(const void *x, float *y, size_t n);
     void (*narrow)(const float *x, void *y, size_t n);                        /* y may begin at x */
     void (*gelu)(const void *x, void *y, size_t n);                           /* y may be x */

@@ -8,14 +8,16 @@ static void linear_tile(void *arg, uint32_t index, uint32_t worker)
     gemm_tile_run(arg, index, worker);
 }
 
-/* Enqueue the product of inputs `a` and `b` into output 0; g has the shape and what is fused. */
-static int product(struct cpu *c, const struct kc_op_call *call, int a, int b, struct kc_lane *lane, struct gemm g,
-                   struct kc_error *e)
+/* Enqueue the product of inputs `a` and `b` into output 0; g has the shape and what is fused; `sum`, which may be where the
+ * output is, comes on top. */
+static int product(struct cpu *c, const struct kc_op_call *call, int a, int b, const void *sum, struct kc_lane *lane,
+                   struct gemm g, struct kc_error *e)
 {
     g.cpu = c;
     g.a = call->in[a].data, g.a_type = call->in[a].type;
     g.b = call->in[b].data, g.b_type = call->in[b].type;
     g.c = call->out[0].data, g.c_type = call->out[0].type;
+    gemm_on_top(&g, sum);
     const int tiles = gemm_begin(&g, lane, e);
     return tiles < 0 ? tiles : enqueue(lane, linear_tile, &g, sizeof g, (uint32_t)tiles);
 }
@@ -44,21 +46,22 @@ int op_linear(void *self, const struct kc_op_call *call, struct kc_lane *lane, s
     if (bad)
         return bad;
     g.bias = call->in[2].data;
-    return product(self, call, 0, 1, lane, g, e);
+    return product(self, call, 0, 1, NULL, lane, g, e);
 }
 
-/* f = x·w + b, act = gelu(f) */
+/* f = x·w + b + residual, act = gelu(f) */
 int op_linear_gelu(void *self, const struct kc_op_call *call, struct kc_lane *lane, struct kc_error *e)
 {
     struct gemm g = forward_shape(call);
     const uint8_t t = stored_type(&call->in[0]);
     int bad = CALL_CHECK(self, call, e, {0, t, g.m * g.k}, {1, t, g.k * g.n}, {2, t, g.n},
-                         {3, t, g.m * g.n}, {4, t, g.m * g.n});
+                         {4, t, g.m * g.n}, {5, t, g.m * g.n});
+    bad = bad ? bad : optional_check(self, call, (struct need){3, t, g.m * g.n}, e);
     if (bad)
         return bad;
     g.bias = call->in[2].data;
     g.gelu = call->out[1].data;
-    return product(self, call, 0, 1, lane, g, e);
+    return product(self, call, 0, 1, call->in[3].data, lane, g, e);
 }
 
 /* y = x·w + b + residual */
@@ -72,8 +75,7 @@ int op_linear_add(void *self, const struct kc_op_call *call, struct kc_lane *lan
     if (bad)
         return bad;
     g.bias = call->in[2].data;
-    g.residual = call->in[3].data;
-    return product(self, call, 0, 1, lane, g, e);
+    return product(self, call, 0, 1, call->in[3].data, lane, g, e);
 }
 
 /* dy (r, n) · w (k, n) transposed */
@@ -83,26 +85,28 @@ static struct gemm input_shape(const struct kc_op_call *call)
     return (struct gemm){.m = r, .n = k, .k = n, .lda = n, .ldb = n, .ta = 'N', .tb = 'T'};
 }
 
-/* dx = dy·wT */
+/* dx = dy·wT + what reached x on other ways */
 int op_linear_input(void *self, const struct kc_op_call *call, struct kc_lane *lane, struct kc_error *e)
 {
     const struct gemm g = input_shape(call);
     const uint8_t t = stored_type(&call->in[0]);
-    int bad = CALL_CHECK(self, call, e, {0, t, g.m * g.k}, {1, t, g.n * g.k}, {2, t, g.m * g.n});
-    return bad ? bad : product(self, call, 0, 1, lane, g, e);
+    int bad = CALL_CHECK(self, call, e, {0, t, g.m * g.k}, {1, t, g.n * g.k}, {3, t, g.m * g.n});
+    bad = bad ? bad : optional_check(self, call, (struct need){2, t, g.m * g.n}, e);
+    return bad ? bad : product(self, call, 0, 1, call->in[2].data, lane, g, e);
 }
 
-/* df = (dy·wT) ⊙ gelu′(f) */
+/* df = (dy·wT + what reached gelu(f) on other ways) ⊙ gelu′(f) */
 int op_linear_gelu_input(void *self, const struct kc_op_call *call, struct kc_lane *lane, struct kc_error *e)
 {
     struct gemm g = input_shape(call);
     const uint8_t t = stored_type(&call->in[0]);
     int bad = CALL_CHECK(self, call, e, {0, t, g.m * g.k}, {1, t, g.n * g.k}, {2, t, g.m * g.n},
-                         {3, t, g.m * g.n});
+                         {4, t, g.m * g.n});
+    bad = bad ? bad : optional_check(self, call, (struct need){3, t, g.m * g.n}, e);
     if (bad)
         return bad;
     g.gelu_of = call->in[2].data;
-    return product(self, call, 0, 1, lane, g, e);
+    return product(self, call, 0, 1, call->in[3].data, lane, g, e);
 }
 
 struct bias_arg {
@@ -140,7 +144,7 @@ int op_linear_weight(void *self, const struct kc_op_call *call, struct kc_lane *
     }
     const struct gemm g = {.m = k, .n = n, .k = r, .lda = k, .ldb = n, .ta = 'T', .tb = 'N',
                            .sum = call->out[1].data, .beta = call->accumulate ? 1 : 0};
-    return product(self, call, 1, 0, lane, g, e);
+    return product(self, call, 1, 0, NULL, lane, g, e);
 }
 
 /* logits (r, v) = x (r, h) · wteT; of a loss in steps they are f32 */
@@ -151,5 +155,5 @@ int op_head(void *self, const struct kc_op_call *call, struct kc_lane *lane, str
     int bad = CALL_CHECK(self, call, e, {0, t, r * h}, {1, t, v * h},
                          {2, call->out[0].type == KC_F32 ? KC_F32 : t, r * v});
     const struct gemm g = {.m = r, .n = v, .k = h, .lda = h, .ldb = h, .ta = 'N', .tb = 'T'};
-    return bad ? bad : product(self, call, 0, 1, lane, g, e);
+    return bad ? bad : product(self, call, 0, 1, NULL, lane, g, e);
 }

@@ -1,4 +1,4 @@
-/* stored_elementwise.h - addition, GELU, AdamW, change of the type. Included by stored.h only. */
+/* stored_elementwise.h - addition, multiples, GELU, AdamW, change of the type. Included by stored.h only. */
 
 static void STORED(add)(const void *a, const void *b, void *y, size_t n)
 {
@@ -11,6 +11,13 @@ static void STORED(add_to)(float *sum, const void *x, size_t n)
 {
     const REAL *from = x;
     V_EACH(n, v_put(sum + i, lanes, v_get(sum + i, lanes, 0) + v_get(from + i, lanes, 0)));
+}
+
+static void STORED(scale)(const void *x, float by, void *y, size_t n)
+{
+    const REAL *from = x;
+    REAL *to = y;
+    V_EACH(n, v_put(to + i, lanes, v_get(from + i, lanes, 0) * v_all(by)));
 }
 
 static void STORED(widen)(const void *x, float *y, size_t n)

@@ -41,6 +41,7 @@
     .finish = finish##suffix,                          \
     .add = add##suffix,                                \
     .add_to = add_to##suffix,                          \
+    .scale = scale##suffix,                            \
     .widen = widen##suffix,                            \
     .narrow = narrow##suffix,                          \
     .gelu = gelu##suffix,                              \
