@@ -138,6 +138,18 @@ START_TEST(an_algorithm_is_named_for_its_primitive_alone)
 }
 END_TEST
 
+START_TEST(alpha_of_adapters_is_their_rank_if_nobody_says)
+{
+    ck_assert_msg(with("lora", "{\"rank\":8,\"targets\":[\"*.c_attn.*\",\"*.c_fc.weight\"]}") == 0, "%s", error.text);
+    ck_assert_uint_eq(spec->lora_rank, 8);
+    ck_assert_double_eq(spec->lora_alpha, 8);
+    ck_assert_uint_eq(spec->lora_targets.count, 2);
+    ck_assert_str_eq(KC_TEXT(spec, KC_AT(spec, kc_text, spec->lora_targets)[1]), "*.c_fc.weight");
+    ck_assert_msg(with("lora", "{\"rank\":8,\"alpha\":0.5,\"targets\":[\"*\"]}") == 0, "%s", error.text);
+    ck_assert_double_eq(spec->lora_alpha, 0.5);
+}
+END_TEST
+
 START_TEST(the_files_of_a_job_have_weights_and_masks)
 {
     ck_assert_msg(with("data", "{\"train\":[{\"path\":\"a.bin\",\"weight\":0.7},{\"path\":\"/b.bin\",\"weight\":0,\"mask\":\"b.mask\"}],"
@@ -234,6 +246,12 @@ static const struct {
     {"data.validation", "[\"a\"]", "data.validation is [\"a\"]: it must be the path of a file, {\"path\":…}, or null"},
     {"data.validation", "{\"path\":\"a\",\"weight\":1}", "data.validation.weight: one file is read in file order, a weight has no meaning"},
     {"data.documents", "\"mask\"", "data.documents is \"mask\": it must be one of joined, masked"},
+    {"lora", "{\"rank\":8}", "lora.rank is 8, but lora.targets is missing: name the weights that get adapters, such as [\"*.c_attn.weight\"]"},
+    {"lora", "{\"targets\":[\"*.c_fc.*\"]}", "lora.targets is given, but lora.rank is missing or 0"},
+    {"lora", "{\"alpha\":16}", "lora.alpha is given, but lora.rank is missing or 0"},
+    {"lora", "{\"rank\":65537,\"targets\":[\"a\"]}", "lora.rank is 65537: it must be a whole number from 0 to 65536"},
+    {"lora", "{\"rank\":8,\"targets\":[\"\"]}", "lora.targets[0] is \"\": it must be a pattern"},
+    {"lora", "{\"rnak\":8}", "lora.rnak is no field of a spec; the nearest is lora.rank"},
     {"data.documents", "\"masked\"", "data.documents is masked, but data.end_of_text is missing"},
     {"data.end_of_text", "0", "data.end_of_text is 0, but data.documents is joined"},
     {"data.end_of_text", "-1", "data.end_of_text is -1: it must be a whole number from 0 to 16777215"},
@@ -540,6 +558,7 @@ int main(void)
     tcase_add_test(t, the_least_spec_gets_the_documented_defaults);
     tcase_add_test(t, a_family_has_fields_and_defaults_of_its_own);
     tcase_add_test(t, an_algorithm_is_named_for_its_primitive_alone);
+    tcase_add_test(t, alpha_of_adapters_is_their_rank_if_nobody_says);
     tcase_add_test(t, the_files_of_a_job_have_weights_and_masks);
     tcase_add_loop_test(t, a_stored_spec_parses_to_the_same_contract, 0, 4);
     tcase_add_loop_test(t, a_bad_field_is_named_with_its_path_and_numbers, 0, sizeof bad / sizeof bad[0]);
