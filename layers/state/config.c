@@ -186,6 +186,85 @@ int kc_config_check(const struct kc_model_numbers *m, const char *path, struct k
                               p.length >= sizeof list ? " …" : "") : 0;
 }
 
+static int family_called(const char *type)
+{
+    for (int f = 0; f < KC_FAMILIES; f++)
+        if (strcmp(names[f].type, type) == 0)
+            return f;
+    return -1;
+}
+
+static void set(struct kc_model_numbers *m, const struct row *row, double v)
+{
+    char *at = (char *)m + row->at;
+    const uint32_t count = row->type != REAL && v >= 0 && v <= UINT32_MAX ? (uint32_t)v : 0;
+    if (row->type == REAL)
+        memcpy(at, &v, sizeof v);
+    else
+        memcpy(at, &count, sizeof count);
+}
+
+/* heads stands before kv_heads in the table, which may be as many. */
+static void take_rows(const json_t *json, int family, struct kc_model_numbers *m, struct kc_print *p)
+{
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        if (!(rows[i].families >> family & 1))
+            continue;
+        const double v = found(json, &rows[i], m);
+        if (isnan(v))
+            kc_print(p, "; %s is missing", rows[i].key);
+        else
+            set(m, &rows[i], v);
+    }
+    if (family == KC_FAMILY_GPT2) {
+        const json_t *inner = json_object_get(json, "n_inner");
+        m->kv_heads = m->heads, m->ffn = 4 * m->hidden, m->tied = 1;
+        if (json_is_integer(inner) && json_integer_value(inner) != m->ffn)
+            kc_print(p, "; n_inner is %lld, this family has 4 n_embd = %u", (long long)json_integer_value(inner), m->ffn);
+    }
+}
+
+int kc_config_read(const char *path, struct kc_model_numbers *out, struct kc_error *e)
+{
+    char list[512] = "";
+    struct kc_print p = {.out = list, .room = sizeof list};
+    struct kc_model_numbers m = {.layers = 0};
+    json_t *json;
+    int r = kc_storage_read_json(&kc_storage_posix, path, &json, e);
+    if (r < 0)
+        return r;
+    const char *type = kc_json_text(json, "model_type", "");
+    const int family = family_called(type);
+    if (family < 0)
+        r = kc_fail(e, -EINVAL, "%s: model_type is \"%.40s\"; gpt2, llama and mixtral are read", path, type);
+    if (r == 0) {
+        snprintf(m.family, sizeof m.family, "%s", kc_family_name[family]);
+        take_rows(json, family, &m, &p);
+        if (p.length == 0)
+            check_all(json, &m, family, &p);
+        if (p.length)
+            r = kc_fail(e, -EINVAL, "%s is of a model that cannot be trained here: %s%s", path, list + 2,
+                        p.length >= sizeof list ? " …" : "");
+    }
+    json_decref(json);
+    if (r == 0)
+        *out = m;
+    return r;
+}
+
+int kc_numbers_check(const struct kc_model_numbers *m, const struct kc_model_numbers *have, const char *path, struct kc_error *e)
+{
+    char list[512] = "";
+    struct kc_print p = {.out = list, .room = sizeof list};
+    const int family = family_of(have);
+    if (strcmp(m->family, have->family) != 0)
+        kc_print(&p, "; it is %s, model.family is \"%s\"", have->family, m->family);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (rows[i].families >> family & 1 && number(m, &rows[i]) != number(have, &rows[i]))
+            kc_print(&p, "; it has %.10g, %s is %.10g", number(have, &rows[i]), rows[i].field, number(m, &rows[i]));
+    return p.length ? kc_fail(e, -EINVAL, "%s does not fit the spec: %s", path, list + 2) : 0;
+}
+
 /* ---- writing ---- */
 
 static void put(json_t *json, const char *key, const char *inside, json_t *value)
@@ -234,4 +313,14 @@ int kc_config_write(const struct kc_storage *st, const char *folder, const struc
     free(text);
     json_decref(json);
     return r;
+}
+
+json_t *kc_numbers_json(const struct kc_model_numbers *m)
+{
+    const int family = family_of(m);
+    json_t *o = json_pack("{s:s}", "family", m->family);
+    for (size_t i = 0; o && i < sizeof rows / sizeof rows[0]; i++)
+        if (rows[i].families >> family & 1)
+            json_object_set_new(o, strchr(rows[i].field, '.') + 1, value_of(&rows[i], number(m, &rows[i])));
+    return o;
 }

@@ -20,6 +20,13 @@ void kc_model_numbers(const struct kc_job_spec *spec, struct kc_model_numbers *o
 /* config.json at `path` against the numbers: everything that differs, with both values, and what this family is not.
  * -EINVAL e lists; else -errno. */
 int kc_config_check(const struct kc_model_numbers *m, const char *path, struct kc_error *e);
+/* config.json at `path` as numbers: what model.* of a spec must be for it. -EINVAL e lists what is missing or not ours, else
+ * -errno. */
+int kc_config_read(const char *path, struct kc_model_numbers *out, struct kc_error *e);
+/* What a file at `path` is against the numbers. -EINVAL e lists every one that differs. */
+int kc_numbers_check(const struct kc_model_numbers *m, const struct kc_model_numbers *have, const char *path, struct kc_error *e);
+/* The model of a spec, in JSON; what the family does not have is left out. New reference; NULL no memory. */
+struct json_t *kc_numbers_json(const struct kc_model_numbers *m);
 /* Write config.json to a new file in `folder`. -ENOTSUP a number that it needs is not known (a snapshot of format 1). */
 int kc_config_write(const struct kc_storage *st, const char *folder, const struct kc_model_numbers *m, bool bf16,
                     struct kc_error *e);

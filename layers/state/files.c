@@ -104,7 +104,7 @@ static void match_one(struct match *m, const struct kc_file_tensor *x, struct or
 
 static void match_file(struct match *m, uint32_t f)
 {
-    const struct kc_safetensors *file = &m->shelf->file[f];
+    const struct kc_tensor_file *file = &m->shelf->file[f];
     const char *name = strrchr(file->path, '/');
     for (uint32_t i = 0; i < file->count; i++) {
         const struct kc_file_tensor *x = &file->tensor[i];
@@ -155,8 +155,8 @@ static int match(struct match *m, const char *path, struct kc_error *e)
 static int compare_head(const struct match *m, uint64_t at, uint64_t n, const float *values, float *again, const char *name,
                         struct kc_error *e)
 {
-    const struct kc_safetensors *file = &m->shelf->file[m->head.file];
-    int r = kc_safetensors_read(file, m->head.tensor, at, n, again, e);
+    const struct kc_tensor_file *file = &m->shelf->file[m->head.file];
+    int r = kc_tensor_file_read(file, m->head.tensor, at, n, again, e);
     if (r == 0 && memcmp(again, values, n * sizeof *again) != 0)
         r = kc_fail(e, -EINVAL, "%s: %s has other values than %s; this family ties the two", file->path,
                     file->tensor[m->head.tensor].name, name);
@@ -167,7 +167,7 @@ static int compare_head(const struct match *m, uint64_t at, uint64_t n, const fl
 static int load_part(struct kc_state *s, const struct match *m, uint32_t t, struct origin from, uint64_t first, bool head,
                      float *values, struct kc_error *e)
 {
-    const struct kc_safetensors *file = &m->shelf->file[from.file];
+    const struct kc_tensor_file *file = &m->shelf->file[from.file];
     const struct kc_region *own = &s->map.tensor[t].region;
     const struct kc_range wanted = kc_values_wanted(s, KC_MASTER, t);
     const uint64_t count = file->tensor[from.tensor].count;
@@ -176,7 +176,7 @@ static int load_part(struct kc_state *s, const struct match *m, uint32_t t, stru
         uint64_t n = count - at < CHUNK ? count - at : CHUNK;
         if (kc_region_below(own, first + at) >= wanted.hi || kc_region_below(own, first + at + n) <= wanted.lo)
             continue; /* nothing of it is for this rank */
-        r = kc_safetensors_read(file, from.tensor, at, n, values, e);
+        r = kc_tensor_file_read(file, from.tensor, at, n, values, e);
         if (r == 0)
             kc_values_spread(s, t, first + at, n, values);
         if (r == 0 && head)

@@ -5,30 +5,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define HEADER_MAX UINT64_C(100000000)
-
-static const struct {
-    const char *name;
-    uint32_t bytes;
-    bool readable;
-} dtypes[] = {{"F32", 4, true},  {"F16", 2, true},  {"BF16", 2, true},     {"F64", 8, true},      {"BOOL", 1, false},
-              {"U8", 1, false},  {"I8", 1, false},  {"F8_E5M2", 1, false}, {"F8_E4M3", 1, false}, {"I16", 2, false},
-              {"U16", 2, false}, {"I32", 4, false}, {"U32", 4, false},     {"I64", 8, false},     {"U64", 8, false}};
-
-static uint32_t dtype_bytes(const char *name, bool *readable)
-{
-    for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++)
-        if (strcmp(dtypes[i].name, name) == 0) {
-            *readable = dtypes[i].readable;
-            return dtypes[i].bytes;
-        }
-    return 0;
-}
 
 /* A JSON integer ≥ 0. */
 static int natural(const json_t *v, uint64_t *out)
@@ -45,7 +26,7 @@ static int parse_tensor(const char *path, const char *name, const json_t *o, str
     const json_t *shape = json_object_get(o, "shape"), *offsets = json_object_get(o, "data_offsets");
     const char *dtype = kc_json_text(o, "dtype", "");
     struct kc_file_tensor t = {.count = 1, .rank = (uint32_t)json_array_size(shape)};
-    uint64_t bytes, width = dtype_bytes(dtype, &t.readable);
+    uint64_t bytes, width = kc_dtype_bytes(dtype, &t.readable);
     if (!json_is_array(shape) || t.rank > KC_FILE_DIMS || json_array_size(offsets) != 2 || !width ||
         natural(json_array_get(offsets, 0), &t.begin) < 0 || natural(json_array_get(offsets, 1), &t.end) < 0)
         return kc_fail(e, -EBADMSG, "%s: tensor %s has no valid dtype, shape and data_offsets (dtype \"%.12s\")",
@@ -71,7 +52,7 @@ static int by_begin(const void *a, const void *b)
 }
 
 /* The buffer has no holes, and the file ends where the last tensor does (F36). */
-static int check_lengths(const struct kc_safetensors *f, uint64_t file_bytes, struct kc_error *e)
+static int check_lengths(const struct kc_tensor_file *f, uint64_t file_bytes, struct kc_error *e)
 {
     uint64_t at = 0;
     for (uint32_t i = 0; i < f->count; i++) {
@@ -81,24 +62,10 @@ static int check_lengths(const struct kc_safetensors *f, uint64_t file_bytes, st
                            (unsigned long long)at);
         at = f->tensor[i].end;
     }
-    if (f->data_at + at == file_bytes)
-        return 0;
-    if (f->data_at + at < file_bytes)
-        return kc_fail(e, -EBADMSG,
-                       "%s is %llu bytes long, its header describes %llu: %llu bytes lie behind the last tensor%s%s",
-                       f->path, (unsigned long long)file_bytes, (unsigned long long)(f->data_at + at),
-                       (unsigned long long)(file_bytes - f->data_at - at), f->count ? ", " : "",
-                       f->count ? f->tensor[f->count - 1].name : "");
-    uint32_t cut = 0;
-    while (f->data_at + f->tensor[cut].end <= file_bytes)
-        cut++;
-    return kc_fail(e, -EBADMSG,
-                   "%s is %llu bytes long, its header describes %llu: cut short in tensor %s, which ends at %llu",
-                   f->path, (unsigned long long)file_bytes, (unsigned long long)(f->data_at + at),
-                   f->tensor[cut].name, (unsigned long long)(f->data_at + f->tensor[cut].end));
+    return kc_tensor_file_ends(f, f->data_at + at, file_bytes, e);
 }
 
-static int parse_header(struct kc_safetensors *f, const json_t *header, struct kc_error *e)
+static int parse_header(struct kc_tensor_file *f, const json_t *header, struct kc_error *e)
 {
     const char *name;
     json_t *value;
@@ -117,7 +84,7 @@ static int parse_header(struct kc_safetensors *f, const json_t *header, struct k
     return 0;
 }
 
-static int read_header(struct kc_safetensors *f, struct kc_error *e)
+static int read_header(struct kc_tensor_file *f, struct kc_error *e)
 {
     const struct kc_storage *st = &kc_storage_posix;
     uint64_t bytes, length;
@@ -155,85 +122,16 @@ static int read_header(struct kc_safetensors *f, struct kc_error *e)
     return r;
 }
 
-int kc_safetensors_open(const char *path, struct kc_safetensors *out, struct kc_error *e)
+int kc_safetensors_open(const char *path, struct kc_tensor_file *out, struct kc_error *e)
 {
-    struct kc_safetensors f = {.fd = kc_storage_posix.open(NULL, path, O_RDONLY | O_NONBLOCK)};
+    struct kc_tensor_file f = {.fd = kc_storage_posix.open(NULL, path, O_RDONLY | O_NONBLOCK)};
     snprintf(f.path, sizeof f.path, "%s", path);
     if (f.fd < 0)
         return kc_storage_fail(&kc_storage_posix, e, f.fd, "open", path, 0);
     int r = read_header(&f, e);
     if (r < 0)
-        kc_safetensors_free(&f);
+        kc_tensor_file_free(&f);
     else
         *out = f;
-    return r;
-}
-
-void kc_safetensors_free(struct kc_safetensors *f)
-{
-    if (f->fd >= 0)
-        kc_storage_posix.close(NULL, f->fd);
-    for (uint32_t i = 0; f->tensor && i < f->count; i++)
-        free(f->tensor[i].name);
-    free(f->tensor);
-    *f = (struct kc_safetensors){.fd = -1};
-}
-
-static float from_half(uint16_t h)
-{
-    uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = h >> 10 & 31, fraction = h & 1023, bits;
-    float v;
-    if (exponent == 0) { /* zero and subnormal: fraction · 2^-24, exact */
-        v = (float)fraction * 0x1p-24f;
-        return sign ? -v : v;
-    }
-    bits = sign | (exponent == 31 ? 255u << 23 : (exponent + 112) << 23) | fraction << 13;
-    memcpy(&v, &bits, sizeof v);
-    return v;
-}
-
-static void convert(const char *dtype, const unsigned char *in, size_t count, float *out)
-{
-    for (size_t i = 0; i < count; i++) {
-        if (dtype[0] == 'B') {
-            uint16_t h;
-            memcpy(&h, in + 2 * i, 2);
-            uint32_t bits = (uint32_t)h << 16;
-            memcpy(&out[i], &bits, 4);
-        } else if (dtype[1] == '1') {
-            uint16_t h;
-            memcpy(&h, in + 2 * i, 2);
-            out[i] = from_half(h);
-        } else if (dtype[1] == '6') {
-            double d;
-            memcpy(&d, in + 8 * i, 8);
-            out[i] = (float)d;
-        } else {
-            memcpy(&out[i], in + 4 * i, 4);
-        }
-    }
-}
-
-int kc_safetensors_read(const struct kc_safetensors *f, uint32_t t, uint64_t first, uint64_t count, float *out,
-                        struct kc_error *e)
-{
-    enum { CHUNK = 1 << 16 };
-    const struct kc_file_tensor *x = &f->tensor[t];
-    bool readable;
-    size_t width = dtype_bytes(x->dtype, &readable);
-    unsigned char *buffer = malloc(CHUNK * width);
-    int r = buffer ? 0 : kc_fail(e, -ENOMEM, "no memory to read %s", f->path);
-    for (uint64_t done = 0; done < count && r == 0;) {
-        size_t n = count - done < CHUNK ? (size_t)(count - done) : CHUNK;
-        r = kc_storage_read_all(&kc_storage_posix, f->fd, buffer, n * width,
-                                f->data_at + x->begin + (first + done) * width);
-        if (r < 0)
-            kc_fail(e, r, "%s: cannot read tensor %s: %s", f->path, x->name,
-                    r == -ENODATA ? "the file shrank" : strerror(-r));
-        else
-            convert(x->dtype, buffer, n, out + done);
-        done += n;
-    }
-    free(buffer);
     return r;
 }

@@ -1,6 +1,8 @@
 /* shelf.c - see shelf.h. Opens a file once, however many tensors the index has in it. */
 #include "shelf.h"
 
+#include "llmc.h"
+
 #include "base/json.h"
 
 #include <errno.h>
@@ -14,7 +16,7 @@
 void kc_shelf_free(struct kc_shelf *s)
 {
     for (uint32_t i = 0; i < s->count; i++)
-        kc_safetensors_free(&s->file[i]);
+        kc_tensor_file_free(&s->file[i]);
     free(s->file);
     json_decref(s->index);
     *s = (struct kc_shelf){0};
@@ -22,13 +24,22 @@ void kc_shelf_free(struct kc_shelf *s)
 
 static int add(struct kc_shelf *s, const char *path, struct kc_error *e)
 {
-    struct kc_safetensors *more = realloc(s->file, (s->count + 1) * sizeof *more);
+    struct kc_tensor_file *more = realloc(s->file, (s->count + 1) * sizeof *more);
     if (!more)
         return kc_fail(e, -ENOMEM, "no memory to open %s", path);
     s->file = more;
     int r = kc_safetensors_open(path, &s->file[s->count], e);
     s->count += r == 0;
     return r;
+}
+
+static int add_llmc(struct kc_shelf *s, const char *path, const struct kc_model_numbers *numbers, struct kc_error *e)
+{
+    struct kc_model_numbers have;
+    s->file = calloc(1, sizeof *s->file);
+    int r = s->file ? kc_llmc_open(path, &have, s->file, e) : kc_fail(e, -ENOMEM, "no memory to open %s", path);
+    s->count = r == 0;
+    return r < 0 ? r : kc_numbers_check(numbers, &have, path, e);
 }
 
 static int open_index(struct kc_shelf *s, const char *folder, struct kc_error *e)
@@ -55,6 +66,14 @@ static int open_index(struct kc_shelf *s, const char *folder, struct kc_error *e
     return 0;
 }
 
+static bool has_torch(const char *folder)
+{
+    char path[4096];
+    struct stat st;
+    snprintf(path, sizeof path, "%s/pytorch_model.bin", folder);
+    return stat(path, &st) == 0;
+}
+
 static int open_folder(struct kc_shelf *s, const char *folder, const struct kc_model_numbers *numbers, struct kc_error *e)
 {
     char path[4096];
@@ -69,7 +88,8 @@ static int open_folder(struct kc_shelf *s, const char *folder, const struct kc_m
         return add(s, path, e);
     snprintf(path, sizeof path, "%s/model.safetensors.index.json", folder);
     if (stat(path, &st) != 0)
-        return kc_fail(e, -ENOENT, "%s has neither model.safetensors nor model.safetensors.index.json", folder);
+        return kc_fail(e, -ENOENT, "%s has neither model.safetensors nor model.safetensors.index.json%s", folder,
+                       has_torch(folder) ? "; pytorch_model.bin is not read: save the model with safetensors" : "");
     if ((r = kc_storage_read_json(&kc_storage_posix, path, &json, e)) < 0)
         return r;
     s->index = json_incref(json_object_get(json, "weight_map"));
@@ -88,7 +108,9 @@ int kc_shelf_open(const char *path, const struct kc_model_numbers *numbers, stru
         return kc_fail(e, -ENAMETOOLONG, "the path is too long: %.200s…", path);
     if (stat(path, &st) != 0)
         return kc_storage_fail(&kc_storage_posix, e, -errno, "open", path, 0);
-    r = S_ISDIR(st.st_mode) ? open_folder(&s, path, numbers, e) : add(&s, path, e);
+    r = S_ISDIR(st.st_mode)   ? open_folder(&s, path, numbers, e)
+        : kc_llmc_named(path) ? add_llmc(&s, path, numbers, e)
+                              : add(&s, path, e);
     if (r < 0)
         kc_shelf_free(&s);
     else
