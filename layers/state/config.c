@@ -283,7 +283,7 @@ static json_t *value_of(const struct row *row, double v)
 }
 
 int kc_config_write(const struct kc_storage *st, const char *folder, const struct kc_model_numbers *m, bool bf16,
-                    struct kc_error *e)
+                    json_t *tokens, struct kc_error *e)
 {
     char path[4096];
     const int family = family_of(m);
@@ -304,6 +304,8 @@ int kc_config_write(const struct kc_storage *st, const char *folder, const struc
     for (size_t i = 0; i < sizeof facts / sizeof facts[0] && r == 0; i++)
         if (facts[i].families >> family & 1)
             put(json, facts[i].key, facts[i].inside, json_loads(facts[i].value, JSON_DECODE_ANY, NULL));
+    if (r == 0 && tokens)
+        json_object_update(json, tokens);
     snprintf(path, sizeof path, "%.4000s/config.json", folder);
     char *text = r == 0 ? json_dumps(json, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
     if (r == 0 && !text)

@@ -8,6 +8,8 @@
 
 #include <stdbool.h>
 
+struct json_t;
+
 /* 0 where the family has no such number. Needed for files alone, not for loading a snapshot. */
 struct kc_model_numbers {
     char family[16];
@@ -27,8 +29,8 @@ int kc_config_read(const char *path, struct kc_model_numbers *out, struct kc_err
 int kc_numbers_check(const struct kc_model_numbers *m, const struct kc_model_numbers *have, const char *path, struct kc_error *e);
 /* The model of a spec, in JSON; what the family does not have is left out. New reference; NULL no memory. */
 struct json_t *kc_numbers_json(const struct kc_model_numbers *m);
-/* Write config.json to a new file in `folder`. -ENOTSUP a number that it needs is not known (a snapshot of format 1). */
+/* Write config.json to a new file in `folder`. `tokens`: members that it gets as well, NULL none. -ENOTSUP a number that it needs is not known (a snapshot of format 1). */
 int kc_config_write(const struct kc_storage *st, const char *folder, const struct kc_model_numbers *m, bool bf16,
-                    struct kc_error *e);
+                    struct json_t *tokens, struct kc_error *e);
 
 #endif

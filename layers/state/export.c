@@ -1,12 +1,19 @@
 /* export.c - a snapshot's parameters as safetensors with Hugging Face names, and config.json. Everything is written into a
  * folder beside, which gets its name when it is whole: a folder of that name is an export, or it is not there. */
+#include "along.h"
+#include "export.h"
 #include "sheet.h"
 #include "state_impl.h"
+
+#include "base/json.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define NAME_ROW(id, name, extra) name,
+const char *const kc_export_name[KC_EXPORTS] = {KC_EXPORT_TABLE(NAME_ROW)};
 
 static int refuse_any(void *arg, const char *name)
 {
@@ -14,8 +21,7 @@ static int refuse_any(void *arg, const char *name)
     return -ENOTEMPTY;
 }
 
-/* The folder that is asked for may be there, but empty. */
-static int check_out(const struct kc_storage *st, const char *out, struct kc_error *e)
+int kc_export_free_folder(const struct kc_storage *st, const char *out, struct kc_error *e)
 {
     int r = st->list(st->self, out, refuse_any, NULL);
     if (r == 0 || r == -ENOENT)
@@ -49,13 +55,37 @@ static int put_values(const struct kc_storage *st, const struct kc_whole *w, con
     return r;
 }
 
+/* The folder that tokenizer files are taken from, "" none. */
+static int find_along(const struct kc_storage *st, const struct kc_whole *w, const struct kc_export *c, char out[4096],
+                      struct kc_error *e)
+{
+    const char *slash = strrchr(w->path, '/');
+    snprintf(out, 4096, "%.*s/" KC_ALONG_FOLDER, slash ? (int)(slash - w->path) : 1, slash ? w->path : ".");
+    if (c->tokenizer && !kc_along_any(st, c->tokenizer))
+        return kc_fail(e, -ENOENT, "%s has no files of a tokenizer: tokenizer.json, tokenizer_config.json, vocab.json and merges.txt "
+                       "are such", c->tokenizer);
+    if (c->tokenizer)
+        snprintf(out, 4096, "%s", c->tokenizer);
+    else if (!kc_along_any(st, out))
+        *out = 0;
+    return 0;
+}
+
 static int write_files(const struct kc_storage *st, const struct kc_whole *w, const struct kc_export *c, const char *folder,
                        struct kc_export_info *out, struct kc_error *e)
 {
+    char along[4096];
+    uint32_t copied = 0;
+    int found = find_along(st, w, c, along, e);
+    if (found < 0)
+        return found;
+    json_t *tokens = *along ? kc_along_tokens(st, along) : NULL;
     struct kc_sheet *s = calloc(1, sizeof *s);
     int r = s ? kc_sheet_plan(&w->manifest, c->bf16, c->file_bytes, s, e) : kc_fail(e, -ENOMEM, "no memory to export");
     if (r == 0)
-        r = kc_config_write(st, folder, &w->manifest.model, c->bf16, e);
+        r = kc_config_write(st, folder, &w->manifest.model, c->bf16, tokens, e);
+    if (r == 0 && *along)
+        r = kc_along_copy(st, along, folder, false, &copied, e);
     if (r == 0)
         r = kc_sheet_create(s, st, folder, e);
     if (r == 0)
@@ -64,54 +94,71 @@ static int write_files(const struct kc_storage *st, const struct kc_whole *w, co
         r = kc_sheet_finish(s, st, folder, e);
     if (r == 0)
         *out = (struct kc_export_info){.version = w->manifest.version, .step = w->manifest.progress.step, .files = s->files,
-            .tensors = s->parts, .bytes = s->bytes};
+            .tensors = s->parts, .bytes = s->bytes, .copied = copied};
+    json_decref(tokens);
     if (s)
         kc_sheet_free(s, st);
     free(s);
     return r;
 }
 
-static int write_folder(const struct kc_storage *st, const struct kc_whole *w, const struct kc_export *c, const char *folder,
-                        struct kc_export_info *out, struct kc_error *e)
+int kc_export_settle(const struct kc_storage *st, const char *tmp, const char *name, bool folder, struct kc_error *e)
 {
-    char tmp[4096], parent[4096];
-    snprintf(tmp, sizeof tmp, "%.4000s.tmp", folder);
-    snprintf(parent, sizeof parent, "%.4000s", folder);
+    char parent[4096];
+    snprintf(parent, sizeof parent, "%.4000s", name);
     char *slash = strrchr(parent, '/');
     if (slash)
         slash[slash == parent] = 0;
+    int r = folder ? st->sync_folder(st->self, tmp) : 0;
+    if (r == 0)
+        r = st->rename(st->self, tmp, name);
+    if (r == 0)
+        r = st->sync_folder(st->self, slash ? parent : ".");
+    return r < 0 ? kc_storage_fail(st, e, r, "write", name, 0) : 0;
+}
+
+static int write_folder(const struct kc_storage *st, const struct kc_whole *w, const struct kc_export *c, const char *folder,
+                        struct kc_export_info *out, struct kc_error *e)
+{
+    char tmp[4096];
+    snprintf(tmp, sizeof tmp, "%.4000s.tmp", folder);
     int r = st->make_folder(st->self, tmp);
     if (r == -EEXIST)
         return kc_fail(e, r, "%s is there: another export writes it, or one was broken off. Remove it", tmp);
     if (r < 0)
         return kc_storage_fail(st, e, r, "make", tmp, 0);
     r = write_files(st, w, c, tmp, out, e);
-    if (r == 0 && ((r = st->sync_folder(st->self, tmp)) < 0 || (r = st->rename(st->self, tmp, folder)) < 0 ||
-                   (r = st->sync_folder(st->self, slash ? parent : ".")) < 0))
-        kc_storage_fail(st, e, r, "write", folder, 0);
+    if (r == 0)
+        r = kc_export_settle(st, tmp, folder, true, e);
     if (r < 0)
         kc_storage_remove_tree(st, tmp); /* what stays is told by the next export */
     return r;
 }
 
+int kc_export_name_of(const char *name, char out[3072], struct kc_error *e)
+{
+    size_t n = strlen(name);
+    while (n > 1 && name[n - 1] == '/')
+        n--;
+    if (n == 0 || n >= 3072)
+        return kc_fail(e, n ? -ENAMETOOLONG : -EINVAL, "%.200s is no name for a file or folder", name);
+    snprintf(out, 3072, "%.*s", (int)n, name);
+    return 0;
+}
+
 int kc_snapshot_export(const char *path, const struct kc_export *c, struct kc_export_info *out, struct kc_error *e)
 {
     const struct kc_storage *st = c->storage ? c->storage : &kc_storage_posix;
-    struct kc_whole *w = NULL;
-    char from[4096], folder[3072];
-    size_t n = strlen(c->out);
-    while (n > 1 && c->out[n - 1] == '/')
-        n--;
-    if (n == 0 || n >= sizeof folder)
-        return kc_fail(e, n ? -ENAMETOOLONG : -EINVAL, "%.200s is no name for a folder", c->out);
-    snprintf(folder, sizeof folder, "%.*s", (int)n, c->out);
-    int r = check_out(st, folder, e);
+    struct kc_side s;
+    char folder[3072];
+    int r = kc_export_name_of(c->out, folder, e);
+    if (r == 0 && c->format == KC_EXPORT_SAFETENSORS)
+        r = kc_export_free_folder(st, folder, e);
     if (r == 0)
-        r = kc_snapshot_resolve(st, path, from, e);
-    if (r == 0)
-        r = kc_whole_open(st, from, &w, e);
-    if (r == 0)
-        r = write_folder(st, w, c, folder, out, e);
-    kc_whole_free(st, w);
+        r = kc_side_open(st, path, &s, e);
+    if (r < 0)
+        return r;
+    r = c->format == KC_EXPORT_LLMC ? kc_export_llmc(st, &s, c, folder, out, e) : write_folder(st, s.w, c, folder, out, e);
+    kc_side_close(&s);
     return r;
 }

@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define DATA_ALIGN 4096
+
 static void file_name(const struct kc_sheet *s, uint32_t file, char out[64])
 {
     if (s->files == 1)
@@ -79,7 +81,7 @@ static json_t *part_json(const struct kc_sheet *s, const struct kc_sheet_part *p
                      (json_int_t)p->begin, (json_int_t)(p->begin + p->count * s->width));
 }
 
-/* The header's text, filled up with blanks so that the data begins at a multiple of 8; free(). */
+/* The header's text, filled up with blanks so that the data begins on a page: who maps the file reads whole ones; free(). */
 static char *header_text(const struct kc_sheet *s, uint32_t file, uint64_t *length)
 {
     char name[KC_TENSOR_NAME_MAX];
@@ -91,7 +93,7 @@ static char *header_text(const struct kc_sheet *s, uint32_t file, uint64_t *leng
         }
     char *text = json ? json_dumps(json, JSON_COMPACT) : NULL;
     json_decref(json);
-    const size_t n = text ? strlen(text) : 0, whole = (n + 7) / 8 * 8;
+    const size_t n = text ? strlen(text) : 0, whole = (n + 8 + DATA_ALIGN - 1) / DATA_ALIGN * DATA_ALIGN - 8;
     char *out = text ? realloc(text, whole + 1) : NULL;
     if (!out) {
         free(text);

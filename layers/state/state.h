@@ -202,22 +202,40 @@ struct kc_prune {
 /* version[]: those that went, oldest first; *count: how many. -EBUSY somebody writes a snapshot there; -ENOMEM, -errno. */
 int kc_snapshot_prune(const char *directory, const struct kc_prune *p, uint64_t *version, size_t room, size_t *count,
                       struct kc_error *e);
-/* A snapshot's parameters as a folder that Hugging Face transformers loads: config.json and model.safetensors, or several
- * files and their index. */
+/* A snapshot's parameters for others: a folder that Hugging Face transformers loads, with config.json and model.safetensors,
+ * or several files and their index; or one model file of llm.c, of the GPT-2 family. */
+#define KC_EXPORT_TABLE(X) X(EXPORT_SAFETENSORS, "safetensors", 0) X(EXPORT_LLMC, "llm.c", 0)
+enum kc_export_format { KC_EXPORT_TABLE(KC_ENUM_ROW) KC_EXPORTS };
+extern const char *const kc_export_name[KC_EXPORTS];
 struct kc_export {
-    const char *out;     /* the folder; it may be there, but empty */
+    enum kc_export_format format;
+    const char *out;     /* the folder, it may be there, but empty; or the file, which is new */
     bool bf16;           /* values are rounded; else f32, as they are */
-    uint64_t file_bytes; /* a file takes tensors up to so many bytes, and one at least */
+    uint64_t file_bytes; /* of a folder: a file takes tensors up to so many bytes, and one at least */
+    /* Of a folder: tokenizer files are copied from here. NULL: from where an import keeps them, beside the snapshot. */
+    const char *tokenizer;
     const struct kc_storage *storage; /* NULL: POSIX */
 };
 struct kc_export_info {
     uint64_t version, step, bytes;
-    uint32_t files, tensors;
+    uint32_t files, tensors; /* files of tensors */
+    uint32_t copied;         /* files of the tokenizer */
 };
-/* `path` as in kc_snapshot_verify(); every extent is verified before it is written. The folder is there when it is whole, and
- * not at all on failure: -ENOTEMPTY it has files, -EEXIST its .tmp is there, -EBADMSG damage, -ENOTSUP the snapshot does not
- * say what config.json must say, -E2BIG too many files. */
+/* `path` as in kc_snapshot_verify(); every extent is verified before it is written. What was asked for is there when it is
+ * whole, and not at all on failure: -ENOTEMPTY the folder has files, -EEXIST the file is there, or a .tmp of it, -EBADMSG
+ * damage, -ENOTSUP the snapshot does not say what config.json must say, or llm.c has no such model, -E2BIG too many files,
+ * -ENOENT config->tokenizer has no such files. */
 int kc_snapshot_export(const char *path, const struct kc_export *config, struct kc_export_info *out, struct kc_error *e);
+/* The model of a spec that fits a folder with config.json, or a model file of llm.c: {"family": …}; new reference. -EINVAL it
+ * is of a kind that is not trained here, or does not say; -EBADMSG no such file; -errno. */
+struct json_t;
+int kc_weights_model(const char *path, struct json_t **model, struct kc_error *e);
+/* What spec.init_from names becomes a snapshot: version 1 of step 0 in the new folder `out`, its parameters the masters,
+ * moments 0; beside it model.json, which is kc_weights_model(), and tokenizer files, which an export passes on. The plan is of
+ * one rank, and the memory of its parameters is needed meanwhile. The folder is there when it is whole. *copied: files of the
+ * tokenizer. -ENOTEMPTY, -EEXIST as above, errors of kc_state_init(). */
+int kc_snapshot_import(const struct kc_job_spec *spec, const struct kc_shard_plan *shard, const char *out,
+                       struct kc_snapshot_info *info, uint32_t *copied, struct kc_error *e);
 /* Can a run of this spec begin from what spec.init_from names? Reads all of it as kc_state_init() will, needs the
  * memory of one rank's state meanwhile. 0, also when it begins from the seed; errors of kc_state_new(), kc_state_init(). */
 int kc_weights_check(const struct kc_job_spec *spec, const struct kc_shard_plan *shard, struct kc_error *e);

@@ -117,7 +117,7 @@ START_TEST(config_is_written_as_it_is_read)
     for (size_t i = 0; i < GOLDEN; i++) {
         struct kc_error e = {""};
         char path[600];
-        ck_assert_msg(kc_config_write(&kc_storage_posix, folder, &golden[i].numbers, i % 2, &e) == 0, "%s", e.text);
+        ck_assert_msg(kc_config_write(&kc_storage_posix, folder, &golden[i].numbers, i % 2, NULL, &e) == 0, "%s", e.text);
         snprintf(path, sizeof path, "%s/config.json", folder);
         ck_assert_msg(kc_config_check(&golden[i].numbers, path, &e) == 0, "%s", e.text);
         /* every number that it has, transformers' file of the same model has as well */
@@ -134,7 +134,7 @@ START_TEST(config_is_written_as_it_is_read)
     struct kc_model_numbers old = golden[1].numbers; /* as a snapshot of format 1 knows it */
     struct kc_error e = {""};
     old.kv_heads = old.ffn = 0, old.rope_theta = old.rms_eps = 0;
-    ck_assert_int_eq(kc_config_write(&kc_storage_posix, folder, &old, false, &e), -ENOTSUP);
+    ck_assert_int_eq(kc_config_write(&kc_storage_posix, folder, &old, false, NULL, &e), -ENOTSUP);
     ck_assert_msg(strstr(e.text, "does not say what model.kv_heads was") != NULL, "%s", e.text);
 }
 END_TEST
