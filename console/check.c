@@ -260,6 +260,23 @@ int check_plan(const struct kc_home *home, const char *path, struct check *out, 
     return 0;
 }
 
+int check_text(const struct kc_home *home, const char *text, struct check *out, struct kc_error *e)
+{
+    struct check c;
+    memset(&c, 0, sizeof c);
+    int rc = kc_arena_new(&c.spec_arena, 2 * KC_SPEC_BYTES_MAX);
+    if (!rc)
+        rc = kc_spec_parse(text, "/", &c.spec_arena, &c.spec, e);
+    if (!rc)
+        rc = plan(&c, home, NULL, false, e);
+    if (rc) {
+        check_free(&c);
+        return rc;
+    }
+    *out = c;
+    return 0;
+}
+
 void check_algorithms(const struct kc_home *home, struct job *j)
 {
     char path[JOB_PATH_ROOM + 16];

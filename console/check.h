@@ -38,6 +38,8 @@ void check_free(struct check *c);
 /* The plans alone, of a job that runs already (`path`: spec.json in its directory, where its table of costs lies): data,
  * weights and memory are not looked at, `figures` and `room` not set. -errno with e; *out is then untouched. */
 int check_plan(const struct kc_home *home, const char *path, struct check *out, struct kc_error *e);
+/* The same of a spec that is no file; paths in it are absolute. */
+int check_text(const struct kc_home *home, const char *text, struct check *out, struct kc_error *e);
 /* Which algorithms a job's collectives run by, from its plan, made again. Unknown stays unknown: the job is of another
  * host, or has no spec that this kc can plan. */
 struct job;

@@ -44,25 +44,37 @@ int snapshots_of_job(const struct job *j, struct snapshots *out, struct kc_error
     return -ENOMEM;
 }
 
+void snapshots_of_model(const struct kc_home *home, const char *name, char *path, size_t room)
+{
+    snprintf(path, room, "%s/models/%s", home->home, name);
+}
+
+static bool is_folder(const char *path)
+{
+    struct stat st;
+    return !stat(path, &st) && S_ISDIR(st.st_mode);
+}
+
 int snapshots_find(const struct kc_home *home, const char *word, struct snapshots *out, struct kc_error *e)
 {
     struct job j;
-    struct stat st;
+    char model[JOB_PATH_ROOM] = "";
     if (kc_id_valid(word) && !job_read(home, word, &j, NULL)) {
         int rc = snapshots_of_job(&j, out, e);
         job_free(&j);
         return rc;
     }
-    if (!stat(word, &st) && S_ISDIR(st.st_mode)) {
-        struct kc_snapshot_info *info = calloc(1, sizeof *info);
-        if (!info)
-            return kc_fail(e, -ENOMEM, "no memory");
-        snprintf(info->path, sizeof info->path, "%s", word);
-        *out = (struct snapshots){info, 1};
-        return 0;
-    }
-    return kc_fail(e, -ENOENT, "\"%.200s\" is neither a job nor the folder of a snapshot. "
-                   "`kc ps` lists jobs, `kc snap ls JOB` snapshots", word);
+    if (kc_id_valid(word))
+        snapshots_of_model(home, word, model, sizeof model);
+    if (!is_folder(word) && !is_folder(model))
+        return kc_fail(e, -ENOENT, "\"%.200s\" is no job, no folder of a snapshot and no imported model. "
+                       "`kc ps` lists jobs, `kc snap ls JOB` snapshots", word);
+    struct kc_snapshot_info *info = calloc(1, sizeof *info);
+    if (!info)
+        return kc_fail(e, -ENOMEM, "no memory");
+    snprintf(info->path, sizeof info->path, "%s", is_folder(word) ? word : model);
+    *out = (struct snapshots){info, 1};
+    return 0;
 }
 
 /* The version that a word names behind a slash: JOB/3, JOB/v00000003; 0 none. job: what stands before it. */

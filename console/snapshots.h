@@ -13,9 +13,11 @@ struct snapshots {
 
 /* None is 0 with count 0. */
 int snapshots_of_job(const struct job *j, struct snapshots *out, struct kc_error *e);
-/* `word`: a job's id (all of its snapshots), or the folder of one. -ENOENT neither. */
+/* Where `kc snap import --name NAME` keeps a model: a folder of snapshots. */
+void snapshots_of_model(const struct kc_home *home, const char *name, char *path, size_t room);
+/* `word`: a job's id (all of its snapshots), a folder, or the name of an imported model. -ENOENT none of these. */
 int snapshots_find(const struct kc_home *home, const char *word, struct snapshots *out, struct kc_error *e);
-/* The one that `word` means: a job's newest whole one, JOB/VERSION (3 or v00000003), or a folder. -ENOENT, e says what to
+/* The one that `word` means: a job's newest whole one, JOB/VERSION (3 or v00000003), a folder, or a model. -ENOENT, e says what to
  * type. */
 int snapshots_pick(const struct kc_home *home, const char *word, char *path, size_t room, struct kc_error *e);
 /* Fill in the newest snapshot of a job whose board does not tell it, from its folder. */

@@ -55,18 +55,31 @@ static int put_values(const struct kc_storage *st, const struct kc_whole *w, con
     return r;
 }
 
+/* `out` becomes the first of these that has tokenizer files: `path` itself, its tokenizer folder, the one beside it. */
+static bool look_along(const struct kc_storage *st, const char *path, char out[4096])
+{
+    char up[4096];
+    const char *slash = strrchr(path, '/');
+    snprintf(up, sizeof up, "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".");
+    const char *const base[] = {path, path, up}, *const inside[] = {"", "/" KC_ALONG_FOLDER, "/" KC_ALONG_FOLDER};
+    for (int i = 0; i < 3; i++) {
+        snprintf(out, 4096, "%.4000s%s", base[i], inside[i]);
+        if (kc_along_any(st, out))
+            return true;
+    }
+    return false;
+}
+
 /* The folder that tokenizer files are taken from, "" none. */
 static int find_along(const struct kc_storage *st, const struct kc_whole *w, const struct kc_export *c, char out[4096],
                       struct kc_error *e)
 {
-    const char *slash = strrchr(w->path, '/');
-    snprintf(out, 4096, "%.*s/" KC_ALONG_FOLDER, slash ? (int)(slash - w->path) : 1, slash ? w->path : ".");
     if (c->tokenizer && !kc_along_any(st, c->tokenizer))
         return kc_fail(e, -ENOENT, "%s has no files of a tokenizer: tokenizer.json, tokenizer_config.json, vocab.json and merges.txt "
                        "are such", c->tokenizer);
     if (c->tokenizer)
         snprintf(out, 4096, "%s", c->tokenizer);
-    else if (!kc_along_any(st, out))
+    else if (!look_along(st, w->path, out) && !(c->origin && *c->origin && look_along(st, c->origin, out)))
         *out = 0;
     return 0;
 }

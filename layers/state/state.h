@@ -212,8 +212,9 @@ struct kc_export {
     const char *out;     /* the folder, it may be there, but empty; or the file, which is new */
     bool bf16;           /* values are rounded; else f32, as they are */
     uint64_t file_bytes; /* of a folder: a file takes tensors up to so many bytes, and one at least */
-    /* Of a folder: tokenizer files are copied from here. NULL: from where an import keeps them, beside the snapshot. */
-    const char *tokenizer;
+    /* Of a folder: tokenizer files are copied from `tokenizer`; NULL: from where an import keeps them, beside the snapshot, or
+     * from `origin`, what the model began from (model.init.from); NULL or "": nothing. */
+    const char *tokenizer, *origin;
     const struct kc_storage *storage; /* NULL: POSIX */
 };
 struct kc_export_info {
