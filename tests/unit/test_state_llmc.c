@@ -1,5 +1,6 @@
 /* test_state_llmc.c - model files of llm.c: where its train_gpt2.py puts every value, written here once more by that rule, and
  * every way in which a file can be wrong. Row F36 of the list of faults. */
+#include "rig_faults.h"
 #include "state_rig.h"
 
 #include "base/bf16.h"
@@ -16,8 +17,9 @@
 #include <unistd.h>
 
 /* The numbers of the rig's spec. */
-enum { LAYERS = 2, HIDDEN = 32, HEADS = 4, CONTEXT = 32, VOCAB = 256, PADDED = 384, TENSORS = 4 + 12 * LAYERS };
+enum { LAYERS = 2, HIDDEN = 32, HEADS = 4, CONTEXT = 32, VOCAB = 256, TENSORS = 4 + 12 * LAYERS };
 
+static uint32_t padded; /* rows of the embedding in the file */
 static char folder[256], path[512];
 static struct rig_tensor model[TENSORS];
 static char names[TENSORS][64];
@@ -35,6 +37,7 @@ static void tensor(uint32_t *n, uint64_t a, uint64_t b, const char *format, ...)
 static void setup(void)
 {
     uint32_t n = 0;
+    padded = 384;
     rig_folder(folder, true);
     snprintf(path, sizeof path, "%s/model.bin", folder);
     tensor(&n, VOCAB, HIDDEN, "transformer.wte.weight");
@@ -88,7 +91,7 @@ static void write_tensors(FILE *f, bool bf16)
             for (uint64_t i = 0; i < (linear ? b : a); i++)
                 for (uint64_t k = 0; k < (linear ? a : b); k++)
                     put(f, linear ? value(t, k, i) : value(t, i, k), bf16);
-            for (uint64_t i = 0; t == 0 && i < (PADDED - VOCAB) * HIDDEN; i++)
+            for (uint64_t i = 0; t == 0 && i < (padded - VOCAB) * HIDDEN; i++)
                 put(f, 0, bf16);
         }
     }
@@ -98,7 +101,7 @@ static int32_t head[256];
 
 static void write_file(bool bf16)
 {
-    static const int32_t numbers[] = {20240326, 3, CONTEXT, VOCAB, LAYERS, HEADS, HIDDEN, PADDED};
+    const int32_t numbers[] = {20240326, 3, CONTEXT, VOCAB, LAYERS, HEADS, HIDDEN, (int32_t)padded};
     memset(head, 0, sizeof head);
     memcpy(head, numbers, sizeof numbers);
     head[1] = bf16 ? 5 : 3;
@@ -169,7 +172,7 @@ START_TEST(F36_a_file_that_is_not_whole_is_named_with_both_lengths)
     snprintf(says, sizeof says, "is %ld bytes long, its header describes %ld: 8 bytes lie behind the last tensor, transformer.ln_f.bias",
              bytes + 8, bytes);
     refused(says);
-    ck_assert_int_eq(truncate(path, 1024 + 4L * PADDED * HIDDEN + 4), 0);
+    ck_assert_int_eq(truncate(path, 1024 + 4L * padded * HIDDEN + 4), 0);
     refused("cut short in tensor transformer.wpe.weight");
     ck_assert_int_eq(truncate(path, 1000), 0);
     refused("has 1000 bytes; the header of an llm.c model has 1024");
@@ -199,7 +202,7 @@ START_TEST(a_header_of_another_file_is_named)
     refused("vocabulary 256 (255 with padding)");
     patch(7, INT32_MAX);
     refused("which is no model");
-    patch(7, PADDED);
+    patch(7, (int32_t)padded);
     patch(6, -32);
     refused("hidden -32, which is no model");
     patch(6, HIDDEN);
@@ -232,6 +235,105 @@ START_TEST(another_model_is_refused_with_both_numbers)
 }
 END_TEST
 
+static char *slurp(const char *name, long *bytes)
+{
+    FILE *f = fopen(name, "rbe");
+    ck_assert_msg(f != NULL, "%s", name);
+    *bytes = rig_file_bytes(name);
+    char *data = malloc((size_t)*bytes + 1);
+    ck_assert_uint_eq(fread(data, 1, (size_t)*bytes, f), (size_t)*bytes);
+    fclose(f);
+    return data;
+}
+
+/* What is exported is, byte for byte, what llm.c would have written of the same values; whatever layout the snapshot had. */
+START_TEST(an_export_is_the_file_that_was_read)
+{
+    static const struct rig_layout layouts[] = {{1, 0, 100, false, false}, {3, 1, 4, true, false}, {4, 3, 1, false, false}};
+    char snapshots[512], out[512];
+    padded = 256; /* the next multiple of 128 */
+    for (size_t i = 0; i < 2 * sizeof layouts / sizeof layouts[0]; i++) {
+        const bool bf16 = i % 2;
+        struct kc_export c = {.format = KC_EXPORT_LLMC, .out = out, .bf16 = bf16};
+        struct kc_export_info info;
+        struct kc_error e = {""};
+        struct rig r;
+        long have, want;
+        snprintf(snapshots, sizeof snapshots, "%s/snapshots-%zu", folder, i);
+        snprintf(out, sizeof out, "%s/out-%zu.bin", folder, i);
+        write_file(bf16);
+        rig_open(&r, model, TENSORS, layouts[i / 2], snapshots, NULL, path);
+        for (uint32_t k = 0; k < r.ranks; k++)
+            ck_assert_msg(kc_state_init(r.state[k], &e) == 0, "%s", e.text);
+        ck_assert_int_eq(rig_snapshot(&r), 0);
+        rig_close(&r);
+        ck_assert_msg(kc_snapshot_export(snapshots, &c, &info, &e) == 0, "%s", e.text);
+        char *a = slurp(out, &have), *b = slurp(path, &want);
+        ck_assert_int_eq(have, want);
+        ck_assert_uint_eq(info.bytes, (uint64_t)want);
+        for (long k = 0; k < want; k++)
+            if (a[k] != b[k])
+                ck_abort_msg("layout %zu: byte %ld is %d, not %d", i, k, a[k], b[k]);
+        free(a);
+        free(b);
+        ck_assert_int_eq(kc_snapshot_export(snapshots, &c, &info, &e), -EEXIST);
+        ck_assert_msg(strstr(e.text, "is there: name a new file") != NULL, "%s", e.text);
+    }
+}
+END_TEST
+
+/* Whichever call fails, the file is whole or it is not there, and nothing is left beside it. */
+START_TEST(an_export_that_fails_leaves_nothing)
+{
+    char snapshots[512], out[512], tmp[600];
+    struct kc_error e = {""};
+    struct rig_faults f;
+    struct rig r;
+    uint64_t at = 1;
+    snprintf(snapshots, sizeof snapshots, "%s/snapshots", folder);
+    snprintf(out, sizeof out, "%s/out.bin", folder);
+    snprintf(tmp, sizeof tmp, "%s.tmp", out);
+    write_file(false);
+    rig_open(&r, model, TENSORS, (struct rig_layout){1, 0, 100, false, false}, snapshots, NULL, path);
+    ck_assert_int_eq(kc_state_init(r.state[0], &e), 0);
+    ck_assert_int_eq(rig_snapshot(&r), 0);
+    rig_close(&r);
+    for (;; at++) {
+        struct kc_export_info info;
+        rig_faults(&f);
+        f.at = at;
+        f.code = -ENOSPC;
+        f.writes_only = true;
+        const struct kc_export c = {.format = KC_EXPORT_LLMC, .out = out, .storage = &f.storage};
+        const int code = kc_snapshot_export(snapshots, &c, &info, &e);
+        ck_assert_msg((code == 0) == (f.failed == NULL), "call %llu (%s): %d", (unsigned long long)at, f.failed, code);
+        ck_assert_msg(access(tmp, F_OK) != 0, "call %llu (%s)", (unsigned long long)at, f.failed);
+        if (code == 0)
+            break;
+        ck_assert_msg(f.failed && (access(out, F_OK) != 0 || remove(out) == 0), "call %llu", (unsigned long long)at);
+    }
+    ck_assert_uint_gt(at, 20);
+}
+END_TEST
+
+START_TEST(another_family_is_not_exported)
+{
+    char snapshots[512], out[512];
+    struct kc_export c = {.format = KC_EXPORT_LLMC, .out = out};
+    struct kc_export_info info;
+    struct kc_error e = {""};
+    struct rig r;
+    snprintf(snapshots, sizeof snapshots, "%s/snapshots", folder);
+    snprintf(out, sizeof out, "%s/out.bin", folder);
+    rig_open(&r, rig_small, rig_small_count, (struct rig_layout){1, 0, 100, false, false}, snapshots, NULL, "");
+    rig_train(&r);
+    ck_assert_int_eq(rig_snapshot(&r), 0);
+    rig_close(&r);
+    ck_assert_int_eq(kc_snapshot_export(snapshots, &c, &info, &e), -ENOTSUP); /* the numbers, but not the tensors */
+    ck_assert_msg(strstr(e.text, "an llm.c model has") && access(out, F_OK) != 0, "%s", e.text);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("state_llmc");
@@ -241,6 +343,9 @@ int main(void)
     tcase_add_test(c, F36_a_file_that_is_not_whole_is_named_with_both_lengths);
     tcase_add_test(c, a_header_of_another_file_is_named);
     tcase_add_test(c, another_model_is_refused_with_both_numbers);
+    tcase_add_test(c, an_export_is_the_file_that_was_read);
+    tcase_add_test(c, an_export_that_fails_leaves_nothing);
+    tcase_add_test(c, another_family_is_not_exported);
     suite_add_tcase(suite, c);
     return suite_run(suite);
 }
