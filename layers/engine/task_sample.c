@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,28 +59,56 @@ static int read_arguments(int argc, char **argv, struct wish *out)
     return 0;
 }
 
+/* What says which model it is, from the folder of a version or that of all: the spec of the job that wrote it, or what an
+ * import left (`*model`: a model alone). */
+static int find_spec(const char *snapshot, char path[PATH_MAX], bool *model, struct kc_error *e)
+{
+    static const char *const places[] = {"../../spec.json", "../spec.json", "../model.json", "model.json"};
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        const int n = snprintf(path, PATH_MAX, "%s/%s", snapshot, places[i]);
+        if (n < 0 || n >= PATH_MAX)
+            return kc_fail(e, -ENAMETOOLONG, "%s: too long a path", snapshot);
+        *model = i > 1;
+        if (access(path, R_OK) == 0)
+            return 0;
+    }
+    snprintf(path, PATH_MAX, "%.*s/config.json", PATH_MAX - 16, snapshot);
+    if (access(path, F_OK) == 0)
+        return kc_fail(e, -EINVAL, "%s is a Hugging Face folder, no snapshot. `kc snap import %s --name NAME` makes one of it, "
+                       "then `kc sample NAME`", snapshot, snapshot);
+    return kc_fail(e, -ENOENT, "%s has neither a job's spec.json above it nor an import's model.json. A snapshot is read where its "
+                   "job wrote it: <job>/snapshots/<version>", snapshot);
+}
+
 /* The spec of the job that wrote the snapshot, made a job of one rank and one sequence whose values are the snapshot's. */
 static int spec_of(const char *snapshot, struct kc_arena *arena, const struct kc_job_spec **out, struct kc_error *e)
 {
     char path[PATH_MAX], *text;
     size_t bytes;
+    bool alone = false;
     json_error_t at;
-    int n = snprintf(path, sizeof path, "%s/../../spec.json", snapshot);
-    if (n < 0 || (size_t)n >= sizeof path)
-        return kc_fail(e, -ENAMETOOLONG, "%s: too long a path", snapshot);
-    int code = kc_file_read(path, KC_SPEC_BYTES_MAX, &text, &bytes);
+    int code = find_spec(snapshot, path, &alone, e);
     if (code < 0)
-        return kc_fail(e, code, "%s: %s. A snapshot is read where its job wrote it: <job>/snapshots/<version>", path,
-                       strerror(-code));
+        return code;
+    code = kc_file_read(path, KC_SPEC_BYTES_MAX, &text, &bytes);
+    if (code < 0)
+        return kc_fail(e, code, "%s: %s", path, strerror(-code));
     json_t *root = json_loads(text, 0, &at);
     free(text);
+    json_t *model = json_object_get(root, "model");
     if (!root)
         return kc_fail(e, -EINVAL, "%s: line %d: %s", path, at.line, at.text);
+    if (!json_is_object(model)) {
+        json_decref(root);
+        return kc_fail(e, -EINVAL, "%s has no model", path);
+    }
+    if (alone)
+        json_object_update_new(root, json_pack("{s:s,s:i,s:{s:s},s:{s:i}}", "name", "sample", "steps", 1, "data", "train", "none",
+                                               "optimizer", "lr", 0));
     json_object_set_new(root, "ranks", json_integer(1));
     json_object_set_new(root, "parallel", json_pack("{s:i,s:i}", "data", 1, "zero", 0));
     json_object_set_new(root, "batch", json_pack("{s:i,s:i}", "sequences", 1, "micro", 1));
     json_object_set_new(root, "oversubscribe", json_true());
-    json_t *model = json_object_get(root, "model");
     json_object_set_new(model, "init", json_pack("{s:s}", "from", snapshot));
     text = json_dumps(root, JSON_REAL_PRECISION(17));
     json_decref(root);

@@ -9,7 +9,7 @@
 
 /* ---- one side ---- */
 
-const struct kc_extent *kc_side_extent(const struct kc_side *s, struct kc_place at)
+const struct kc_extent *kc_side_extent(const struct kc_side *s, struct kc_pair_place at)
 {
     return &s->w->pack[at.pack].extent[at.extent];
 }
@@ -38,7 +38,7 @@ static int sort(struct kc_side *s)
         s->start[k] += s->start[k - 1];
     for (uint32_t p = 0; p < m->packs; p++)
         for (uint32_t i = 0; i < s->w->pack[p].count; i++)
-            s->place[s->start[key_of(&s->w->pack[p].extent[i]) + 1]++] = (struct kc_place){p, i};
+            s->place[s->start[key_of(&s->w->pack[p].extent[i]) + 1]++] = (struct kc_pair_place){p, i};
     return 0;
 }
 
@@ -67,7 +67,7 @@ void kc_side_close(struct kc_side *s)
     *s = (struct kc_side){.st = s->st};
 }
 
-int kc_side_read(const struct kc_side *s, struct kc_place at, float *values, struct kc_error *e)
+int kc_side_read(const struct kc_side *s, struct kc_pair_place at, float *values, struct kc_error *e)
 {
     int r = kc_pack_read(s->st, &s->w->pack[at.pack], at.extent, values, e);
     return r < 0 ? kc_fail_prefix(e, r, "%.200s", s->w->manifest.tensor[kc_side_extent(s, at)->tensor].name) : 0;
@@ -98,7 +98,7 @@ void kc_pair_close(struct kc_pair *p)
     kc_side_close(&p->b);
 }
 
-static int read_extent(struct kc_pair *p, const struct kc_side *s, struct kc_place at, float *values, struct kc_error *e)
+static int read_extent(struct kc_pair *p, const struct kc_side *s, struct kc_pair_place at, float *values, struct kc_error *e)
 {
     int r = kc_side_read(s, at, values, e);
     p->bytes_read += r == 0 ? kc_extent_bytes(kc_side_extent(s, at)) : 0;
@@ -106,7 +106,7 @@ static int read_extent(struct kc_pair *p, const struct kc_side *s, struct kc_pla
 }
 
 /* The values of an extent of b: kept, or read in the place of the one that was used longest ago. */
-static int extent_of_b(struct kc_pair *p, struct kc_place at, const float **values, struct kc_error *e)
+static int extent_of_b(struct kc_pair *p, struct kc_pair_place at, const float **values, struct kc_error *e)
 {
     struct kc_pair_kept *oldest = p->kept;
     for (struct kc_pair_kept *k = p->kept; k < p->kept + KC_PAIR_KEPT; k++) {
@@ -131,7 +131,7 @@ static int extent_of_b(struct kc_pair *p, struct kc_place at, const float **valu
 /* The extent of a in p->values against all of b that hold elements of it. */
 static int walk_under(struct kc_pair *p, const struct kc_extent *x, uint32_t key_b, kc_pair_run *run, void *arg, struct kc_error *e)
 {
-    const struct kc_place *in_b = p->b.place + p->b.start[key_b];
+    const struct kc_pair_place *in_b = p->b.place + p->b.start[key_b];
     const uint32_t count = p->b.start[key_b + 1] - p->b.start[key_b];
     struct kc_region a, b;
     int r = 0;

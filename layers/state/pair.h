@@ -5,7 +5,7 @@
 
 #include "catalog.h"
 
-struct kc_place {
+struct kc_pair_place {
     uint32_t pack, extent;
 };
 
@@ -14,7 +14,7 @@ struct kc_side {
     const struct kc_storage *st;
     struct kc_whole *w;
     uint32_t *start; /* of tensor * KC_KIND_COUNT + kind in place; one more at the end */
-    struct kc_place *place;
+    struct kc_pair_place *place;
 };
 /* `path` as in kc_snapshot_verify(), and errors of kc_whole_open(); -ENOMEM. */
 int kc_side_open(const struct kc_storage *st, const char *path, struct kc_side *out, struct kc_error *e);
@@ -27,16 +27,16 @@ static inline bool kc_side_has(const struct kc_side *s, uint32_t key)
 {
     return s->start[key + 1] > s->start[key];
 }
-const struct kc_extent *kc_side_extent(const struct kc_side *s, struct kc_place at);
+const struct kc_extent *kc_side_extent(const struct kc_side *s, struct kc_pair_place at);
 /* One extent, verified; the tensor is named in e. */
-int kc_side_read(const struct kc_side *s, struct kc_place at, float *values, struct kc_error *e);
+int kc_side_read(const struct kc_side *s, struct kc_pair_place at, float *values, struct kc_error *e);
 
 #define KC_PAIR_KEPT 16 /* extents of the second: as many cut one of the first, mostly */
 
 struct kc_pair {
     struct kc_side a, b; /* b.w NULL: there is one alone */
     struct kc_pair_kept {
-        struct kc_place at;
+        struct kc_pair_place at;
         uint64_t used; /* 0: nothing is in it */
         float *values;
     } kept[KC_PAIR_KEPT];
