@@ -55,6 +55,10 @@ const struct kc_state_row kc_phase_row[KC_PHASES] = {
 const char *const kc_phase_name[KC_PHASES] = {
 #include "shm/states.def"
 };
+#define KC_SAVING(id, name, help) name,
+const char *const kc_saving_name[KC_SAVINGS] = {
+#include "shm/states.def"
+};
 #define KC_DEVICE_STATE(id, name, letter, help) {name, help, letter, 0},
 const struct kc_state_row kc_shown_device_row[KC_SHOWN_DEVICES] = {
 #include "shm/states.def"

@@ -61,6 +61,11 @@ enum kc_phase {
 #include "shm/states.def"
     KC_PHASES
 };
+#define KC_SAVING(id, name, help) KC_SAVING_##id,
+enum kc_saving {
+#include "shm/states.def"
+    KC_SAVINGS
+};
 #define KC_DEVICE_STATE(id, name, letter, help) KC_DEVICE_STATE_##id,
 enum kc_shown_device {
 #include "shm/states.def"
@@ -74,7 +79,8 @@ struct kc_state_row {
 extern const struct kc_state_row kc_job_state_row[KC_JOB_STATES], kc_rank_state_row[KC_RANK_STATES],
     kc_phase_row[KC_PHASES], kc_shown_device_row[KC_SHOWN_DEVICES];
 extern const char *const kc_job_state_name[KC_JOB_STATES], *const kc_rank_state_name[KC_RANK_STATES],
-    *const kc_phase_name[KC_PHASES], *const kc_shown_device_name[KC_SHOWN_DEVICES];
+    *const kc_phase_name[KC_PHASES], *const kc_shown_device_name[KC_SHOWN_DEVICES],
+    *const kc_saving_name[KC_SAVINGS];
 
 /* ---- events.def ---- */
 enum kc_event_kind { KC_EVENT_KIND_INFO, KC_EVENT_KIND_WARNING, KC_EVENT_KIND_FAULT };

@@ -14,14 +14,22 @@ struct kc_wish kc_wish_read(const double *agreed)
     };
 }
 
-struct kc_orders kc_orders_decide(const struct kc_orders_input *in)
+#define NAME_ROW(id, name, extra) name,
+const char *const kc_next_name[KC_NEXTS] = {KC_NEXT_TABLE(NAME_ROW)};
+
+enum kc_next kc_next_decide(const struct kc_next_input *in)
 {
-    bool last = in->step >= in->steps;
-    bool due = in->trained && in->every && (in->step % in->every == 0 || last);
-    struct kc_orders o = {0};
-    o.answer = in->wish.checkpoints != in->answered;
-    o.leave = in->wish.stop || last;
-    o.save = (o.answer || due || in->wish.stop) && !in->saved;
-    o.hold = in->wish.pause && !o.leave;
-    return o;
+    const bool last = in->step >= in->steps, leave = in->wish.stop || last;
+    const bool due = in->trained && in->every && (in->step % in->every == 0 || last);
+    const bool asked = in->wish.checkpoints != in->answered;
+    const bool busy = in->saving != KC_SAVING_NONE, older = busy && in->saving_step != in->step;
+    if (busy && (in->ready || leave || (due && older && in->wait)))
+        return KC_NEXT_ADVANCE;
+    if (due && older)
+        return KC_NEXT_SKIP;
+    if (asked && !busy && in->saved)
+        return KC_NEXT_ANSWER;
+    if (!busy && !in->saved && (asked || ((due || in->wish.stop) && !in->tried)))
+        return KC_NEXT_BEGIN;
+    return leave ? KC_NEXT_LEAVE : in->wish.pause ? KC_NEXT_HOLD : KC_NEXT_TRAIN;
 }

@@ -41,7 +41,7 @@ void publish_plan(const struct kc_govern_config *c, uint64_t first_step)
     kc_probe_set(c->probe, KC_METRIC_WORK_BYTES, (double)kc_schedule_memory(exec));
     kc_probe_set(c->probe, KC_METRIC_WINDOW_BYTES, (double)window_bytes(c));
     static const enum kc_metric none_yet[] = {KC_METRIC_TOKENS, KC_METRIC_SNAPSHOTS, KC_METRIC_SNAPSHOT_FAILURES,
-                                              KC_METRIC_SKIPPED_STEPS};
+                                              KC_METRIC_SKIPPED_STEPS, KC_METRIC_SNAPSHOTS_SKIPPED, KC_METRIC_SNAPSHOT_STAGE};
     for (size_t i = 0; i < sizeof none_yet / sizeof *none_yet; i++)
         kc_probe_set(c->probe, none_yet[i], 0); /* counted from here on: a known zero */
     kc_probe_set(c->probe, KC_METRIC_LEASES, 1); /* a rank is born with one */
@@ -171,6 +171,10 @@ void publish_snapshot(const struct kc_govern_config *c, const struct kc_snapshot
     kc_probe_add(c->probe, KC_METRIC_SNAPSHOTS, 1);
     kc_probe_set(c->probe, KC_METRIC_SNAPSHOT_SECONDS, seconds);
     kc_probe_set(c->probe, KC_METRIC_SNAPSHOT_BYTES, (double)info->bytes);
+    kc_probe_set(c->probe, KC_METRIC_SNAPSHOT_RAW_BYTES, (double)info->raw_bytes);
+    kc_probe_set(c->probe, KC_METRIC_SNAPSHOT_STALL_SECONDS, info->stall_seconds);
+    kc_probe_set(c->probe, KC_METRIC_SNAPSHOT_COPY_SECONDS, info->copy_seconds);
+    kc_probe_set(c->probe, KC_METRIC_SNAPSHOT_WRITE_SECONDS, info->write_seconds);
     kc_probe_event(c->probe, KC_EVENT_SNAPSHOT, info->step, info->version, NULL);
     struct kc_snapshot_entry entry = {.version = info->version,
                                       .step = info->step,

@@ -1,48 +1,27 @@
 /* run.c - the loop of a rank. It names programs; schedule runs them. Everything that must happen at the same step on all
  * ranks follows from the agreed vector, never from what this rank alone has seen. */
-#include "govern/govern.h"
+#include "run_impl.h"
 
 #include "base/clock.h"
-#include "govern/control.h"
-#include "govern/policy.h"
 #include "publish.h"
 #include "step.h"
-#include "schedule/schedule.h"
-#include "shm/probe.h"
-#include "state/state.h"
 
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-struct loop {
-    const struct kc_govern_config *c;
-    struct kc_error *e;
-    struct kc_run run;          /* of the last program */
-    struct kc_wish wish;        /* as last agreed */
-    struct kc_ack ack;          /* leader's answer on the board */
-    struct kc_snapshot_info saved; /* the last good snapshot of this incarnation, or what was restored */
-    bool has_saved, snapshot_lost, trained;
-    uint32_t answered;          /* checkpoint requests; what an earlier incarnation was asked for is answered at once by
-                                   the step that was restored, which is saved already */
-    uint64_t process_seen;
-    int pause_token;            /* of the wait that is shown while held */
-    int32_t peer;
-};
-
-static uint64_t step_now(const struct loop *l)
+uint64_t loop_step(const struct loop *l)
 {
     return step_finished(l->c);
 }
 
-static int program(struct loop *l, enum kc_program_id id)
+int loop_program(struct loop *l, enum kc_program_id id)
 {
     return step_program(l->c, id, &l->run, &l->peer, l->e);
 }
 
-static void say(const struct loop *l, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void say(const struct loop *l, const char *format, ...)
+void loop_say(const struct loop *l, const char *format, ...)
 {
     char line[1200];
     va_list list;
@@ -52,13 +31,21 @@ static void say(const struct loop *l, const char *format, ...)
     l->c->say(line);
 }
 
+/* What the last vector says that all ranks act on. */
+static void take_agreed(struct loop *l)
+{
+    l->wish = kc_wish_read(l->run.agreed);
+    l->ready = l->run.agreed[KC_AGREE_BACKGROUND] == l->c->spec->ranks;
+    l->saving.tried = false;
+}
+
 /* ---- a step ---- */
 
 static int train(struct loop *l)
 {
     uint64_t start = kc_now();
     const uint64_t every = l->c->spec->replica_every;
-    bool compare = every && step_now(l) % every == 0; /* it reads all masters */
+    bool compare = every && loop_step(l) % every == 0; /* it reads all masters */
     l->run.replica_digest = compare ? kc_state_replica_digest(l->c->state) : 0;
     int code = step_train(l->c, &l->run, &l->peer, l->e);
     if (code < 0)
@@ -68,7 +55,7 @@ static int train(struct loop *l)
                        (uint64_t)l->run.agreed[KC_AGREE_NONFINITE], "the update is left out by policy");
     if (compare && l->run.agreed[KC_AGREE_DIGEST] != 0)
         return step_replicas_differ(l->c, &l->run, &l->peer, l->e);
-    l->wish = kc_wish_read(l->run.agreed);
+    take_agreed(l);
     step_finish(l->c, &l->run);
     l->trained = true;
     publish_step(l->c, &l->run, (double)(kc_now() - start) * 1e-9);
@@ -79,7 +66,7 @@ static int train(struct loop *l)
 static int evaluate(struct loop *l)
 {
     const struct kc_job_spec *s = l->c->spec;
-    uint64_t start = kc_now(), step = step_now(l);
+    uint64_t start = kc_now(), step = loop_step(l);
     uint64_t rows = (uint64_t)s->evaluate_batches * s->sequences, unit = (uint64_t)s->micro * s->axis[KC_DATA];
     enum kc_phase before = kc_probe_phase(l->c->probe, KC_PHASE_EVALUATE);
     int code = 0;
@@ -91,10 +78,10 @@ static int evaluate(struct loop *l)
     for (uint64_t at = 0; code == 0 && at < rows; at += unit) {
         l->run.values.sample_first = at;
         l->run.values.rows = (uint32_t)(rows - at < unit ? rows - at : unit);
-        code = program(l, KC_PROGRAM_EVALUATE);
+        code = loop_program(l, KC_PROGRAM_EVALUATE);
     }
     if (code == 0)
-        code = program(l, KC_PROGRAM_AGREE);
+        code = loop_program(l, KC_PROGRAM_AGREE);
     if (code == 0 && l->run.agreed[KC_AGREE_TOKENS] == 0)
         code = kc_fail(l->e, -ENODATA, "evaluation after step %llu: data.validation: the loss mask leaves out every token of "
                        "its first %llu samples: mask less, or take more evaluate.batches",
@@ -103,82 +90,46 @@ static int evaluate(struct loop *l)
         double tokens = l->run.agreed[KC_AGREE_TOKENS];
         publish_evaluation(l->c, step, l->run.agreed[KC_AGREE_LOSS] / tokens, (uint64_t)tokens,
                            (double)(kc_now() - start) * 1e-9);
-        l->wish = kc_wish_read(l->run.agreed);
+        take_agreed(l);
     }
     kc_probe_phase(l->c->probe, before);
     return code;
-}
-
-/* ---- saving ---- */
-
-/* A snapshot that fails is told and counted; whether training goes on is the policy's to say. */
-static int save(struct loop *l)
-{
-    uint64_t start = kc_now();
-    enum kc_phase before = kc_probe_phase(l->c->probe, KC_PHASE_SNAPSHOT);
-    struct kc_snapshot_info info;
-    static const enum kc_program_id stages[] = {KC_PROGRAM_SNAPSHOT_BEGIN, KC_PROGRAM_SNAPSHOT_COPIED,
-                                                KC_PROGRAM_SNAPSHOT_WRITTEN, KC_PROGRAM_SNAPSHOT_COMMITTED};
-    int code = 0;
-    for (size_t i = 0; code == 0 && i < sizeof stages / sizeof stages[0]; i++)
-        code = program(l, stages[i]);
-    if (code == 0) {
-        kc_state_last_snapshot(l->c->state, &info);
-        publish_snapshot(l->c, &info, (double)(kc_now() - start) * 1e-9);
-        l->snapshot_lost = info.error != 0;
-        if (info.error)
-            say(l, "step %llu: no snapshot: %s", (unsigned long long)step_now(l), info.reason);
-        if (info.error && kc_policy_decide(KC_FAULT_SNAPSHOT, l->c->spec, &(struct kc_policy_history){0}) != KC_ACTION_GO_ON)
-            code = kc_fail(l->e, info.error, "%s", info.reason);
-        if (!info.error) {
-            l->saved = info;
-            l->has_saved = true;
-        }
-        l->ack.checkpoint_result = info.error;
-        publish_reason(l->c, info.error ? info.reason : "", l->ack.text, sizeof l->ack.text);
-    }
-    kc_probe_phase(l->c->probe, before);
-    return code;
-}
-
-static bool saved_now(const struct loop *l)
-{
-    return l->has_saved && l->saved.step == step_now(l);
-}
-
-static void acknowledge(struct loop *l, bool held, bool stopping)
-{
-    l->ack.control = (uint64_t)l->run.agreed[KC_AGREE_CONTROL];
-    l->ack.step = step_now(l);
-    l->ack.held = held;
-    l->ack.stopping = stopping;
-    l->ack.checkpoints = l->answered;
-    if (l->has_saved) {
-        l->ack.checkpoint_version = l->saved.version;
-        l->ack.checkpoint_step = l->saved.step;
-    }
-    kc_probe_ack(l->c->probe, &l->ack);
 }
 
 /* ---- acting on what was agreed ---- */
 
+static void acknowledge(struct loop *l, bool held, bool stopping)
+{
+    l->ack.control = (uint64_t)l->run.agreed[KC_AGREE_CONTROL];
+    l->ack.step = loop_step(l);
+    l->ack.held = held;
+    l->ack.stopping = stopping;
+    l->ack.checkpoints = l->answered;
+    if (l->saving.has_good) {
+        l->ack.checkpoint_version = l->saving.good.version;
+        l->ack.checkpoint_step = l->saving.good.step;
+    }
+    kc_probe_ack(l->c->probe, &l->ack);
+}
+
 static int agree(struct loop *l)
 {
     kc_executor_clear(l->c->executor);
-    int code = program(l, KC_PROGRAM_AGREE);
+    int code = loop_program(l, KC_PROGRAM_AGREE);
     if (code == 0)
-        l->wish = kc_wish_read(l->run.agreed);
+        take_agreed(l);
     return code;
 }
 
 /* Held: sleep on the doorbell, then agree again. A ring wakes all ranks at once; a vote of a rank that was not rung for (a
- * signal to it alone) is heard at the next round. */
+ * signal to it alone) is heard at the next round. What works in the background for a snapshot does not ring. */
 static int hold(struct loop *l)
 {
     struct kc_probe *p = l->c->probe;
+    const uint64_t longest = l->saving.stage ? 10 * KC_MILLISECOND : 200 * KC_MILLISECOND;
     uint32_t seen = kc_probe_bell(p);
     if (!kc_probe_aborted(p) && !*l->c->told_to_stop && kc_probe_control(p) == l->ack.control)
-        kc_probe_bell_sleep(p, seen, 200 * KC_MILLISECOND);
+        kc_probe_bell_sleep(p, seen, longest);
     return agree(l);
 }
 
@@ -189,50 +140,75 @@ static void show_hold(struct loop *l, bool held)
         return;
     kc_probe_state(p, held ? KC_RANK_PAUSED : KC_RANK_RUNNING);
     kc_probe_phase(p, held ? KC_PHASE_PAUSED : KC_PHASE_NONE);
-    kc_probe_event(p, held ? KC_EVENT_PAUSED : KC_EVENT_RESUMED, step_now(l), 0, NULL);
+    kc_probe_event(p, held ? KC_EVENT_PAUSED : KC_EVENT_RESUMED, loop_step(l), 0, NULL);
     if (held)
         l->pause_token = kc_probe_wait_begin(p, KC_WAIT_PAUSE, KC_NO_GROUP, 0);
     else
         kc_probe_wait_end(p, l->pause_token);
 }
 
+static enum kc_next decide(const struct loop *l)
+{
+    const struct kc_job_spec *s = l->c->spec;
+    return kc_next_decide(&(struct kc_next_input){.wish = l->wish,
+                                                  .step = loop_step(l),
+                                                  .steps = s->steps,
+                                                  .every = s->snapshot_every,
+                                                  .answered = l->answered,
+                                                  .wait = s->snapshot_busy == KC_BUSY_WAIT,
+                                                  .trained = l->trained,
+                                                  .saved = save_is_there(l),
+                                                  .tried = l->saving.tried,
+                                                  .saving = l->saving.stage,
+                                                  .saving_step = l->saving.step,
+                                                  .ready = l->ready || !kc_state_background(l->c->state)});
+}
+
+static void agree_to_stop(struct loop *l)
+{
+    show_hold(l, false);
+    kc_probe_event(l->c->probe, KC_EVENT_STOP_AGREED, loop_step(l), 0, NULL);
+    acknowledge(l, false, true); /* from here on a slow save is no hang */
+}
+
 /* Save, hold, or leave, until training may go on. 1: leave now. */
 static int act(struct loop *l)
 {
-    const struct kc_job_spec *s = l->c->spec;
-    for (;;) {
-        struct kc_orders o = kc_orders_decide(&(struct kc_orders_input){.wish = l->wish,
-                                                                        .step = step_now(l),
-                                                                        .steps = s->steps,
-                                                                        .every = s->snapshot_every,
-                                                                        .answered = l->answered,
-                                                                        .trained = l->trained,
-                                                                        .saved = saved_now(l)});
-        int code = 0;
-        l->trained = false;
-        if (o.leave && l->wish.stop) {
+    int code = 0;
+    for (bool stopping = false; code == 0;) {
+        const enum kc_next next = decide(l);
+        if (l->wish.stop && !stopping)
+            agree_to_stop(l);
+        stopping = l->wish.stop;
+        if ((next == KC_NEXT_BEGIN || next == KC_NEXT_ADVANCE) && (stopping || loop_step(l) >= l->c->spec->steps))
+            kc_probe_phase(l->c->probe, KC_PHASE_SNAPSHOT); /* nothing else comes any more: no pause between the programs */
+        switch (next) {
+        case KC_NEXT_BEGIN:
+            code = save_begin(l);
+            break;
+        case KC_NEXT_ADVANCE:
+            code = save_advance(l);
+            break;
+        case KC_NEXT_SKIP:
+            save_skip(l);
+            break;
+        case KC_NEXT_ANSWER:
+            save_answer(l);
+            break;
+        case KC_NEXT_HOLD:
+            show_hold(l, true);
+            acknowledge(l, true, false);
+            code = hold(l);
+            break;
+        case KC_NEXT_TRAIN:
+        case KC_NEXT_LEAVE:
+        case KC_NEXTS:
             show_hold(l, false);
-            kc_probe_event(l->c->probe, KC_EVENT_STOP_AGREED, step_now(l), 0, NULL);
-            acknowledge(l, false, true); /* from here on a slow save is no hang */
+            acknowledge(l, false, stopping);
+            return next != KC_NEXT_TRAIN;
         }
-        if (o.answer && !o.save)
-            l->ack.checkpoint_result = 0; /* this step is saved already */
-        if (o.save)
-            code = save(l);
-        if (code < 0)
-            return code;
-        if (o.answer)
-            l->answered = l->wish.checkpoints;
-        show_hold(l, o.hold);
-        acknowledge(l, o.hold, o.leave && l->wish.stop);
-        if (o.leave)
-            return 1;
-        if (!o.hold)
-            return 0;
-        code = hold(l);
-        if (code < 0)
-            return code;
     }
+    return code;
 }
 
 /* ---- beginning and end ---- */
@@ -248,20 +224,20 @@ static int restore_or_begin(struct loop *l)
     do {
         code = kc_state_choose(c->state, 0, &found, l->e);
         if (code == 0)
-            code = program(l, KC_PROGRAM_RESTORE);
+            code = loop_program(l, KC_PROGRAM_RESTORE);
         else
             break;
     } while (code == -EBADMSG || code == -EBADE || code == -EIO);
     if (code == -ENOENT)
         code = kc_state_init(c->state, l->e);
     else if (code == 0) {
-        l->saved = found;
-        l->has_saved = !found.memory; /* the copy may not be on disk */
+        l->saving.good = found;
+        l->saving.has_good = !found.memory; /* the copy may not be on disk */
         bool leads = kc_probe_leads(c->probe); /* it is the same on all ranks, so one tells it */
         if (found.bits_change && leads)
             kc_probe_event(c->probe, KC_EVENT_BITS, found.step, found.version, found.reason);
         if (found.reason[0] && leads)
-            say(l, "restored step %llu; %s", (unsigned long long)found.step, found.reason);
+            loop_say(l, "restored step %llu; %s", (unsigned long long)found.step, found.reason);
         kc_probe_event(c->probe, KC_EVENT_RESTORED, found.step, found.version,
                        found.memory ? "from the copy in memory" : NULL);
     }
@@ -283,17 +259,17 @@ static void show_history(struct loop *l)
 static int prepare(struct loop *l)
 {
     const struct kc_govern_config *c = l->c;
-    int code = program(l, KC_PROGRAM_DIGEST);
+    int code = loop_program(l, KC_PROGRAM_DIGEST);
     if (code == 0)
         code = restore_or_begin(l);
     if (code < 0)
         return code;
-    publish_plan(c, step_now(l));
+    publish_plan(c, loop_step(l));
     if (kc_probe_leads(c->probe))
         show_history(l);
     kc_probe_state(c->probe, KC_RANK_RUNNING);
     kc_probe_phase(c->probe, KC_PHASE_NONE);
-    kc_probe_event(c->probe, KC_EVENT_STARTED, step_now(l), 0, NULL);
+    kc_probe_event(c->probe, KC_EVENT_STARTED, loop_step(l), 0, NULL);
     return agree(l); /* a pause that was asked for during the start holds before the first step */
 }
 
@@ -305,12 +281,12 @@ static int loop(struct loop *l)
         code = act(l);
         if (code == 0)
             code = train(l);
-        if (code == 0 && s->evaluate_every && (step_now(l) % s->evaluate_every == 0 || step_now(l) == s->steps))
+        if (code == 0 && s->evaluate_every && (loop_step(l) % s->evaluate_every == 0 || loop_step(l) == s->steps))
             code = evaluate(l);
     }
     if (code < 0)
         return code;
-    return saved_now(l) ? 0 : program(l, KC_PROGRAM_ROOT); /* a snapshot has just computed it */
+    return save_is_there(l) ? 0 : loop_program(l, KC_PROGRAM_ROOT); /* a snapshot has just computed it */
 }
 
 enum kc_reason kc_govern_reason(int code)
@@ -357,7 +333,7 @@ static void tell(const struct loop *l, enum kc_reason reason)
                 {KC_REASON_BOUNDARY, KC_EVENT_UNEXPECTED_CALLER}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (rows[i].reason == reason)
-            kc_probe_event(l->c->probe, rows[i].event, step_now(l) + 1, 0, l->e->text);
+            kc_probe_event(l->c->probe, rows[i].event, loop_step(l) + 1, 0, l->e->text);
 }
 
 int kc_govern_run(const struct kc_govern_config *config, struct kc_outcome *out, struct kc_error *e)
@@ -367,9 +343,9 @@ int kc_govern_run(const struct kc_govern_config *config, struct kc_outcome *out,
     if (code == 0)
         code = loop(&l);
     kc_probe_phase(config->probe, KC_PHASE_LEAVING);
-    out->step = step_now(&l);
+    out->step = loop_step(&l);
     out->peer = l.peer;
-    out->snapshot_lost = l.snapshot_lost;
+    out->snapshot_lost = l.saving.lost;
     out->root[0] = 0;
     if (code < 0) {
         out->reason = kc_govern_reason(code);

@@ -416,38 +416,54 @@ START_TEST(a_fault_gets_the_action_of_the_spec)
 }
 END_TEST
 
-/* Requests × states, as kc-job's users see them: what a rank does at the end of a step. */
+/* Requests × states, as kc-job's users see them: what all ranks do between two steps. */
+#define AT(at) .step = at, .steps = 10
+#define UNDER_WAY(stage, of) .saving = KC_SAVING_##stage, .saving_step = of
 static const struct {
     const char *when;
-    struct kc_orders_input in;
-    struct kc_orders want; /* save, answer, hold, leave */
-} orders[] = {
-    {"nothing is asked", {.step = 5, .steps = 10, .trained = true}, {0}},
-    {"every divides the step", {.step = 6, .steps = 10, .every = 3, .trained = true}, {.save = true}},
-    {"every divides the step, but it was not trained now", {.step = 6, .steps = 10, .every = 3}, {0}},
-    {"the last step is saved when snapshots are on", {.step = 10, .steps = 10, .every = 3, .trained = true},
-     {.save = true, .leave = true}},
-    {"the last step is not saved when they are off", {.step = 10, .steps = 10, .trained = true}, {.leave = true}},
-    {"pause holds", {.wish = {.pause = true}, .step = 5, .steps = 10, .trained = true}, {.hold = true}},
-    {"pause before the first step holds there", {.wish = {.pause = true}, .steps = 10}, {.hold = true}},
-    {"the last step finishes instead of pausing", {.wish = {.pause = true}, .step = 10, .steps = 10, .trained = true},
-     {.leave = true}},
-    {"checkpoint while held saves and holds on", {.wish = {.pause = true, .checkpoints = 1}, .step = 5, .steps = 10},
-     {.save = true, .answer = true, .hold = true}},
-    {"a second checkpoint of the same step writes nothing", {.wish = {.pause = true, .checkpoints = 2}, .step = 5, .steps = 10,
-     .answered = 1, .saved = true}, {.answer = true, .hold = true}},
-    {"stop saves, also with every 0", {.wish = {.stop = true}, .step = 5, .steps = 10, .trained = true},
-     {.save = true, .leave = true}},
-    {"stop wakes who is held", {.wish = {.stop = true, .pause = true}, .step = 5, .steps = 10}, {.save = true, .leave = true}},
-    {"stop of a saved step leaves at once", {.wish = {.stop = true}, .step = 6, .steps = 10, .every = 3, .saved = true},
-     {.leave = true}},
+    struct kc_next_input in;
+    enum kc_next want;
+} nexts[] = {
+    {"nothing is asked", {AT(5), .trained = true}, KC_NEXT_TRAIN},
+    {"every divides the step", {AT(6), .every = 3, .trained = true}, KC_NEXT_BEGIN},
+    {"every divides the step, but that was decided already", {AT(6), .every = 3}, KC_NEXT_TRAIN},
+    {"it was tried and failed: the next one is for later", {AT(6), .every = 3, .trained = true, .tried = true}, KC_NEXT_TRAIN},
+    {"the last step is saved when snapshots are on", {AT(10), .every = 3, .trained = true}, KC_NEXT_BEGIN},
+    {"the last step is not saved when they are off", {AT(10), .trained = true}, KC_NEXT_LEAVE},
+    {"a last step that could not be saved is left all the same", {AT(10), .every = 3, .tried = true}, KC_NEXT_LEAVE},
+    {"pause holds", {.wish = {.pause = true}, AT(5), .trained = true}, KC_NEXT_HOLD},
+    {"pause before the first step holds there", {.wish = {.pause = true}, AT(0)}, KC_NEXT_HOLD},
+    {"the last step finishes instead of pausing", {.wish = {.pause = true}, AT(10), .trained = true}, KC_NEXT_LEAVE},
+    {"checkpoint while held saves", {.wish = {.pause = true, .checkpoints = 1}, AT(5)}, KC_NEXT_BEGIN},
+    {"a second checkpoint of the same step writes nothing",
+     {.wish = {.pause = true, .checkpoints = 2}, AT(5), .answered = 1, .saved = true}, KC_NEXT_ANSWER},
+    {"stop saves, also with every 0", {.wish = {.stop = true}, AT(5), .trained = true}, KC_NEXT_BEGIN},
+    {"stop wakes who is held", {.wish = {.stop = true, .pause = true}, AT(5)}, KC_NEXT_BEGIN},
+    {"stop of a saved step leaves at once", {.wish = {.stop = true}, AT(6), .every = 3, .saved = true}, KC_NEXT_LEAVE},
+    {"stop whose save failed leaves", {.wish = {.stop = true}, AT(6), .tried = true}, KC_NEXT_LEAVE},
+    {"who asks for a checkpoint after one failed gets a new one",
+     {.wish = {.checkpoints = 2}, AT(6), .answered = 1, .tried = true}, KC_NEXT_BEGIN},
+    /* one under way */
+    {"it is at work: train", {AT(7), .trained = true, UNDER_WAY(COPYING, 6)}, KC_NEXT_TRAIN},
+    {"its stage is done everywhere: the next", {AT(7), .trained = true, UNDER_WAY(COPYING, 6), .ready = true}, KC_NEXT_ADVANCE},
+    {"also while held", {.wish = {.pause = true}, AT(7), UNDER_WAY(WRITING, 6), .ready = true}, KC_NEXT_ADVANCE},
+    {"held while it is at work", {.wish = {.pause = true}, AT(6), UNDER_WAY(WRITING, 6)}, KC_NEXT_HOLD},
+    {"due meanwhile: left out", {AT(9), .every = 3, .trained = true, UNDER_WAY(WRITING, 6)}, KC_NEXT_SKIP},
+    {"due meanwhile: finished first", {AT(9), .every = 3, .trained = true, .wait = true, UNDER_WAY(WRITING, 6)}, KC_NEXT_ADVANCE},
+    {"waiting is for what is due alone", {AT(8), .every = 3, .trained = true, .wait = true, UNDER_WAY(WRITING, 6)}, KC_NEXT_TRAIN},
+    {"a checkpoint is asked for meanwhile: after it",
+     {.wish = {.checkpoints = 1}, AT(8), .trained = true, UNDER_WAY(WRITING, 6)}, KC_NEXT_TRAIN},
+    {"and then begins", {.wish = {.checkpoints = 1}, AT(9), .trained = true}, KC_NEXT_BEGIN},
+    {"one of this very step is not saved twice", {AT(6), .every = 3, .trained = true, UNDER_WAY(COPYING, 6)}, KC_NEXT_TRAIN},
+    {"stop finishes it", {.wish = {.stop = true}, AT(8), .trained = true, UNDER_WAY(COPYING, 6)}, KC_NEXT_ADVANCE},
+    {"and saves then", {.wish = {.stop = true}, AT(8), .trained = true}, KC_NEXT_BEGIN},
+    {"the last step finishes it", {AT(10), .every = 3, .trained = true, UNDER_WAY(COMMITTING, 9)}, KC_NEXT_ADVANCE},
 };
 
-START_TEST(orders_follow_from_what_was_agreed)
+START_TEST(what_comes_next_follows_from_what_was_agreed)
 {
-    struct kc_orders got = kc_orders_decide(&orders[_i].in), want = orders[_i].want;
-    ck_assert_msg(got.save == want.save && got.answer == want.answer && got.hold == want.hold && got.leave == want.leave,
-                  "%s: save %d answer %d hold %d leave %d", orders[_i].when, got.save, got.answer, got.hold, got.leave);
+    const enum kc_next got = kc_next_decide(&nexts[_i].in);
+    ck_assert_msg(got == nexts[_i].want, "%s: %s, not %s", nexts[_i].when, kc_next_name[got], kc_next_name[nexts[_i].want]);
 }
 END_TEST
 
@@ -567,7 +583,7 @@ int main(void)
     tcase_add_test(t, zero_learning_rate_decay_and_clip_are_valid);
     tcase_add_test(t, what_is_no_json_object_is_refused);
     tcase_add_test(t, a_fault_gets_the_action_of_the_spec);
-    tcase_add_loop_test(t, orders_follow_from_what_was_agreed, 0, sizeof orders / sizeof orders[0]);
+    tcase_add_loop_test(t, what_comes_next_follows_from_what_was_agreed, 0, sizeof nexts / sizeof nexts[0]);
     tcase_add_test(t, too_little_memory_is_told_with_what_would_do);
     tcase_add_test(t, one_vote_stops_all);
     tcase_add_test(t, wiring_for_another_caller_or_with_a_hole_is_refused);
