@@ -192,6 +192,7 @@ static void write_end(struct kc_keeper *k)
 static void conclude(struct kc_keeper *k, enum kc_job_state state)
 {
     kc_keeper_sweep(k);
+    kc_keeper_copies_close(k);
     k->end = state;
     write_end(k);
 }
@@ -349,6 +350,12 @@ void kc_keeper_event(struct kc_keeper *k, enum kc_life_event event)
         if (!k->fatal)
             end_group(k);
         break;
+    case KC_DO_KEEP:
+        kc_keeper_drain(k);
+        kc_keeper_sweep(k); /* nothing writes to the copy any more */
+        if (!kc_keeper_saver_start(k))
+            kc_keeper_event(k, KC_LIFE_KEPT);
+        return;
     case KC_DO_DECIDE:
         decide_from_group(k);
         return;
@@ -420,6 +427,7 @@ static void tick(void *owner)
     kc_keeper_drain(k);
     kc_keeper_watch(k);
     kc_keeper_end_tick(k, passed);
+    kc_keeper_saver_settle(k);
     if (now - k->last_slow >= SLOW || k->rank[0].log.old >= 0) {
         k->last_slow = now;
         if (k->unsaved[0] && kc_keeper_save(k) == 0)
@@ -441,6 +449,7 @@ static void signals_ready(struct kc_source *source, uint32_t events)
     while (read(source->fd, &info, sizeof info) == (ssize_t)sizeof info) {
         if (info.ssi_signo == SIGCHLD && kc_keeper_reap(k) && !k->ended)
             after_exits(k);
+        kc_keeper_saver_settle(k);
         if (info.ssi_signo == SIGTERM && k->ended) {
             k->loop.stop = true;
         } else if (info.ssi_signo == SIGTERM) { /* the machine goes down: as if somebody had asked to stop */
@@ -536,7 +545,7 @@ static void recover(struct kc_keeper *k)
 static int prepare(struct kc_keeper *k, const struct kc_keeper_arguments *a, struct kc_error *e)
 {
     k->home = a->home;
-    k->alive_pipe[0] = k->alive_pipe[1] = k->listener.fd = k->metrics.fd = -1;
+    k->alive_pipe[0] = k->alive_pipe[1] = k->saver.said.fd = k->listener.fd = k->metrics.fd = -1;
     for (uint32_t i = 0; i < KC_RANKS_MAX; i++) {
         k->rank[i].window = k->rank[i].copy = k->rank[i].log.fd = k->rank[i].log.old = -1;
         k->rank[i].end = (struct kc_rank_end){0};

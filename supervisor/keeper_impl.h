@@ -18,6 +18,8 @@
 #include "shm/keeper.h"
 #include "shm/reader.h"
 
+#include <signal.h>
+
 /* A rank as its parent has it. */
 struct kc_kept_rank {
     bool alive;                   /* forked and not reaped yet */
@@ -42,6 +44,18 @@ struct kc_keeper_waiter {
     json_int_t tag;
     enum kc_life_event verb;
     uint32_t checkpoint;         /* count to wait for */
+};
+
+/* The child that writes the copy in memory to disk when the ranks are gone. */
+struct kc_keeper_saver {
+    pid_t pid;                    /* 0: there is none */
+    bool gone;                    /* it has ended and is reaped; pid is 0 */
+    int code;                     /* then: its exit code, or -signal */
+    struct kc_source said;        /* its standard output; fd -1 */
+    char line[2048];              /* what of it is no whole line yet */
+    size_t have;
+    bool told;                    /* the journal has how it ended */
+    uint64_t deadline, seconds;   /* kc_now() when it is given up, which is so long after it began */
 };
 
 /* How far the end of the group has come. */
@@ -72,6 +86,7 @@ struct kc_keeper {
     uint64_t restored;             /* step that this incarnation began from */
     bool began, trained;           /* it said so; it has finished a step */
 
+    struct kc_keeper_saver saver;
     uint64_t control;              /* the control word */
     bool releasing;                /* the pause level was lowered and the ranks have not said that they go on */
     enum kc_ending ending;
@@ -107,6 +122,10 @@ void kc_keeper_sweep(struct kc_keeper *k);                     /* nothing with o
 
 /* keeper_copy.c */
 int kc_keeper_copies_make(struct kc_keeper *k, struct kc_error *e); /* once a job, if its spec has copies */
+/* Start the child that writes the copy to disk: the event KEPT follows. False: there is nothing to write, or no child. */
+bool kc_keeper_saver_start(struct kc_keeper *k);
+bool kc_keeper_saver_take(struct kc_keeper *k, const siginfo_t *info); /* it is our child that ended there */
+void kc_keeper_saver_settle(struct kc_keeper *k); /* it is gone, or its time is over: KEPT */
 void kc_keeper_copies_close(struct kc_keeper *k);
 
 /* keeper_board.c */

@@ -269,7 +269,7 @@ bool kc_keeper_reap(struct kc_keeper *k)
             return any;
         for (uint32_t i = 0; i < k->record.ranks; i++)
             rank |= k->rank[i].alive && (pid_t)k->rank[i].shown.pid == info.si_pid;
-        if (!rank)
+        if (!rank && !kc_keeper_saver_take(k, &info))
             waitpid(info.si_pid, NULL, 0); /* a rank's orphan: we are its subreaper */
     }
 }

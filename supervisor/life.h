@@ -24,6 +24,7 @@
     X(RANK_FATAL, "rank-fatal", "the same, and policy will not start the job again")                                   \
     X(ALL_LEFT, "all-left", "every rank ended well")                                                                   \
     X(GROUP_GONE, "group-gone", "after a loss: nothing of this incarnation is left")                                   \
+    X(KEPT, "kept", "the copy in memory is on disk, or was given up, or there is none")                                \
     X(KEEPER_LOST, "keeper-lost", "the keeper ended before its job did, and its ranks are gone")                       \
     X(REBOOTED, "rebooted", "the machine has booted since the job was last seen")
 #define KC_LIFE_EVENT_ROW(id, name, help) KC_LIFE_##id,
@@ -48,6 +49,7 @@ enum kc_life_event { KC_LIFE_EVENT_TABLE(KC_LIFE_EVENT_ROW) KC_LIFE_EVENTS };
     X(END_QUEUED, "end-queued", "leave the queue; nothing ever ran")                                                   \
     X(END_GROUP, "end-group", "tell the peers, TERM and CONT, after the grace KILL, until nothing is left")            \
     X(FOLD, "fold", "one more followed; the first failure stands")                                                     \
+    X(KEEP, "keep", "write the copy in memory to disk, by a child; it is gone when we are")                            \
     X(DECIDE, "decide", "name the first failure, ask the policy: start again or fail")                                 \
     X(CONCLUDE, "conclude", "write the result; the job has ended")                                                     \
     X(RECOVER, "recover", "a new keeper reads what the ranks left and decides")                                        \

@@ -9,5 +9,6 @@ int kc_task_main(int argc, char **argv);
 int task_sample(int argc, char **argv);
 int task_comm(int argc, char **argv);
 int task_peak(int argc, char **argv);
+int task_keep(int argc, char **argv);
 
 #endif

@@ -126,13 +126,19 @@ static int refuse_marked(const struct kc_storage *st, const char *path, struct k
     return r;
 }
 
-int kc_whole_open(const struct kc_storage *st, const char *path, struct kc_whole **out, struct kc_error *e)
+struct kc_whole *kc_whole_new(void)
 {
     struct kc_whole *w = calloc(1, sizeof *w);
+    for (int i = 0; w && i < KC_RANKS_MAX; i++)
+        w->pack[i].fd = -1;
+    return w;
+}
+
+int kc_whole_open(const struct kc_storage *st, const char *path, struct kc_whole **out, struct kc_error *e)
+{
+    struct kc_whole *w = kc_whole_new();
     if (!w)
         return kc_fail(e, -ENOMEM, "no memory to open %s", path);
-    for (int i = 0; i < KC_RANKS_MAX; i++)
-        w->pack[i].fd = -1;
     snprintf(w->path, sizeof w->path, "%s", path);
     int r = refuse_marked(st, path, e);
     if (r == 0)
@@ -161,6 +167,19 @@ void kc_whole_free(const struct kc_storage *st, struct kc_whole *w)
 }
 
 /* ---- changing the directory ---- */
+
+int kc_catalog_make(const struct kc_storage *st, const char *directory, struct kc_error *e)
+{
+    char parent[4096];
+    snprintf(parent, sizeof parent, "%s", directory);
+    char *slash = strrchr(parent, '/');
+    if (slash)
+        *slash = 0;
+    int r = st->make_folder(st->self, directory);
+    if (r == 0 || r == -EEXIST)
+        r = st->sync_folder(st->self, !slash ? "." : parent[0] ? parent : "/");
+    return r < 0 ? kc_storage_fail(st, e, r, "make", directory, KC_PACK_ALIGN) : 0;
+}
 
 void kc_catalog_mark_broken(const struct kc_storage *st, const char *path, const char *why)
 {

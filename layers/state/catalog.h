@@ -30,6 +30,8 @@ struct kc_whole {
     struct kc_pack pack[KC_RANKS_MAX];
     uint64_t bytes; /* of all packs */
 };
+/* One with nothing in it, to be filled; NULL no memory. */
+struct kc_whole *kc_whole_new(void);
 /* -EBADMSG not whole or marked broken (e says why), -ENOMEM, -errno. */
 int kc_whole_open(const struct kc_storage *st, const char *path, struct kc_whole **out, struct kc_error *e);
 void kc_whole_free(const struct kc_storage *st, struct kc_whole *w); /* NULL is fine */
@@ -37,6 +39,11 @@ void kc_whole_free(const struct kc_storage *st, struct kc_whole *w); /* NULL is 
 int kc_whole_packs(const struct kc_storage *st, const char *folder, struct kc_whole *w, bool learn,
                    struct kc_error *e);
 
+/* Make the directory if it is not there; its own entry is durable then. */
+int kc_catalog_make(const struct kc_storage *st, const char *directory, struct kc_error *e);
+/* Make the version of w->manifest, whose packs are written under its temporary name, the newest one. The order is the
+ * protocol: packs proven, manifest, rename, pointer, each durable before the next. Under the lock. */
+int kc_commit_version(const struct kc_storage *st, const char *directory, struct kc_whole *w, struct kc_error *e);
 /* Mark a version so that nobody chooses it again. Best effort: a read-only medium leaves it unmarked. */
 void kc_catalog_mark_broken(const struct kc_storage *st, const char *path, const char *why);
 /* Take the directory's lock; ends with the descriptor. -EWOULDBLOCK somebody else writes here. */

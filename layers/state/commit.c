@@ -30,34 +30,35 @@ static int fill_manifest(const struct kc_state *s, struct kc_manifest *m)
     return kc_manifest_tensors(m, &s->map);
 }
 
-/* The order is the protocol: packs proven, manifest, rename, pointer, each durable before the next; then the old may
- * go. */
-static int commit(struct kc_state *s, struct kc_error *e)
+int kc_commit_version(const struct kc_storage *st, const char *directory, struct kc_whole *w, struct kc_error *e)
 {
     char tmp[4096], path[4096];
     struct kc_manifest again = {.tensors = 0};
-    struct kc_whole *w = calloc(1, sizeof *w);
-    kc_catalog_tmp_path(s->directory, s->attempt.version, tmp);
-    kc_catalog_path(s->directory, s->attempt.version, path);
-    for (int i = 0; w && i < KC_RANKS_MAX; i++)
-        w->pack[i].fd = -1;
+    kc_catalog_tmp_path(directory, w->manifest.version, tmp);
+    kc_catalog_path(directory, w->manifest.version, path);
+    int r = kc_whole_packs(st, tmp, w, true, e);
+    if (r == 0)
+        r = kc_manifest_write(st, tmp, &w->manifest, e);
+    if (r == 0)
+        r = kc_manifest_read(st, tmp, &again, e);
+    bool renamed = false;
+    if (r == 0 && ((r = st->sync_folder(st->self, tmp)) < 0 || (r = st->rename(st->self, tmp, path)) < 0 ||
+                   (renamed = true, r = st->sync_folder(st->self, directory)) < 0))
+        kc_storage_fail(st, e, r, "commit", path, KC_PACK_ALIGN);
+    if (r == 0)
+        r = kc_catalog_point(st, directory, w->manifest.version, e);
+    if (r < 0 && renamed) /* it has its name, but whether that lasts is not known: nobody may choose it */
+        kc_catalog_mark_broken(st, path, e->text);
+    kc_manifest_free(&again);
+    return r;
+}
+
+static int commit(struct kc_state *s, struct kc_error *e)
+{
+    struct kc_whole *w = kc_whole_new();
     int r = w && fill_manifest(s, &w->manifest) == 0 ? 0 : kc_fail(e, -ENOMEM, "no memory for a manifest");
     if (r == 0)
-        r = kc_whole_packs(s->st, tmp, w, true, e);
-    if (r == 0)
-        r = kc_manifest_write(s->st, tmp, &w->manifest, e);
-    if (r == 0)
-        r = kc_manifest_read(s->st, tmp, &again, e);
-    bool renamed = false;
-    if (r == 0 &&
-        ((r = s->st->sync_folder(s->st->self, tmp)) < 0 || (r = s->st->rename(s->st->self, tmp, path)) < 0 ||
-         (renamed = true, r = s->st->sync_folder(s->st->self, s->directory)) < 0))
-        kc_storage_fail(s->st, e, r, "commit", path, KC_PACK_ALIGN);
-    if (r == 0)
-        r = kc_catalog_point(s->st, s->directory, s->attempt.version, e);
-    if (r < 0 && renamed) /* it has its name, but whether that lasts is not known: nobody may choose it */
-        kc_catalog_mark_broken(s->st, path, e->text);
-    kc_manifest_free(&again);
+        r = kc_commit_version(s->st, s->directory, w, e);
     kc_whole_free(s->st, w);
     return r;
 }

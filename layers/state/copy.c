@@ -241,11 +241,9 @@ int kc_copies_commit(const struct kc_copies *all, struct kc_copy *c, struct kc_m
         return kc_fail(e, -EINVAL, "no slot has version %llu, or this rank takes no manifest",
                        (unsigned long long)m->version);
     kc_catalog_path(KC_COPY_DIRECTORY, m->version, path);
-    struct kc_whole *w = calloc(1, sizeof *w);
+    struct kc_whole *w = kc_whole_new();
     if (!w)
         return kc_fail(e, -ENOMEM, "no memory for a manifest");
-    for (int i = 0; i < KC_RANKS_MAX; i++)
-        w->pack[i].fd = -1;
     w->manifest = *m; /* lent */
     int r = kc_whole_packs(st, path, w, true, e);
     if (r == 0)

@@ -29,18 +29,11 @@ static void unlock(struct kc_state *s)
 /* Its own entry is made durable once by every process: who made it may have been killed before. */
 static int make_directory(struct kc_state *s, struct kc_error *e)
 {
-    char parent[sizeof s->directory];
-    int r = s->st->make_folder(s->st->self, s->directory);
-    if (r == -EEXIST && s->durable)
+    if (s->durable && s->st->make_folder(s->st->self, s->directory) == -EEXIST)
         return 0;
-    snprintf(parent, sizeof parent, "%s", s->directory);
-    char *slash = strrchr(parent, '/');
-    if (slash)
-        *slash = 0;
-    if (r == 0 || r == -EEXIST)
-        r = s->st->sync_folder(s->st->self, !slash ? "." : parent[0] ? parent : "/");
+    const int r = kc_catalog_make(s->st, s->directory, e);
     s->durable = r == 0;
-    return r < 0 ? kc_storage_fail(s->st, e, r, "make", s->directory, KC_PACK_ALIGN) : 0;
+    return r;
 }
 
 /* Position 0: a new version number, its folder, and the right to write here. */

@@ -248,10 +248,11 @@ struct kc_copies;
  * is verified. */
 int kc_copies_open(const int *fds, uint32_t ranks, struct kc_copies **out, struct kc_error *e);
 void kc_copies_free(struct kc_copies *c); /* NULL is fine */
-/* Write the newest whole copy to a directory of snapshots, if it is newer than the newest whole version there: the same bytes
- * of values, in the same order of a commit. For who does it when the ranks are gone. -ENOENT there is nothing to write (e says
- * why), -EWOULDBLOCK somebody else writes there, -EBADMSG the copy is damaged, -errno of the disk. */
-int kc_copy_save(const int *fds, uint32_t ranks, const char *directory, const struct kc_storage *storage,
+/* Write the newest whole copy to a directory of snapshots, if it is of a later step than the newest whole version there: the
+ * same values, in the same order of a commit; a damaged copy is marked and passed over. For who does it when the ranks are
+ * gone. `look`: only say what would be written. `storage` NULL: a disk of its own. -ENOENT there is nothing to write (e says
+ * why), -EWOULDBLOCK somebody else writes there, -errno of the disk. */
+int kc_copy_save(const int *fds, uint32_t ranks, const char *directory, const struct kc_storage *storage, bool look,
                  struct kc_snapshot_info *out, struct kc_error *e);
 
 /* ---- the ledger of this layer ---- */

@@ -1,6 +1,7 @@
 /* test_copy.c - the copies in memory: read like versions on disk when whole, and never chosen when anything about them is
  * not as it must be. Rows F38, F39 of the list of faults. */
 #include "copy_rig.h"
+#include "rig_faults.h"
 #include "tests/unit/suite.h"
 
 #include <check.h>
@@ -11,6 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static const struct rig_layout three = {3, 1, 2, false, false};
@@ -571,6 +573,151 @@ START_TEST(copies_of_another_plan_are_not_chosen)
 }
 END_TEST
 
+/* ---- writing one out, when the ranks are gone ---- */
+
+static int save(const struct kc_storage *st, struct kc_snapshot_info *info, struct kc_error *e)
+{
+    return kc_copy_save(fds, rig.ranks, folder, st, false, info, e);
+}
+
+/* The newest version on disk, read with all its values in another layout. */
+static uint64_t on_disk(void)
+{
+    struct kc_snapshot_info info;
+    struct kc_error e = {""};
+    struct rig one;
+    const int *were = rig_copy_fds;
+    rig_copy_fds = NULL;
+    ck_assert_msg(kc_snapshot_verify(folder, &info, &e) == 0, "%s", e.text);
+    rig_open(&one, rig_small, rig_small_count, (struct rig_layout){1, 0, 6, true, false}, folder, NULL, "");
+    ck_assert_msg(rig_restore(&one, 0, &e) == 0, "%s", e.text);
+    const uint64_t step = rig_step(&one, 0);
+    rig_check(&one, step);
+    rig_close(&one);
+    rig_copy_fds = were;
+    return step;
+}
+
+START_TEST(the_newest_copy_is_written_out)
+{
+    struct kc_snapshot_info info, look;
+    struct kc_error e = {""};
+    char root[33];
+    rig_root(&rig, root);
+    ck_assert_int_eq(kc_copy_save(fds, rig.ranks, folder, NULL, true, &look, &e), 0);
+    ck_assert_uint_eq(look.step, 3);
+    ck_assert_uint_eq(on_disk(), 1); /* looking writes nothing */
+    ck_assert_msg(save(NULL, &info, &e) == 0, "%s", e.text);
+    ck_assert(info.step == 3 && info.version == 3);
+    ck_assert_str_eq(info.state_root, root);
+    ck_assert_uint_eq(on_disk(), 3);
+    ck_assert_int_eq(save(NULL, &info, &e), -ENOENT); /* it is there */
+    ck_assert_str_eq(e.text, "the newest snapshot on disk is of step 3, the copy in memory of step 3");
+}
+END_TEST
+
+START_TEST(a_damaged_copy_is_not_written_out)
+{
+    struct kc_snapshot_info info;
+    struct kc_error e = {""};
+    const struct kc_copy_shape s = shape_of(2);
+    flip(2, kc_copy_at(&s, 1) + KC_PACK_ALIGN); /* version 3 */
+    ck_assert_msg(save(NULL, &info, &e) == 0, "%s", e.text);
+    ck_assert_uint_eq(info.step, 2);
+    ck_assert_uint_eq(on_disk(), 2);
+    flip(2, kc_copy_at(&s, 0) + KC_PACK_ALIGN);
+    rig_remove(folder);
+    ck_assert_int_eq(save(NULL, &info, &e), -ENOENT);
+    ck_assert_msg(strstr(e.text, "no copy in memory is whole"), "%s", e.text);
+    ck_assert_int_eq(mkdir(folder, 0700) && errno != EEXIST, 0);
+}
+END_TEST
+
+/* A version of that number that is not whole stood in the way: a commit of which it is not known that it lasts. */
+START_TEST(a_broken_version_of_that_number_gives_way)
+{
+    struct kc_snapshot_info info;
+    struct kc_error e = {""};
+    char path[4096];
+    ck_assert_msg(save(NULL, &info, &e) == 0, "%s", e.text);
+    kc_catalog_path(folder, 3, path);
+    kc_catalog_mark_broken(&kc_storage_posix, path, "its rename may not last");
+    ck_assert_uint_eq(on_disk(), 1);
+    ck_assert_msg(save(NULL, &info, &e) == 0, "%s", e.text);
+    ck_assert_uint_eq(on_disk(), 3);
+}
+END_TEST
+
+START_TEST(who_holds_the_lock_is_not_disturbed)
+{
+    struct kc_snapshot_info info;
+    struct kc_error e = {""};
+    const int lock = kc_catalog_lock(&kc_storage_posix, folder);
+    ck_assert_int_ge(lock, 0);
+    ck_assert_int_eq(save(NULL, &info, &e), -EWOULDBLOCK);
+    close(lock);
+    ck_assert_uint_eq(on_disk(), 1);
+}
+END_TEST
+
+/* For every call that changes something: it fails, or the process dies there. The disk has the step before or the copy's, never
+ * a broken one, the copy is as whole as it was, and the next attempt succeeds. */
+START_TEST(every_failing_call_leaves_the_newest_whole)
+{
+    static struct rig_faults f;
+    static const int codes[] = {-ENOSPC, -EIO};
+    bool hit = true;
+    for (uint64_t n = 1; hit; n++) {
+        struct kc_snapshot_info info;
+        struct kc_error e = {""};
+        char line[1024];
+        rig_remove(folder);
+        ck_assert_int_eq(mkdir(folder, 0700), 0);
+        rig_faults(&f);
+        f.writes_only = true;
+        f.at = n;
+        f.code = codes[_i];
+        const int r = save(&f.storage, &info, &e);
+        hit = f.failed != NULL;
+        ck_assert_msg(hit ? r == codes[_i] || r == 0 : r == 0, "call %d: %d %s", (int)n, r, e.text);
+        if (r)
+            ck_assert_msg(strstr(e.text, f.code == -EIO ? "errno 5" : "errno 28") && !strchr(e.text, '\n'), "%s", e.text);
+        else
+            ck_assert_uint_eq(on_disk(), 3);
+        ck_assert_int_eq(newest(line), 3);
+        const int again = save(NULL, &info, &e);
+        ck_assert_msg(again == 0 || (r == 0 && again == -ENOENT), "call %d: %s", (int)n, e.text);
+        ck_assert_uint_eq(on_disk(), 3);
+    }
+}
+END_TEST
+
+START_TEST(killed_at_any_call_the_next_one_succeeds)
+{
+    static struct rig_faults f;
+    bool died = true;
+    for (uint64_t n = 1; died; n++) {
+        struct kc_snapshot_info info;
+        struct kc_error e = {""};
+        int status;
+        rig_remove(folder);
+        ck_assert_int_eq(mkdir(folder, 0700), 0);
+        pid_t pid = fork();
+        if (pid == 0) {
+            rig_faults(&f);
+            f.writes_only = true;
+            f.at = n; /* code 0: dies */
+            _exit(save(&f.storage, &info, &e) == 0 ? 0 : 1);
+        }
+        ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+        died = !(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        const int r = save(NULL, &info, &e);
+        ck_assert_msg(r == 0 || r == -ENOENT, "call %d: %s", (int)n, e.text);
+        ck_assert_uint_eq(on_disk(), 3);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("copy");
@@ -605,5 +752,15 @@ int main(void)
     tcase_add_test(c, copies_are_chosen_where_the_disk_has_nothing);
     tcase_add_test(c, copies_of_another_plan_are_not_chosen);
     suite_add_tcase(s, c);
+    TCase *w = tcase_create("writing out");
+    tcase_add_checked_fixture(w, disk_setup, disk_teardown);
+    tcase_set_timeout(w, 120);
+    tcase_add_test(w, the_newest_copy_is_written_out);
+    tcase_add_test(w, a_damaged_copy_is_not_written_out);
+    tcase_add_test(w, a_broken_version_of_that_number_gives_way);
+    tcase_add_test(w, who_holds_the_lock_is_not_disturbed);
+    tcase_add_loop_test(w, every_failing_call_leaves_the_newest_whole, 0, 2);
+    tcase_add_test(w, killed_at_any_call_the_next_one_succeeds);
+    suite_add_tcase(s, w);
     return suite_run(s);
 }

@@ -71,22 +71,22 @@ static char *text_of(const char *path)
 /* ---- the life cycle ---- */
 
 /* The whole table, a row a state: B bug, n nothing, a already, R refuse, L launch, r run, m mark-hold, c clear-hold,
- * h hold, H note-held, g release, s save, j join-stop, S agree-stop, q end-queued, E end-group, f fold, D decide, C
- * conclude, V recover, Q requeue, x delete, I interrupt. Written from the requirements, not from the code. */
+ * h hold, H note-held, g release, s save, j join-stop, S agree-stop, q end-queued, E end-group, f fold, K keep,
+ * D decide, C conclude, V recover, Q requeue, x delete, I interrupt. Written from the requirements, not from the code. */
 START_TEST(test_every_cell)
 {
-    static const char letters[] = "BnaRLrmchHgsjSqEfDCVQxI";
+    static const char letters[] = "BnaRLrmchHgsjSqEfKDCVQxI";
     static const struct {
         enum kc_job_state state;
         const char *actions; /* leased ready held pause resume checkpoint stop remove rank-lost rank-fatal all-left
-                                group-gone keeper-lost rebooted */
+                                group-gone kept keeper-lost rebooted */
     } rows[] = {
-        {KC_JOB_QUEUED, "LBBmcRqRBBBBVI"},   {KC_JOB_STARTING, "BrHhgsSREECBVI"},
-        {KC_JOB_RUNNING, "BnHhgsSREECBVI"},  {KC_JOB_PAUSED, "BnnagsSREECBVI"},
-        {KC_JOB_STOPPING, "BnnRRsjREECCVI"}, {KC_JOB_RESTARTING, "BnnhgsjRffBDVI"},
-        {KC_JOB_FINISHED, "BBBRRRaxBBBBnn"}, {KC_JOB_STOPPED, "BBBRQRaxBBBBnn"},
-        {KC_JOB_FAILED, "BBBRQRaxBBBBnn"},   {KC_JOB_INTERRUPTED, "BBBRQRaxBBBBnn"},
-        {KC_JOB_UNKNOWN, "BBBBBBBBBBBBBB"},
+        {KC_JOB_QUEUED, "LBBmcRqRBBBBBVI"},   {KC_JOB_STARTING, "BrHhgsSREECBBVI"},
+        {KC_JOB_RUNNING, "BnHhgsSREECBBVI"},  {KC_JOB_PAUSED, "BnnagsSREECBBVI"},
+        {KC_JOB_STOPPING, "BnnRRsjREECKCVI"}, {KC_JOB_RESTARTING, "BnnhgsjRffBKDVI"},
+        {KC_JOB_FINISHED, "BBBRRRaxBBBBBnn"}, {KC_JOB_STOPPED, "BBBRQRaxBBBBBnn"},
+        {KC_JOB_FAILED, "BBBRQRaxBBBBBnn"},   {KC_JOB_INTERRUPTED, "BBBRQRaxBBBBBnn"},
+        {KC_JOB_UNKNOWN, "BBBBBBBBBBBBBBB"},
     };
     ck_assert_uint_eq(sizeof rows / sizeof *rows, KC_JOB_STATES);
     ck_assert_uint_eq(strlen(letters), KC_LIFE_ACTIONS);
