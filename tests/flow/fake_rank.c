@@ -18,6 +18,9 @@
  *   FAKE_KILL_KEEPER   1: rank 0 kills the keeper before anything else
  *   FAKE_LINGER_MS     milliseconds for which it is still there after it said an error (0)
  *   FAKE_ERROR_AT_STOP 1: says an error instead of saving when it is asked to stop
+ *   FAKE_COPY          1: makes its memory object for copies 4 KiB long, as if a copy was in it
+ *   FAKE_KEEP          what `--task keep` does, in which the keeper writes copies out: saved (of step FAKE_KEEP_STEP, 7), failed,
+ *                      nothing, crash (before a word), hang (after it has begun), noise (lines that are none, then saved)
  *   FAKE_PRINT         bytes that rank 0 prints each step, in numbered lines */
 #include "base/clock.h"
 #include "shm/probe.h"
@@ -321,13 +324,53 @@ static int attach(void)
     return shared == MAP_FAILED ? -1 : 0;
 }
 
-int main(void)
+/* The keeper's helper: argv[4] is the folder of snapshots. */
+static int keep(char **argv)
 {
+    const char *how = getenv("FAKE_KEEP");
+    const long at = number("FAKE_KEEP_STEP", 7);
+    char path[4200];
+    how = how ? how : "nothing";
+    if (strcmp(how, "crash") == 0)
+        kill(getpid(), SIGKILL);
+    if (strcmp(how, "nothing") == 0)
+        return puts("{\"nothing\":\"the disk has it\"}"), 4;
+    printf("{\"begins\":{\"version\":3,\"step\":%ld,\"bytes\":100}}\n", at);
+    fflush(stdout);
+    if (strcmp(how, "failed") == 0)
+        return puts("{\"failed\":\"cannot reserve /x: No space left on device (errno 28)\"}"), 9;
+    while (strcmp(how, "hang") == 0)
+        pause();
+    for (int i = 0; strcmp(how, "noise") == 0 && i < 100000; i++)
+        putchar(i % 5000 == 4999 ? '\n' : i % 300 == 299 ? '"' : '{');
+    snprintf(path, sizeof path, "%s/step-%ld", argv[4], at);
+    mkdir(argv[4], 0700);
+    close(open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+    printf("{\"saved\":{\"version\":3,\"step\":%ld,\"bytes\":100,\"seconds\":0.25}}\n", at);
+    return 0;
+}
+
+/* The objects of all ranks are ours to write; this one's own is made. */
+static void make_copy(void)
+{
+    const char *fds = getenv("KC_COPY_FDS");
+    for (uint32_t i = 0; fds && i < rank; i++)
+        fds = strchr(fds, ',') ? strchr(fds, ',') + 1 : NULL;
+    if (fds && ftruncate((int)strtol(fds, NULL, 10), 4096) != 0)
+        perror("fake rank: its copy");
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 4 && strcmp(argv[1], "--task") == 0)
+        return keep(argv);
     signal(SIGTERM, number("FAKE_IGNORE_TERM", 0) ? SIG_IGN : on_term);
     harm_keeper();
     steps = (uint64_t)number("FAKE_STEPS", 50);
     if (attach() < 0)
         return 1;
+    if (number("FAKE_COPY", 0))
+        make_copy();
     helper();
     kc_probe_state(probe, KC_RANK_STARTING);
     kc_probe_phase(probe, KC_PHASE_STARTING);

@@ -59,7 +59,7 @@ def test_what_a_rank_inherits():
             assert "Umask:\t0077" in open(f"/proc/{pid}/status").read()
             links = {int(fd): os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")}
             assert links[0] == "/dev/null" and links[1] == links[2] == node.path(job, f"rank-{rank}.log"), links
-            assert sum("kc-window" in l for l in links.values()) == 2
+            assert sum("kc-window" in l for l in links.values()) == 2 and sum("kc-copy" in l for l in links.values()) == 2
             strays = [l for l in links.values() if "sock" in l or "eventpoll" in l or l.endswith(".lock")]
             assert not [l for l in strays if "devices" not in l], links
             blocked = [l for l in open(f"/proc/{pid}/status") if l.startswith("SigBlk")][0].split()[1]
