@@ -11,6 +11,7 @@
 #include "contracts/model_graph.h"
 #include "contracts/shard_plan.h"
 #include "contracts/state_if.h"
+#include "contracts/step_trace.h"
 
 #define MEMBER(s, m) (((const struct s *)0)->m)
 #define KIND(x)                                                                                                        \
@@ -56,6 +57,7 @@ const char *const kc_choice_name[KC_CHOICES] = {[KC_CHOICE_AUTO] = "auto", KC_AL
 const char *const kc_distance_name[KC_DISTANCES] = {KC_DISTANCE_TABLE(NAME_ROW)};
 const char *const kc_place_name[KC_PLACES] = {KC_PLACE_TABLE(NAME_ROW)};
 const char *const kc_when_name[KC_WHENS] = {KC_WHEN_TABLE(NAME_ROW)};
+const char *const kc_traced_name[KC_TRACED_WHENS] = {KC_TRACED_TABLE(NAME_ROW)};
 const char *const kc_purpose_name[KC_PURPOSES] = {KC_PURPOSE_TABLE(NAME_ROW)};
 const char *const kc_program_name[KC_PROGRAMS] = {KC_PROGRAM_TABLE(NAME_ROW)};
 const char *const kc_lane_name[KC_LANES] = {KC_LANE_TABLE(NAME_ROW)};
@@ -483,3 +485,49 @@ static const struct kc_field exec_plan[] = {
     INLINE(kc_exec_plan, logits, exec_ref_layout),
 };
 const struct kc_layout kc_exec_plan_layout = LAYOUT(kc_exec_plan, exec_plan);
+
+/* ---- step_trace ---- */
+static const struct kc_field traced[] = {
+    SCALAR(kc_traced, instruction),
+    SCALAR(kc_traced, operand),
+    ENUM(kc_traced, when, kc_traced_name),
+    ENUM(kc_traced, lane, kc_lane_name),
+    ENUM(kc_traced, type, kc_type_name),
+    SCALAR(kc_traced, rank),
+    SCALAR(kc_traced, partial),
+    SCALAR(kc_traced, batched),
+    SCALAR(kc_traced, micro),
+    SCALAR(kc_traced, layer),
+    TEXT(kc_traced, op),
+    TEXT(kc_traced, what),
+    TEXT(kc_traced, tensor),
+    ARRAY(kc_traced, whole),
+    ARRAY(kc_traced, first),
+    ARRAY(kc_traced, size),
+    SCALAR(kc_traced, lo),
+    SCALAR(kc_traced, count),
+    SCALAR(kc_traced, digest),
+    SCALAR(kc_traced, sum),
+    SCALAR(kc_traced, squares),
+    SCALAR(kc_traced, largest),
+    SCALAR(kc_traced, nonfinite),
+};
+static const struct kc_layout traced_layout = LAYOUT(kc_traced, traced);
+static const struct kc_field step_trace[] = {
+    HIDDEN(kc_step_trace, head),
+    SCALAR(kc_step_trace, step),
+    SCALAR(kc_step_trace, begun),
+    SCALAR(kc_step_trace, rank),
+    SCALAR(kc_step_trace, ranks),
+    ARRAY(kc_step_trace, axis),
+    SCALAR(kc_step_trace, zero),
+    SCALAR(kc_step_trace, micro_batches),
+    HIDDEN(kc_step_trace, pad),
+    HIDDEN(kc_step_trace, spec),
+    HIDDEN(kc_step_trace, shard),
+    HIDDEN(kc_step_trace, exec),
+    TEXT(kc_step_trace, variant),
+    HIDDEN(kc_step_trace, pad2),
+    SPAN_OF(kc_step_trace, rows, traced_layout),
+};
+const struct kc_layout kc_step_trace_layout = LAYOUT(kc_step_trace, step_trace);

@@ -58,7 +58,7 @@
     X(CONTRACT_NONE, "none", 0) X(CONTRACT_JOB_SPEC, "job_spec", 0) X(CONTRACT_DEVICE_VIEW, "device_view", 0)          \
     X(CONTRACT_COMM_COSTS, "comm_costs", 0) X(CONTRACT_MODEL_GRAPH, "model_graph", 0)                                  \
     X(CONTRACT_SHARD_PLAN, "shard_plan", 0) X(CONTRACT_COMM_PLAN, "comm_plan", 0)                                      \
-    X(CONTRACT_EXEC_PLAN, "exec_plan", 0)
+    X(CONTRACT_EXEC_PLAN, "exec_plan", 0) X(CONTRACT_STEP_TRACE, "step_trace", 0)
 
 #define KC_ENUM_ROW(id, name, extra) KC_##id,
 enum kc_type { KC_TYPE_TABLE(KC_ENUM_ROW) KC_TYPES };

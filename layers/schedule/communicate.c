@@ -202,8 +202,10 @@ static int collective_run(struct kc_executor *x, const struct kc_exec_instructio
     if (r == 0)
         r = comm->wait(comm->self, &op, 0, &x->comm_error);
     x->comm_ns += kc_now() - from;
-    if (r == 0)
+    if (r == 0) {
         x->next[c->family]++;
+        kc_executor_show(x, i, i->inputs, call.out);
+    }
     return r;
 }
 

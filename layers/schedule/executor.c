@@ -271,6 +271,7 @@ static void prepare(struct kc_executor *x, enum kc_program_id program, struct kc
     x->instructions = kc_program_at(x->c.plan, program);
     x->count = x->c.plan->programs[program].count;
     x->step = (uint32_t)run->values.step + 1;
+    x->watch = x->c.trace && x->c.trace->wants(x->c.trace->self, program, run->values.step) ? x->c.trace : NULL;
     x->skip = false;
     x->nonfinite = -1;
     x->comm_ns = 0;

@@ -5,6 +5,8 @@
 
 #include "schedule/schedule.h"
 
+#include "contracts/trace_if.h"
+
 #include "progress.h"
 #include "team.h"
 
@@ -40,6 +42,7 @@ struct kc_executor {
     uint32_t count;
     uint64_t *base; /* by family: sequence at the start of the program */
     uint32_t step;  /* of the trace, from 1 */
+    const struct kc_trace_if *watch; /* who looks on; NULL nobody */
     bool skip;      /* compute lane: leave updates out */
 
     /* How far a lane is: 1 + the index of its last complete instruction. The failed bit of both is set when either
@@ -68,6 +71,14 @@ bool kc_executor_await(struct kc_executor *x, int lane, uint32_t instruction, ui
 
 /* Either lane, from its own thread: instruction n of the program of this run has ended. To the trace of the board. */
 void kc_executor_trace(const struct kc_executor *x, enum kc_lane_id lane, uint32_t n, uint64_t begin, uint64_t end);
+
+/* Show an operand of an instruction to who looks on. */
+static inline void kc_executor_show(const struct kc_executor *x, const struct kc_exec_instruction *i, uint32_t operand,
+                                    const void *data)
+{
+    if (x->watch && data)
+        x->watch->seen(x->watch->self, (uint32_t)(i - x->instructions), operand, data);
+}
 
 /* compute.c: walk the program on the calling thread. 0, or the error in e (-ECANCELED: the other lane failed). */
 int kc_compute_lane(struct kc_executor *x, struct kc_error *e);

@@ -16,6 +16,7 @@
 #include <stdbool.h>
 
 struct kc_probe;
+struct kc_trace_if; /* contracts/trace_if.h */
 
 /* ---- pure: expansion and proof ---- */
 /* The programs of `rank`, with every buffer placed, sealed in a fresh arena. -ENOSPC see arena->need; -EINVAL e. */
@@ -46,6 +47,7 @@ struct kc_executor_config {
     const struct kc_op_table *ops;
     const struct kc_comm_if *comm;
     const struct kc_state_if *state;
+    const struct kc_trace_if *trace; /* who looks on; may be NULL */
     struct kc_probe *probe; /* may be NULL */
     uint32_t threads;       /* compute workers, the calling thread among them */
     bool oversubscribe;     /* ranks share cores: nobody spins long */

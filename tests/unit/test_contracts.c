@@ -9,6 +9,7 @@
 #include "contracts/model_graph.h"
 #include "contracts/shard_plan.h"
 #include "contracts/state_if.h"
+#include "contracts/step_trace.h"
 #include "tests/unit/suite.h"
 
 #include <check.h>
@@ -17,7 +18,7 @@
 
 static const struct kc_layout *const roots[] = {
     &kc_job_spec_layout,   &kc_device_view_layout, &kc_comm_costs_layout, &kc_model_graph_layout,
-    &kc_shard_plan_layout, &kc_comm_plan_layout,   &kc_exec_plan_layout,
+    &kc_shard_plan_layout, &kc_comm_plan_layout,   &kc_exec_plan_layout,  &kc_step_trace_layout,
 };
 
 static size_t field_size(const struct kc_field *f)
