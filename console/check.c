@@ -71,42 +71,6 @@ static int build_costs(void *self, struct kc_arena *a, struct kc_error *e)
     return kc_costs_choose(path, NULL, a, &d->costs, &d->check->warning);
 }
 
-/* Leases that hold nothing: every rank the next `threads` units of the pool, from the first again where ranks
- * share. */
-static int imagine_leases(struct devices *d, struct kc_error *e)
-{
-    const struct kc_job_spec *spec = d->check->spec;
-    const char *kind = kc_device_kind_name[spec->device];
-    uint32_t number[KC_UNITS_MAX];
-    d->places = spec->ranks < KC_VIEW_PLACES_MAX ? spec->ranks : KC_VIEW_PLACES_MAX;
-    size_t units = 0, room = (size_t)d->places * (spec->threads + 1) * 8 + 64, at = 0;
-    char *text = calloc(1, room);
-    if (!text)
-        return kc_fail(e, -ENOMEM, "no memory for %u leases", d->places);
-    for (size_t i = 0; i < kc_pool_count(d->pool) && units < KC_UNITS_MAX; i++)
-        if (!strcmp(kc_pool_device(d->pool, i)->kind, kind))
-            number[units++] = kc_pool_device(d->pool, i)->number;
-    uint32_t each = spec->threads < units ? spec->threads : (uint32_t)units;
-    for (uint32_t r = 0; r < d->places; r++) {
-        uint32_t mine[KC_UNITS_MAX];
-        char list[4096];
-        for (uint32_t k = 0; k < each; k++)
-            mine[k] = number[((size_t)r * each + k) % units];
-        for (uint32_t k = 1; k < each; k++) /* ascending */
-            for (uint32_t m = k; m > 0 && mine[m] < mine[m - 1]; m--) {
-                uint32_t swap = mine[m];
-                mine[m] = mine[m - 1];
-                mine[m - 1] = swap;
-            }
-        if (kc_cpus_format(mine, each, list, sizeof list))
-            break;
-        at += (size_t)snprintf(text + at, at < room ? room - at : 0, "%s%s:%s", r ? ";" : "", kind, list);
-    }
-    int rc = kc_leases_parse(text, d->places, d->lease, e);
-    free(text);
-    return rc;
-}
-
 static int look_at_devices(struct check *c, const struct kc_home *home, bool here, struct devices *d,
                            struct kc_error *e)
 {
@@ -119,8 +83,9 @@ static int look_at_devices(struct check *c, const struct kc_home *home, bool her
     int rc = kc_pool_open(&config, &d->pool, e);
     if (!rc && here)
         rc = kc_lease_possible(d->pool, &request, e);
+    d->places = spec->ranks < KC_VIEW_PLACES_MAX ? spec->ranks : KC_VIEW_PLACES_MAX;
     if (!rc)
-        rc = imagine_leases(d, e);
+        rc = kc_leases_imagine(d->pool, request.kind, d->places, spec->threads, d->lease, e);
     if (!rc)
         rc = build(&c->view_arena, build_view, d, e);
     if (!rc)

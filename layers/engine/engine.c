@@ -1,6 +1,8 @@
 /* engine.c - wiring. Each step takes what the steps before it made; freeing goes the other way round. */
 #include "engine/engine.h"
 
+#include "record.h"
+
 #include "base/clock.h"
 #include "base/digest.h"
 #include "boundary/stamp.h"
@@ -52,6 +54,7 @@ struct kc_engine {
     struct kc_state_if state_if;
     struct kc_loader *loader;
     struct kc_op_table *ops;
+    struct kc_record *record; /* NULL: nothing is kept of any step */
     struct kc_executor *executor;
 };
 
@@ -264,6 +267,17 @@ static uint64_t text_digest(const char *text)
     return kc_digest(text, strlen(text)).low;
 }
 
+static int build_record(struct kc_engine *x, uint64_t step, struct kc_error *e)
+{
+    struct kc_record_config c = {.step = step,
+                                 .shard = x->plans.shard,
+                                 .comm = x->plans.comm,
+                                 .exec = x->plans.exec[x->rank],
+                                 .ops = x->ops,
+                                 .spec = x->spec->head.digest};
+    return step ? kc_record_new(&c, &x->record, e) : 0;
+}
+
 static int build_executor(struct kc_engine *x, struct kc_error *e)
 {
     struct kc_executor_config c = {
@@ -273,6 +287,7 @@ static int build_executor(struct kc_engine *x, struct kc_error *e)
         .ops = x->ops,
         .comm = &x->comm,
         .state = &x->state_if,
+        .trace = x->record ? kc_record_offer(x->record) : NULL,
         .probe = x->probe,
         .threads = x->spec->threads,
         .oversubscribe = x->spec->oversubscribe,
@@ -316,6 +331,7 @@ int kc_engine_new(const struct kc_engine_config *config, struct kc_engine **out,
         (*reason = KC_REASON_MEMORY, code = connect_ranks(x, config->window_fds, e)) == 0 &&
         (*reason = KC_REASON_ERROR, code = build_kernels(x, snapshots, e)) == 0 &&
         (*reason = KC_REASON_MEMORY, code = build_state(x, snapshots, config->copy_fds, e)) == 0 &&
+        (*reason = KC_REASON_MEMORY, code = build_record(x, config->trace_step, e)) == 0 &&
         (*reason = KC_REASON_MEMORY, code = build_executor(x, e)) == 0) {
         *out = x;
         return 0;
@@ -331,6 +347,7 @@ void kc_engine_free(struct kc_engine *x)
     if (!x)
         return;
     kc_executor_free(x->executor);
+    kc_record_free(x->record);
     kc_state_free(x->state);
     kc_jobs_cpu_table_free(x->ops);
     kc_loader_close(x->loader);
@@ -349,10 +366,9 @@ void kc_engine_free(struct kc_engine *x)
     free(x);
 }
 
-int kc_engine_govern(struct kc_engine *x, const volatile sig_atomic_t *told_to_stop, struct kc_outcome *out,
-                     struct kc_error *e)
+static struct kc_govern_config governed(const struct kc_engine *x, const volatile sig_atomic_t *told_to_stop)
 {
-    struct kc_govern_config c = {
+    return (struct kc_govern_config){
         .spec = x->spec,
         .plans = &x->plans,
         .variant = x->ops->variant,
@@ -374,7 +390,25 @@ int kc_engine_govern(struct kc_engine *x, const volatile sig_atomic_t *told_to_s
         .say = say,
         .told_to_stop = told_to_stop,
     };
+}
+
+int kc_engine_govern(struct kc_engine *x, const volatile sig_atomic_t *told_to_stop, struct kc_outcome *out,
+                     struct kc_error *e)
+{
+    const struct kc_govern_config c = governed(x, told_to_stop);
     return kc_govern_run(&c, out, e);
+}
+
+int kc_engine_replay(struct kc_engine *x, const volatile sig_atomic_t *told_to_stop, const struct kc_replay *replay,
+                     struct kc_outcome *out, struct kc_error *e)
+{
+    const struct kc_govern_config c = governed(x, told_to_stop);
+    return kc_govern_replay(&c, replay, out, e);
+}
+
+int kc_engine_trace(struct kc_engine *x, uint64_t begun, const struct kc_step_trace **out, struct kc_error *e)
+{
+    return x->record ? kc_record_seal(x->record, begun, out, e) : kc_fail(e, -ENOENT, "no step is traced");
 }
 
 int kc_engine_init(struct kc_engine *x, struct kc_error *e)

@@ -21,6 +21,7 @@ struct kc_engine_config {
     const char *directory;          /* of the job, for snapshots and for showing paths; NULL: no storage */
     struct kc_probe *probe;
     bool load;                      /* open the training data */
+    uint64_t trace_step;            /* keep what memory holds in this step, from 1 (kc_engine_trace); 0: in none */
 };
 
 /* Resource view → graph → plans (proved) → memory check → transport and groups → state → kernels → executor. On failure
@@ -32,6 +33,14 @@ void kc_engine_free(struct kc_engine *engine);
 /* Hand the rank to governance and let it run to its end. */
 int kc_engine_govern(struct kc_engine *engine, const volatile sig_atomic_t *told_to_stop, struct kc_outcome *out,
                      struct kc_error *e);
+
+/* Let it run steps of a job again, and nothing else. */
+int kc_engine_replay(struct kc_engine *engine, const volatile sig_atomic_t *told_to_stop, const struct kc_replay *replay,
+                     struct kc_outcome *out, struct kc_error *e);
+/* What was kept of trace_step, once a run or replay that began after `begun` steps has done it; lives as long as the engine.
+ * -ENOENT it has not, -ENOMEM. */
+struct kc_step_trace;
+int kc_engine_trace(struct kc_engine *engine, uint64_t begun, const struct kc_step_trace **out, struct kc_error *e);
 
 /* For tasks that only go forward: set values by the spec (model.init.from), then feed tokens. */
 int kc_engine_init(struct kc_engine *engine, struct kc_error *e);

@@ -24,6 +24,7 @@ static const char help[] =
     "       kc-rank --task bench-comm …  time the collectives between processes (kc bench comm)\n"
     "       kc-rank --task peak …        time matrix products on one core (kc bench step)\n"
     "       kc-rank --task keep …        write the copy of the state in memory to disk (a keeper)\n"
+    "       kc-rank --task replay …      train steps of a job once more (kc snap prove, kc trace)\n"
     "       kc-rank --help | --version\n";
 
 /* Say why on the board and in the log, and tell the peers: they are woken at once. */

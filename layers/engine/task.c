@@ -9,11 +9,12 @@ int kc_task_main(int argc, char **argv)
     static const struct {
         const char *name;
         int (*run)(int argc, char **argv);
-    } tasks[] = {{"sample", task_sample}, {"bench-comm", task_comm}, {"peak", task_peak}, {"keep", task_keep}};
+    } tasks[] = {{"sample", task_sample}, {"bench-comm", task_comm}, {"peak", task_peak},
+                 {"keep", task_keep}, {"replay", task_replay}};
     for (size_t i = 0; argc > 0 && i < sizeof tasks / sizeof *tasks; i++)
         if (strcmp(argv[0], tasks[i].name) == 0)
             return tasks[i].run(argc, argv);
-    fprintf(stderr, "kc-rank: no task %s: there are sample, bench-comm, peak and keep\n",
+    fprintf(stderr, "kc-rank: no task %s: there are sample, bench-comm, peak, keep and replay\n",
             argc > 0 ? argv[0] : "");
     return 2;
 }

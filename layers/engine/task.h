@@ -10,5 +10,6 @@ int task_sample(int argc, char **argv);
 int task_comm(int argc, char **argv);
 int task_peak(int argc, char **argv);
 int task_keep(int argc, char **argv);
+int task_replay(int argc, char **argv);
 
 #endif

@@ -44,6 +44,7 @@ struct kc_outcome {
     enum kc_reason reason; /* FINISHED, STOPPED, or what failed */
     int32_t peer;          /* the rank it left because of; -1 */
     uint64_t step;
+    uint64_t begun;        /* of a replay: steps finished in the state that it began from */
     bool snapshot_lost;    /* the last snapshot that was tried failed (F35) */
     char root[33];         /* state_root at the end; "" unknown */
 };
@@ -51,6 +52,18 @@ struct kc_outcome {
 /* From restored or fresh state to the last step, a stop, or a failure. 0 for FINISHED and STOPPED; else -errno with e, and
  * out->reason says which fault it was. */
 int kc_govern_run(const struct kc_govern_config *config, struct kc_outcome *out, struct kc_error *e);
+
+/* Steps of a job once more, apart from it (kc snap prove, kc trace). */
+struct kc_replay {
+    uint64_t version; /* the snapshot to begin from; 0: the beginning */
+    uint64_t until;   /* the last step */
+    void (*step)(void *self, uint64_t step, double loss); /* after each */
+    void *self;
+};
+/* The same programs on all ranks, nothing is published or saved. out: step, begun and root. -ENOTSUP this machine can't repeat the
+ * bits of what wrote the snapshot, e says why; -EINTR told to stop; else as kc_govern_run(). */
+int kc_govern_replay(const struct kc_govern_config *config, const struct kc_replay *replay, struct kc_outcome *out,
+                     struct kc_error *e);
 
 /* The reason that stands for an error of a program run. */
 enum kc_reason kc_govern_reason(int code);

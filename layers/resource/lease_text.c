@@ -135,3 +135,37 @@ int kc_leases_parse(const char *text, size_t ranks, struct kc_lease **out, struc
     free(list);
     return r;
 }
+
+static int by_number(const void *a, const void *b)
+{
+    const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+int kc_leases_imagine(const struct kc_pool *pool, const char *kind, size_t ranks, uint32_t each, struct kc_lease **out,
+                      struct kc_error *e)
+{
+    uint32_t number[KC_UNITS_MAX], units = 0;
+    struct kc_lease **list = calloc(ranks + !ranks, sizeof *list);
+    for (size_t i = 0; i < kc_pool_count(pool) && units < KC_UNITS_MAX; i++)
+        if (!strcmp(kc_pool_device(pool, i)->kind, kind))
+            number[units++] = kc_pool_device(pool, i)->number;
+    each = each < units ? each : units;
+    int r = units ? 0 : kc_fail(e, -ENODEV, "this machine has no device of kind %s", kind);
+    for (size_t k = 0; r == 0 && k < ranks; k++) {
+        if (!list || !(list[k] = lease_new(kind, each))) {
+            r = kc_fail(e, -ENOMEM, "leases: out of memory");
+            break;
+        }
+        for (uint32_t i = 0; i < each; i++)
+            list[k]->units[i] = number[(k * each + i) % units];
+        qsort(list[k]->units, each, sizeof *list[k]->units, by_number);
+    }
+    for (size_t k = 0; list && k < ranks; k++)
+        if (r < 0)
+            kc_lease_release(NULL, list[k]);
+        else
+            out[k] = list[k];
+    free(list);
+    return r;
+}

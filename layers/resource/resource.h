@@ -192,6 +192,10 @@ int kc_leases_format(struct kc_lease *const *leases, size_t ranks, bool with_fds
 /* The inverse: exactly `ranks` leases. Descriptors, where named, must be open lock files; they are ours then, and
  * close-on-exec. -EINVAL with the place, -EBADF, -ENOMEM. */
 int kc_leases_parse(const char *text, size_t ranks, struct kc_lease **out, struct kc_error *e);
+/* Leases that hold nothing, for plans: every rank the next `each` units of that kind in the pool, from the first again where
+ * ranks share. Which units these are does not matter to a plan. -ENODEV there are none, -ENOMEM. */
+int kc_leases_imagine(const struct kc_pool *pool, const char *kind, size_t ranks, uint32_t each, struct kc_lease **out,
+                      struct kc_error *e);
 
 /* The ledger of this pool: who asked, how often, with what result. -ENOENT past the last caller. */
 struct kc_pool_ledger_row {
