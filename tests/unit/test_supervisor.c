@@ -351,7 +351,7 @@ START_TEST(test_metrics_lines)
     struct kc_step_record r = step_record(12);
     ck_assert_int_gt(kc_metrics_step_line(&r, line, sizeof line), 0);
     ck_assert_str_eq(
-        line, "{\"step\":12,\"loss\":0.333333333,\"grad_norm\":2.0,\"lr\":0.001,\"tokens\":1024,\"seconds\":0.25,"
+        line, "{\"step\":12,\"loss\":0.33333333333333331,\"grad_norm\":2.0,\"lr\":0.001,\"tokens\":1024,\"seconds\":0.25,"
               "\"tokens_per_second\":4096.0}\n");
     r.loss = NAN;
     r.grad_norm = INFINITY;
