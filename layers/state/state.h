@@ -255,6 +255,35 @@ void kc_copies_free(struct kc_copies *c); /* NULL is fine */
 int kc_copy_save(const int *fds, uint32_t ranks, const char *directory, const struct kc_storage *storage, bool look,
                  struct kc_snapshot_info *out, struct kc_error *e);
 
+/* ---- figures of tensors, from outside ---- */
+struct kc_tensor_question {
+    const char *directory; /* of snapshots; it need not be there */
+    const int *fds;        /* memory objects of the job's ranks, as in kc_copies_open(); NULL: none */
+    uint32_t ranks;
+    const char *pattern;   /* of names: fnmatch(3), where * takes dots too; with or without "transformer." or "model.". "" all */
+    bool names;            /* names and shapes alone: no values are read */
+};
+/* A tensor and kind. Figures are of finite values, NaN where there is none; those of change are NaN without a version before. */
+struct kc_tensor_row {
+    char *name;
+    uint32_t kind, rank;
+    uint64_t size[KC_DIMS_MAX]; /* as in files */
+    uint64_t elements, nonfinite;
+    double mean, deviation, least, most, largest, norm; /* largest: of |x|; norm: Euclidean */
+    double change, change_largest, change_relative;     /* norm and largest of the difference; its norm by that of before */
+};
+struct kc_tensor_view {
+    struct kc_snapshot_info info, before; /* info.memory: the copy in memory; before.path "": there is none */
+    uint64_t bytes_read;
+    uint32_t rows;
+    struct kc_tensor_row *row; /* in the order of the model; masters, then moments */
+};
+/* Of the newest state that is whole, in memory (no rank notices) or on disk, and what it changed since the version before.
+ * Each extent is verified as it is read, in at most 68 MiB. -ENOENT nothing is whole, or no tensor has such a name; -EBADMSG
+ * damage on disk. */
+int kc_tensor_look(const struct kc_tensor_question *q, struct kc_tensor_view **out, struct kc_error *e);
+void kc_tensor_view_free(struct kc_tensor_view *v); /* NULL is fine */
+
 /* ---- the ledger of this layer ---- */
 struct kc_ledger_row {
     const char *caller;

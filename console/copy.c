@@ -1,0 +1,69 @@
+/* copy.c - see copy.h. */
+#include "copy.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* The rank whose object an open file of the keeper is, by the name that it was made with; -1 it is another file. */
+static long rank_of(const char *link, const char *id)
+{
+    char target[256], wanted[KC_ID_MAX + 32];
+    unsigned rank = 0;
+    int end = 0;
+    const ssize_t n = readlink(link, target, sizeof target - 1);
+    if (n < 0)
+        return -1;
+    target[n] = 0;
+    const int m = snprintf(wanted, sizeof wanted, "/memfd:kc-copy.%s.", id);
+    return strncmp(target, wanted, (size_t)m) == 0 && sscanf(target + m, "%5u%n", &rank, &end) == 1 &&
+                   strncmp(target + m + end, " (deleted)", 10) == 0
+               ? (long)rank
+               : -1;
+}
+
+static bool all_there(const struct copy_objects *c)
+{
+    for (uint32_t i = 0; i < c->ranks; i++)
+        if (c->fd[i] < 0)
+            return false;
+    return true;
+}
+
+void copy_find(const struct kc_home *home, const struct job *j, struct copy_objects *out)
+{
+    char folder[64], path[64 + 256];
+    struct dirent *entry;
+    *out = (struct copy_objects){.fd = NULL};
+    if (j->keeper <= 0 || j->ranks <= 0 || j->ranks > KC_RANKS_MAX || (*j->host && strcmp(j->host, home->host) != 0))
+        return;
+    snprintf(folder, sizeof folder, "/proc/%lld/fd", (long long)j->keeper);
+    DIR *d = opendir(folder);
+    int *fd = d ? malloc((size_t)j->ranks * sizeof *fd) : NULL;
+    for (int64_t i = 0; fd && i < j->ranks; i++)
+        fd[i] = -1;
+    while (fd && (entry = readdir(d))) {
+        snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+        const long rank = rank_of(path, j->id);
+        if (rank >= 0 && rank < j->ranks && fd[rank] < 0)
+            fd[rank] = open(path, O_RDONLY | O_CLOEXEC);
+    }
+    if (d)
+        closedir(d);
+    if (fd)
+        *out = (struct copy_objects){fd, (uint32_t)j->ranks};
+    if (fd && !all_there(out))
+        copy_free(out);
+}
+
+void copy_free(struct copy_objects *c)
+{
+    for (uint32_t i = 0; c->fd && i < c->ranks; i++)
+        if (c->fd[i] >= 0)
+            close(c->fd[i]);
+    free(c->fd);
+    *c = (struct copy_objects){.fd = NULL};
+}
