@@ -2,6 +2,7 @@
 #include "copy_rig.h"
 
 #include <check.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 #include <unistd.h>
 
 bool copy_rig_wrong;
+uint32_t copy_rig_poisoned;
 
 void copy_rig_open(const struct rig *r, int fds[RIG_RANKS])
 {
@@ -48,6 +50,8 @@ static uint64_t fill_values(const struct kc_map *m, unsigned char *to, struct kc
         }
         if (copy_rig_wrong && i == 0)
             values[0]++;
+        for (uint32_t k = 0; k < copy_rig_poisoned && i == 0; k++)
+            values[k] = k % 2 ? -INFINITY : NAN;
         x->digest = kc_digest(values, kc_extent_bytes(x));
     }
     p->index = kc_digest(p->extent, p->count * sizeof *p->extent);

@@ -13,6 +13,8 @@ void copy_rig_close(const struct rig *r, int fds[RIG_RANKS]);
 struct kc_copy_shape copy_rig_shape(const struct rig *r, uint32_t rank);
 /* One value is not what was trained, though all digests are right. */
 extern bool copy_rig_wrong;
+/* The first so many values of every pack are not finite: none, minus infinity, and so on. */
+extern uint32_t copy_rig_poisoned;
 /* How far a copy is made. */
 enum copy_rig_until { COPY_RIG_BEGUN, COPY_RIG_PACKS, COPY_RIG_WHOLE };
 /* Make the copy of the step that the rig's ranks have done (rig_train() at least once) as that version; `keep` as in
