@@ -107,7 +107,7 @@ static int verify_one(struct session *s, const struct kc_snapshot_info *listed, 
     static struct kc_snapshot_info info;
     struct kc_error e = {""};
     memset(&info, 0, sizeof info);
-    int rc = kc_snapshot_verify(listed->path, &info, &e);
+    int rc = kc_snapshot_verify(listed->path, true, &info, &e);
     if (rc) {
         info = *listed;
         info.version = listed->version ? listed->version : version_of(listed->path);

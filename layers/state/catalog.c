@@ -1,8 +1,6 @@
 /* catalog.c - see catalog.h. Decides by what the directory holds, never by what was remembered. */
 #include "catalog.h"
 
-#include "cover.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -25,8 +23,7 @@ void kc_catalog_pack_path(const char *folder, uint32_t rank, char *out, size_t r
     snprintf(out, room, "%s/rank-%u.pack", folder, rank);
 }
 
-/* "v" and digits only, 8 at least; 0 for anything else. */
-static uint64_t version_of(const char *name)
+uint64_t kc_catalog_version(const char *name)
 {
     uint64_t v = 0;
     size_t n = strlen(name);
@@ -43,7 +40,7 @@ static uint64_t version_of(const char *name)
 static int see_version(void *arg, const char *name)
 {
     struct kc_catalog *c = arg;
-    uint64_t v = version_of(name), half = strncmp(name, "tmp.", 4) == 0 ? version_of(name + 4) : 0;
+    uint64_t v = kc_catalog_version(name), half = strncmp(name, "tmp.", 4) == 0 ? kc_catalog_version(name + 4) : 0;
     if (v && c->count == KC_CATALOG_MAX)
         return -E2BIG;
     if (v)
@@ -68,102 +65,6 @@ int kc_catalog_scan(const struct kc_storage *st, const char *directory, struct k
         return kc_storage_fail(st, e, r, "list", directory, 0);
     qsort(out->version, out->count, sizeof out->version[0], ascending);
     return 0;
-}
-
-/* ---- a whole version ---- */
-
-/* Format 1 writes no boxes: all are whole tensors. */
-static void complete(struct kc_pack *p, const struct kc_manifest *m)
-{
-    for (uint32_t i = 0; i < p->count && p->format == 1; i++)
-        if (p->extent[i].tensor < m->tensors)
-            memcpy(p->extent[i].box.size, m->tensor[p->extent[i].tensor].dims.size, sizeof p->extent[i].box.size);
-}
-
-/* Lengths and digests must be the manifest's (or become them, while it is made), and cover every element once. */
-int kc_whole_packs(const struct kc_storage *st, const char *folder, struct kc_whole *w, bool learn,
-                   struct kc_error *e)
-{
-    struct kc_manifest *m = &w->manifest;
-    int r = 0;
-    w->bytes = 0;
-    for (uint32_t i = 0; i < m->packs && r == 0; i++) {
-        const struct kc_pack_head head = {i, m->packs, m->version, m->progress.step};
-        char path[4096];
-        kc_catalog_pack_path(folder, i, path, sizeof path);
-        r = kc_pack_open(st, path, &head, learn ? KC_SNAPSHOT_FORMAT : m->format, &w->pack[i], e);
-        if (r < 0)
-            break;
-        complete(&w->pack[i], m);
-        w->bytes += w->pack[i].bytes;
-        if (learn) {
-            m->pack[i].bytes = w->pack[i].bytes;
-            m->pack[i].extents = w->pack[i].count;
-            m->pack[i].index = w->pack[i].index;
-        } else if (m->pack[i].bytes != w->pack[i].bytes || m->pack[i].extents != w->pack[i].count ||
-                   !kc_digest_equal(m->pack[i].index, w->pack[i].index)) {
-            r = kc_fail(e, -EBADMSG, "%s has %" PRIu64 " bytes, the manifest says %" PRIu64 ", or another digest",
-                        path, w->pack[i].bytes, m->pack[i].bytes);
-        }
-    }
-    return r == 0 ? kc_cover_check(m, w->pack, e) : r;
-}
-
-static int refuse_marked(const struct kc_storage *st, const char *path, struct kc_error *e)
-{
-    char mark[4096], *why;
-    size_t bytes;
-    if ((size_t)snprintf(mark, sizeof mark, "%s/BROKEN", path) >= sizeof mark)
-        return kc_fail(e, -ENAMETOOLONG, "%s: the path is too long", path);
-    int r = kc_storage_read_file(st, mark, 4096, &why, &bytes);
-    if (r == -ENOENT)
-        return 0;
-    if (r < 0)
-        return kc_fail(e, -EBADMSG, "%s is marked broken", path);
-    why[strcspn(why, "\n")] = 0;
-    r = kc_fail(e, -EBADMSG, "%s is marked broken: %s", path, why);
-    free(why);
-    return r;
-}
-
-struct kc_whole *kc_whole_new(void)
-{
-    struct kc_whole *w = calloc(1, sizeof *w);
-    for (int i = 0; w && i < KC_RANKS_MAX; i++)
-        w->pack[i].fd = -1;
-    return w;
-}
-
-int kc_whole_open(const struct kc_storage *st, const char *path, struct kc_whole **out, struct kc_error *e)
-{
-    struct kc_whole *w = kc_whole_new();
-    if (!w)
-        return kc_fail(e, -ENOMEM, "no memory to open %s", path);
-    snprintf(w->path, sizeof w->path, "%s", path);
-    int r = refuse_marked(st, path, e);
-    if (r == 0)
-        r = kc_manifest_read(st, path, &w->manifest, e);
-    const char *name = strrchr(path, '/');
-    uint64_t named = version_of(name ? name + 1 : path);
-    if (r == 0 && named && named != w->manifest.version)
-        r = kc_fail(e, -EBADMSG, "%s holds the manifest of version %" PRIu64, path, w->manifest.version);
-    if (r == 0)
-        r = kc_whole_packs(st, path, w, false, e);
-    if (r < 0)
-        kc_whole_free(st, w);
-    else
-        *out = w;
-    return r;
-}
-
-void kc_whole_free(const struct kc_storage *st, struct kc_whole *w)
-{
-    if (!w)
-        return;
-    for (int i = 0; i < KC_RANKS_MAX; i++)
-        kc_pack_free(st, &w->pack[i]);
-    kc_manifest_free(&w->manifest);
-    free(w);
 }
 
 /* ---- changing the directory ---- */
@@ -277,19 +178,68 @@ static bool is_whole(const struct kc_storage *st, const char *directory, uint64_
     return true;
 }
 
+static uint32_t find(const struct kc_catalog *c, uint64_t version)
+{
+    uint32_t i = 0;
+    while (i < c->count && c->version[i] != version)
+        i++;
+    return i;
+}
+
+/* Mark what a version that is kept leans on; its manifest names all of them. One that says nothing needs nothing. */
+static int keep_parents(const struct kc_storage *st, const char *directory, const struct kc_catalog *c, uint32_t i, bool *kept)
+{
+    char path[4096];
+    struct kc_manifest *m = calloc(1, sizeof *m);
+    if (!m)
+        return -ENOMEM;
+    kc_catalog_path(directory, c->version[i], path);
+    if (kc_manifest_read(st, path, m, NULL) == 0) {
+        for (uint32_t k = 0; k < m->parents; k++)
+            kept[find(c, m->parent[k].version)] = true;
+        kc_manifest_free(m);
+    }
+    free(m);
+    return 0;
+}
+
+/* kept[c->count + 1]: from the newest back to the `keep`th that is whole; false: there are not so many. */
+static bool keep_newest(const struct kc_storage *st, const char *directory, const struct kc_catalog *c, uint32_t keep, bool *kept)
+{
+    uint32_t whole = 0, i = c->count;
+    while (i > 0 && whole < keep) {
+        kept[--i] = true;
+        whole += is_whole(st, directory, c->version[i]);
+    }
+    return whole == keep;
+}
+
 int kc_catalog_old(const struct kc_storage *st, const char *directory, uint32_t keep, uint64_t every, struct kc_catalog *out,
                    struct kc_error *e)
 {
     int r = kc_catalog_scan(st, directory, out, e);
-    uint32_t kept = 0, from = r == 0 ? out->count : 0;
-    keep = keep ? keep : 1;
-    while (from > 0 && kept < keep)
-        kept += is_whole(st, directory, out->version[--from]);
+    const uint32_t count = r == 0 ? out->count : 0;
+    bool *kept = calloc(count + 1u, sizeof *kept);
     out->count = 0;
-    for (uint32_t i = 0; i < from && kept == keep; i++)
-        if (!every || out->version[i] % every != 0)
+    if (r == 0 && !kept)
+        r = kc_fail(e, -ENOMEM, "no memory for the list of snapshots");
+    if (r < 0) {
+        free(kept);
+        return r;
+    }
+    out->count = count;
+    const bool any = keep_newest(st, directory, out, keep ? keep : 1, kept);
+    for (uint32_t i = 0; i < count && any; i++)
+        kept[i] |= every && out->version[i] % every == 0;
+    for (uint32_t i = count; i-- > 0 && any && r == 0;) /* parents are older: each is marked before its turn */
+        if (kept[i])
+            r = keep_parents(st, directory, out, i, kept);
+    out->count = 0;
+    for (uint32_t i = 0; i < count && any && r == 0; i++)
+        if (!kept[i])
             out->version[out->count++] = out->version[i];
-    return r;
+    free(kept);
+    return r < 0 ? kc_fail(e, r, "no memory for the list of snapshots") : 0;
 }
 
 int kc_catalog_remove(const struct kc_storage *st, const char *directory, const struct kc_catalog *old, struct kc_error *e)

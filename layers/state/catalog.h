@@ -6,8 +6,7 @@
 #ifndef KC_STATE_CATALOG_H
 #define KC_STATE_CATALOG_H
 
-#include "manifest.h"
-#include "pack.h"
+#include "whole.h"
 
 #define KC_CATALOG_MAX 4096 /* versions a directory may hold */
 
@@ -19,25 +18,11 @@ struct kc_catalog {
 
 /* -errno of the directory; a directory that does not exist is empty. */
 int kc_catalog_scan(const struct kc_storage *st, const char *directory, struct kc_catalog *out, struct kc_error *e);
+/* The number that the name of a version's folder gives: "v" and digits only, 8 at least; 0 for anything else. */
+uint64_t kc_catalog_version(const char *name);
 void kc_catalog_path(const char *directory, uint64_t version, char out[4096]);
 void kc_catalog_tmp_path(const char *directory, uint64_t version, char out[4096]);
 void kc_catalog_pack_path(const char *folder, uint32_t rank, char *out, size_t room);
-
-/* A version opened for reading: manifest and all packs' indices, proven to fit together. Data is not read yet. */
-struct kc_whole {
-    char path[4096];
-    struct kc_manifest manifest;
-    struct kc_pack pack[KC_RANKS_MAX];
-    uint64_t bytes; /* of all packs */
-};
-/* One with nothing in it, to be filled; NULL no memory. */
-struct kc_whole *kc_whole_new(void);
-/* -EBADMSG not whole or marked broken (e says why), -ENOMEM, -errno. */
-int kc_whole_open(const struct kc_storage *st, const char *path, struct kc_whole **out, struct kc_error *e);
-void kc_whole_free(const struct kc_storage *st, struct kc_whole *w); /* NULL is fine */
-/* Every pack of `folder` against the manifest's table; fills w->pack and the manifest's pack rows when `learn`. */
-int kc_whole_packs(const struct kc_storage *st, const char *folder, struct kc_whole *w, bool learn,
-                   struct kc_error *e);
 
 /* Make the directory if it is not there; its own entry is durable then. */
 int kc_catalog_make(const struct kc_storage *st, const char *directory, struct kc_error *e);
@@ -53,7 +38,7 @@ int kc_catalog_clean(const struct kc_storage *st, const char *directory);
 /* Point CURRENT at a version, durably. */
 int kc_catalog_point(const struct kc_storage *st, const char *directory, uint64_t version, struct kc_error *e);
 /* What retention lets go, oldest first: all that is older than the newest `keep` (at least 1) whole versions, but no version
- * that `every` divides (0: none). Where fewer are whole, nothing. */
+ * that `every` divides (0: none), and none that a kept one leans on. Where fewer are whole, nothing. */
 int kc_catalog_old(const struct kc_storage *st, const char *directory, uint32_t keep, uint64_t every, struct kc_catalog *out,
                    struct kc_error *e);
 /* Remove the versions of `old`; under the lock. */

@@ -36,7 +36,7 @@ int kc_commit_version(const struct kc_storage *st, const char *directory, struct
     struct kc_manifest again = {.tensors = 0};
     kc_catalog_tmp_path(directory, w->manifest.version, tmp);
     kc_catalog_path(directory, w->manifest.version, path);
-    int r = kc_whole_packs(st, tmp, w, true, e);
+    int r = kc_whole_learn(st, tmp, directory, w, e);
     if (r == 0)
         r = kc_manifest_write(st, tmp, &w->manifest, e);
     if (r == 0)

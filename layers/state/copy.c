@@ -245,9 +245,11 @@ int kc_copies_commit(const struct kc_copies *all, struct kc_copy *c, struct kc_m
     if (!w)
         return kc_fail(e, -ENOMEM, "no memory for a manifest");
     w->manifest = *m; /* lent */
-    int r = kc_whole_packs(st, path, w, true, e);
+    int r = kc_whole_learn(st, path, KC_COPY_DIRECTORY, w, e);
     if (r == 0)
         memcpy(m->pack, w->manifest.pack, sizeof m->pack);
+    if (w->manifest.parent != m->parent)
+        free(w->manifest.parent);
     w->manifest = (struct kc_manifest){0};
     kc_whole_free(st, w);
     if (r == 0 && (r = kc_manifest_text(m, &text, &bytes)) < 0)

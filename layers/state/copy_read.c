@@ -227,12 +227,18 @@ static ssize_t copies_write(void *self, int fd, const void *data, size_t bytes, 
 static int copies_submit(void *self, struct kc_write *w)
 {
     w->result = copies_write(self, w->fd, w->data, w->bytes, w->at);
+    w->done = true;
     return w->result < 0 ? (int)w->result : 0;
 }
 
 static void copies_wait(void *self)
 {
     (void)self;
+}
+
+static void copies_wait_for(void *self, const struct kc_write *w)
+{
+    (void)self, (void)w;
 }
 
 static int done(void *self, int fd)
@@ -289,7 +295,8 @@ static int copies_free_bytes(void *self, const char *path, uint64_t *bytes)
 }
 
 static const struct kc_storage operations = {.open = copies_open, .close = copies_close, .write = copies_write,
-    .submit = copies_submit, .wait = copies_wait, .read = copies_read, .size = copies_size, .reserve = refuse_reserve,
+    .submit = copies_submit, .wait = copies_wait, .wait_for = copies_wait_for, .read = copies_read, .size = copies_size,
+    .reserve = refuse_reserve, .cut = refuse_reserve,
     .sync = done, .sync_folder = refuse_path, .forget = done, .lock = refuse_fd, .rename = refuse_rename,
     .make_folder = refuse_path, .remove = refuse_path, .remove_folder = refuse_path, .list = copies_list,
     .free_bytes = copies_free_bytes};

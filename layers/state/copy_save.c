@@ -53,13 +53,13 @@ static int write_pack(struct save *s, const char *tmp, struct kc_error *e)
 {
     const struct kc_pack *from = &s->whole->pack[s->rank];
     char path[4096 + 32];
-    struct kc_pack p = {.fd = -1, .format = from->format, .bytes = from->bytes, .count = from->count};
+    struct kc_pack p = {.fd = -1, .format = from->format, .bytes = from->bytes, .count = from->count, .digested = true};
     p.extent = malloc((from->count + 1u) * sizeof *p.extent);
     if (!p.extent)
         return kc_fail(e, -ENOMEM, "no memory to write %s", from->path);
     memcpy(p.extent, from->extent, from->count * sizeof *p.extent);
     kc_catalog_pack_path(tmp, s->rank, path, sizeof path);
-    int r = kc_pack_write(s->st, path, &from->head, &p, source, s, e);
+    int r = kc_pack_write(s->st, path, &from->head, &p, source, s, NULL, NULL, e);
     kc_pack_free(s->st, &p);
     return r;
 }
@@ -92,6 +92,8 @@ static int write_version(struct save *s, struct kc_error *e)
             w->manifest = *m; /* lent */
             r = kc_commit_version(s->st, s->directory, w, e);
             s->whole->bytes = w->bytes;
+            if (w->manifest.parent != m->parent)
+                free(w->manifest.parent);
             w->manifest = (struct kc_manifest){0};
         }
         kc_whole_free(s->st, w);

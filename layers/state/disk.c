@@ -67,6 +67,13 @@ static void disk_wait(void *self)
         d->way->wait(d->self);
 }
 
+static void disk_wait_for(void *self, const struct kc_write *w)
+{
+    struct kc_disk *d = self;
+    if (d->way)
+        d->way->wait_for(d->self, w);
+}
+
 int kc_disk_new(enum kc_disk_way way, struct kc_disk **out)
 {
     struct kc_disk *d = calloc(1, sizeof *d);
@@ -76,6 +83,7 @@ int kc_disk_new(enum kc_disk_way way, struct kc_disk **out)
     d->storage.self = d;
     d->storage.submit = disk_submit;
     d->storage.wait = disk_wait;
+    d->storage.wait_for = disk_wait_for;
     d->wanted = way;
     *out = d;
     return 0;

@@ -34,6 +34,7 @@ struct kc_way {
     int (*open)(void **self);            /* -ENOSYS, -EPERM, … not here */
     int (*submit)(void *self, struct kc_write *w); /* as in storage.h, and so is wait */
     void (*wait)(void *self);
+    void (*wait_for)(void *self, const struct kc_write *w);
     void (*close)(void *self);           /* nothing is under way */
 };
 extern const struct kc_way kc_way_uring, kc_way_threads;

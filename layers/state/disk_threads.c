@@ -41,6 +41,7 @@ static void *run(void *arg)
         const ssize_t n = write_one(w);
         pthread_mutex_lock(&p->lock);
         w->result = n;
+        w->done = true;
         if (n < 0 && !p->failed)
             p->failed = (int)n;
         p->finished++;
@@ -107,5 +108,15 @@ static void pool_wait(void *self)
     pthread_mutex_unlock(&p->lock);
 }
 
+static void pool_wait_for(void *self, const struct kc_write *w)
+{
+    struct pool *p = self;
+    pthread_mutex_lock(&p->lock);
+    while (!w->done)
+        pthread_cond_wait(&p->done, &p->lock);
+    pthread_mutex_unlock(&p->lock);
+}
+
 const struct kc_way kc_way_threads = {
-    .name = "threads", .open = pool_open, .submit = pool_submit, .wait = pool_wait, .close = pool_close};
+    .name = "threads", .open = pool_open, .submit = pool_submit, .wait = pool_wait, .wait_for = pool_wait_for,
+    .close = pool_close};

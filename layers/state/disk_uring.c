@@ -109,6 +109,7 @@ static void reap(struct ring *r)
         const struct io_uring_cqe *c = &r->cqe[at & r->cq_mask];
         struct kc_write *w = (struct kc_write *)(uintptr_t)c->user_data;
         w->result = c->res == -EINTR || c->res == -EAGAIN ? 0 : c->res; /* "short": the rest is written again */
+        w->done = true;
         if (w->result < 0 && !r->failed)
             r->failed = (int)w->result;
         r->under_way--;
@@ -120,6 +121,14 @@ static void reap(struct ring *r)
 static void drain(struct ring *r, uint32_t most)
 {
     for (reap(r); r->under_way > most; reap(r))
+        if (enter(r, 0, 1) < 0)
+            sched_yield();
+}
+
+static void ring_wait_for(void *self, const struct kc_write *w)
+{
+    struct ring *r = self;
+    for (reap(r); !w->done; reap(r))
         if (enter(r, 0, 1) < 0)
             sched_yield();
 }
@@ -155,4 +164,5 @@ static void ring_wait(void *self)
 }
 
 const struct kc_way kc_way_uring = {
-    .name = "io_uring", .open = ring_open, .submit = ring_submit, .wait = ring_wait, .close = ring_close};
+    .name = "io_uring", .open = ring_open, .submit = ring_submit, .wait = ring_wait, .wait_for = ring_wait_for,
+    .close = ring_close};

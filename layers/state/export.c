@@ -4,6 +4,7 @@
 #include "export.h"
 #include "sheet.h"
 #include "state_impl.h"
+#include "unpack.h"
 
 #include "base/json.h"
 
@@ -34,13 +35,14 @@ int kc_export_free_folder(const struct kc_storage *st, const char *out, struct k
 static int put_values(const struct kc_storage *st, const struct kc_whole *w, const struct kc_sheet *s, struct kc_error *e)
 {
     float *buffer = malloc(KC_PACK_GRID * sizeof *buffer);
-    int r = buffer ? 0 : kc_fail(e, -ENOMEM, "no memory to read %s", w->path);
+    struct kc_unpack *unpack = NULL;
+    int r = buffer && kc_unpack_new(st, w, &unpack) == 0 ? 0 : kc_fail(e, -ENOMEM, "no memory to read %s", w->path);
     for (uint32_t p = 0; p < w->manifest.packs && r == 0; p++)
         for (uint32_t i = 0; i < w->pack[p].count && r == 0; i++) {
             const struct kc_extent *x = &w->pack[p].extent[i];
             struct kc_region box;
             int written = 0;
-            if (x->kind != KC_MASTER || (r = kc_pack_read(st, &w->pack[p], i, buffer, e)) < 0)
+            if (x->kind != KC_MASTER || (r = kc_unpack_values(unpack, p, i, buffer, e)) < 0)
                 continue;
             kc_region_make(&w->manifest.tensor[x->tensor].dims, &x->box, &box);
             for (uint64_t at = x->lo, run; at < x->hi && written == 0; at += run) {
@@ -51,6 +53,7 @@ static int put_values(const struct kc_storage *st, const struct kc_whole *w, con
             if (written < 0)
                 r = kc_storage_fail(st, e, written, "write", w->manifest.tensor[x->tensor].name, 0);
         }
+    kc_unpack_free(unpack);
     free(buffer);
     return r;
 }

@@ -1,11 +1,13 @@
-/* load.c - the values of a snapshot, written in any layout, into this one. An extent is read once and whole, at most 4 MiB
- * at a time, its digest compared; of it each rank takes what it keeps. */
+/* load.c - the values of a snapshot, written in any layout, into this one. An extent is read once and whole, with its
+ * neighbours where these are wanted too, and verified; of it each rank takes what it keeps. */
+#include "unpack.h"
 #include "state_impl.h"
 
 #include "base/print.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -65,32 +67,52 @@ static void put_extent(struct kc_state *s, const struct kc_extent *x, const stru
         kc_values_put(s, (enum kc_kind)x->kind, tensor, o.b, o.count, values + (o.a - x->lo));
 }
 
-static bool is_wanted(const struct kc_state *s, const struct kc_extent *x, const struct kc_region *box, uint32_t tensor)
+static bool is_wanted(const struct kc_state *s, const struct kc_whole *w, const struct kc_extent *x, uint32_t tensor,
+                      bool moments)
 {
+    struct kc_region box;
     struct kc_overlap o;
-    return kc_region_meet(box, (struct kc_range){x->lo, x->hi}, &s->map.tensor[tensor].region,
+    if (x->kind != KC_MASTER && !moments)
+        return false;
+    kc_region_make(&w->manifest.tensor[x->tensor].dims, &x->box, &box);
+    return kc_region_meet(&box, (struct kc_range){x->lo, x->hi}, &s->map.tensor[tensor].region,
                           kc_values_wanted(s, (enum kc_kind)x->kind, tensor), &o);
 }
 
-int kc_values_read(struct kc_state *s, const struct kc_storage *st, const struct kc_whole *w, bool moments, struct kc_error *e)
+/* What this rank needs of one pack. */
+static int read_pack(struct kc_state *s, const struct kc_whole *w, uint32_t p, const uint32_t *where, bool moments,
+                     struct kc_unpack *unpack, float *buffer, struct kc_error *e)
+{
+    const struct kc_pack *pack = &w->pack[p];
+    bool *wanted = calloc(pack->count + 1u, sizeof *wanted);
+    for (uint32_t i = 0; wanted && i < pack->count; i++)
+        wanted[i] = is_wanted(s, w, &pack->extent[i], where[pack->extent[i].tensor], moments);
+    int r = wanted && kc_unpack_want(unpack, p, wanted) == 0 ? 0 : kc_fail(e, -ENOMEM, "no memory to read %s", pack->path);
+    for (uint32_t i = 0; i < pack->count && r == 0; i++) {
+        const struct kc_extent *x = &pack->extent[i];
+        struct kc_region box;
+        if (!wanted[i] || (r = kc_unpack_values(unpack, p, i, buffer, e)) < 0)
+            continue;
+        kc_region_make(&w->manifest.tensor[x->tensor].dims, &x->box, &box);
+        put_extent(s, x, &box, where[x->tensor], buffer);
+    }
+    free(wanted);
+    return r;
+}
+
+int kc_values_read(struct kc_state *s, const struct kc_storage *st, const struct kc_whole *w, bool moments, char blamed[4096],
+                   struct kc_error *e)
 {
     uint32_t *where = NULL;
+    struct kc_unpack *unpack = NULL;
     float *buffer = malloc(KC_PACK_GRID * sizeof *buffer);
-    int r =
-        buffer ? kc_values_match(s, &w->manifest, &where, e) : kc_fail(e, -ENOMEM, "no memory to read a snapshot");
+    int r = buffer && kc_unpack_new(st, w, &unpack) == 0 ? kc_values_match(s, &w->manifest, &where, e)
+                                                            : kc_fail(e, -ENOMEM, "no memory to read a snapshot");
     for (uint32_t p = 0; p < w->manifest.packs && r == 0; p++)
-        for (uint32_t i = 0; i < w->pack[p].count && r == 0; i++) {
-            const struct kc_extent *x = &w->pack[p].extent[i];
-            struct kc_region box;
-            if (x->kind != KC_MASTER && !moments)
-                continue;
-            kc_region_make(&w->manifest.tensor[x->tensor].dims, &x->box, &box);
-            if (!is_wanted(s, x, &box, where[x->tensor]))
-                continue;
-            r = kc_pack_read(st, &w->pack[p], i, buffer, e);
-            if (r == 0)
-                put_extent(s, x, &box, where[x->tensor], buffer);
-        }
+        r = read_pack(s, w, p, where, moments, unpack, buffer, e);
+    if (blamed)
+        snprintf(blamed, 4096, "%s", r < 0 && unpack ? kc_unpack_blamed(unpack) : w->path);
+    kc_unpack_free(unpack);
     free(where);
     free(buffer);
     return r;

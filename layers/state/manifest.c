@@ -21,8 +21,10 @@ void kc_manifest_free(struct kc_manifest *m)
     for (uint32_t i = 0; m->tensor && i < m->tensors; i++)
         free(m->tensor[i].name);
     free(m->tensor);
+    free(m->parent);
     m->tensor = NULL;
-    m->tensors = 0;
+    m->parent = NULL;
+    m->tensors = m->parents = 0;
 }
 
 int kc_manifest_tensors(struct kc_manifest *m, const struct kc_map *map)
@@ -104,6 +106,15 @@ static json_t *packs_json(const struct kc_manifest *m)
     return list;
 }
 
+static json_t *parents_json(const struct kc_manifest *m)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < m->parents; i++)
+        json_array_append_new(list, json_pack("{s:I, s:o}", "version", (json_int_t)m->parent[i].version, "manifest",
+                                              digest_json(m->parent[i].manifest)));
+    return list;
+}
+
 static json_t *history_json(const struct kc_history *h)
 {
     json_t *points = json_array();
@@ -116,10 +127,10 @@ static json_t *history_json(const struct kc_history *h)
 
 static json_t *body_json(const struct kc_manifest *m)
 {
-    return json_pack("{s:i, s:I, s:n, s:s, s:I, s:I, s:I, s:{s:s, s:I}, s:i, s:o, s:o, s:o, s:o, s:o, s:s, s:s, s:s, s:b,"
+    return json_pack("{s:i, s:I, s:o, s:s, s:I, s:I, s:I, s:{s:s, s:I}, s:i, s:o, s:o, s:o, s:o, s:o, s:s, s:s, s:s, s:b,"
                      " s:o, s:o, s:o, s:o}",
-                     "format", KC_SNAPSHOT_FORMAT, "version", (json_int_t)m->version, "parent", "written", m->written,
-                     "step", (json_int_t)m->progress.step, "tokens", (json_int_t)m->progress.tokens, "position",
+                     "format", KC_SNAPSHOT_FORMAT, "version", (json_int_t)m->version, "parents", parents_json(m), "written",
+                     m->written, "step", (json_int_t)m->progress.step, "tokens", (json_int_t)m->progress.tokens, "position",
                      (json_int_t)m->progress.position, "rng", "kind", "philox4x32-10", "seed", (json_int_t)m->seed,
                      "restarts", (int)m->progress.restarts, "loss", kc_json_number(m->loss), "grad_norm",
                      kc_json_number(m->grad_norm), "state_root", digest_json(m->root), "spec", digest_json(m->spec),
@@ -294,6 +305,29 @@ static int parse_layout(const json_t *o, struct kc_manifest *m)
     return 0;
 }
 
+/* Older ones, each newer than the next: so a version cannot lean on itself. Before format 3 there were none. */
+static int parse_parents(const json_t *list, struct kc_manifest *m)
+{
+    const size_t n = json_array_size(list);
+    uint64_t before = m->version;
+    if (m->format < 3)
+        return 0;
+    if (!json_is_array(list) || n > KC_PARENTS_MAX)
+        return -EINVAL;
+    m->parent = calloc(n + 1, sizeof *m->parent);
+    if (!m->parent)
+        return -ENOMEM;
+    for (; m->parents < n; m->parents++) {
+        struct kc_manifest_parent *p = &m->parent[m->parents];
+        const json_t *o = json_array_get(list, m->parents);
+        if (parse_count(o, "version", INT64_MAX, &p->version) < 0 || parse_digest(o, "manifest", &p->manifest) < 0 ||
+            p->version == 0 || p->version >= before)
+            return -EINVAL;
+        before = p->version;
+    }
+    return 0;
+}
+
 static void parse_model(const json_t *o, struct kc_model_numbers *m)
 {
     const struct {
@@ -338,6 +372,8 @@ static int parse_body(const json_t *o, struct kc_manifest *m)
     snprintf(m->written, sizeof m->written, "%s", kc_json_text(o, "written", ""));
     int r = parse_packs(json_object_get(o, "packs"), m);
     if (r == 0)
+        r = parse_parents(json_object_get(o, "parents"), m);
+    if (r == 0)
         r = parse_tensors(json_object_get(o, "tensors"), m);
     if (r == 0)
         r = parse_history(json_object_get(o, "history"), &m->history);
@@ -365,7 +401,7 @@ static const char *unframe(const char *text, size_t bytes, size_t *body_bytes)
 int kc_manifest_read(const struct kc_storage *st, const char *folder, struct kc_manifest *out, struct kc_error *e)
 {
     char path[4096 + sizeof KC_MANIFEST_NAME + 1], *text;
-    size_t bytes, n;
+    size_t bytes, n = 0;
     json_error_t je;
     snprintf(path, sizeof path, "%s/%s", folder, KC_MANIFEST_NAME);
     int r = kc_storage_read_file(st, path, LIMIT, &text, &bytes);
@@ -386,10 +422,12 @@ int kc_manifest_read(const struct kc_storage *st, const char *folder, struct kc_
                     KC_SNAPSHOT_FORMAT);
     else if (m->format = (uint32_t)format, (r = parse_body(json, m)) < 0)
         r = kc_fail(e, r == -ENOMEM ? r : -EBADMSG, "%s does not say what a manifest must say", path);
-    if (r == 0)
+    if (r == 0) {
+        m->digest = kc_digest(body, n);
         *out = *m;
-    else if (m)
+    } else if (m) {
         kc_manifest_free(m);
+    }
     free(m);
     json_decref(json);
     free(text);

@@ -12,6 +12,7 @@
 #include "contracts/job_spec.h"
 
 #define KC_MANIFEST_NAME "MANIFEST.json"
+#define KC_PARENTS_MAX 4096
 
 struct kc_manifest_tensor {
     char *name;
@@ -21,8 +22,14 @@ struct kc_manifest_tensor {
     bool frozen;           /* it was not trained: the packs have no moments of it */
 };
 
+struct kc_manifest_parent {
+    uint64_t version;
+    struct kc_digest manifest; /* of the body of its manifest, which stands for all of it */
+};
+
 struct kc_manifest {
     uint32_t format;             /* of a manifest that was read */
+    struct kc_digest digest;     /* of the body of one that was read */
     uint64_t version, seed;
     struct kc_progress progress;
     double loss, grad_norm;      /* of the last step; NaN unknown */
@@ -39,6 +46,8 @@ struct kc_manifest {
         uint32_t extents;
         struct kc_digest index;
     } pack[KC_RANKS_MAX];
+    uint32_t parents;            /* the versions that it leans on, and that these lean on; newest first */
+    struct kc_manifest_parent *parent;
     uint32_t tensors;
     struct kc_manifest_tensor *tensor;
     struct kc_history history;

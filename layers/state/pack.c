@@ -1,14 +1,12 @@
-/* pack.c - plans and writes packs. Never retries a file whose write or fsync failed. */
+/* pack.c - plans packs, and makes what stands around extents: in a file, or in memory. */
 #include "pack.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct super {
-    char magic[8]; /* "KCPACK2\n", by the format */
+    char magic[8]; /* "KCPACK3\n", by the format */
     struct kc_pack_head head;
     struct kc_digest digest; /* of what stands before it */
 };
@@ -16,19 +14,26 @@ _Static_assert(sizeof(struct super) == 48, "format: bump KC_SNAPSHOT_FORMAT");
 
 const char kc_pack_footer_magic[8] = {'K', 'C', 'P', 'A', 'C', 'K', 'E', '\n'};
 
-static uint64_t align_up(uint64_t at)
+static uint64_t align_up(uint64_t at, uint64_t unit)
 {
-    return (at + KC_PACK_ALIGN - 1) / KC_PACK_ALIGN * KC_PACK_ALIGN;
+    return (at + unit - 1) / unit * unit;
 }
 
-uint64_t kc_extent_next(const struct kc_extent *x)
+/* Before format 3 every extent began on a page of its own. */
+uint64_t kc_extent_place(uint32_t format, uint64_t at, uint64_t stored)
 {
-    return align_up(x->offset + kc_extent_bytes(x));
+    return align_up(at, format < 3 || stored >= KC_PACK_ALIGN ? KC_PACK_ALIGN : stored ? KC_PACK_SMALL : 1);
 }
 
 uint64_t kc_pack_index_offset(const struct kc_pack *p)
 {
-    return p->count ? kc_extent_next(&p->extent[p->count - 1]) : KC_PACK_ALIGN;
+    const struct kc_extent *last = p->count ? &p->extent[p->count - 1] : NULL;
+    return last ? align_up(last->offset + last->stored, KC_PACK_ALIGN) : KC_PACK_ALIGN;
+}
+
+bool kc_extent_same_place(const struct kc_extent *a, const struct kc_extent *b)
+{
+    return memcmp(a, b, offsetof(struct kc_extent, offset)) == 0;
 }
 
 void kc_pack_super(unsigned char block[KC_PACK_ALIGN], const struct kc_pack_head *head, uint32_t format)
@@ -50,19 +55,20 @@ int kc_pack_plan(const struct kc_map *m, struct kc_pack *out)
                 struct kc_range own = kc_map_counted(m, &m->tensor[t], (enum kc_kind)k);
                 for (; own.lo < own.hi; n++) {
                     uint64_t cut = (own.lo / KC_PACK_GRID + 1) * KC_PACK_GRID, to = cut < own.hi ? cut : own.hi;
-                    struct kc_extent x = {.tensor = t, .kind = k, .box = m->tensor[t].box, .lo = own.lo, .hi = to,
-                                          .offset = at};
+                    struct kc_extent x = {.tensor = t, .kind = k, .box = m->tensor[t].box, .lo = own.lo, .hi = to};
+                    x.stored = kc_extent_bytes(&x);
+                    x.offset = kc_extent_place(p.format, at, x.stored);
                     if (pass)
                         p.extent[n] = x;
-                    at = kc_extent_next(&x);
+                    at = x.offset + x.stored;
                     own.lo = to;
                 }
             }
         p.count = n;
-        p.bytes = at + n * sizeof(struct kc_extent) + KC_PACK_FOOTER;
         if (!pass && !(p.extent = calloc(n + 1, sizeof *p.extent)))
             return -ENOMEM;
     }
+    p.bytes = kc_pack_index_offset(&p) + p.count * sizeof(struct kc_extent) + KC_PACK_FOOTER;
     *out = p;
     return 0;
 }
@@ -75,108 +81,24 @@ void kc_pack_free(const struct kc_storage *st, struct kc_pack *p)
     *p = (struct kc_pack){.fd = -1};
 }
 
-static int reserve(const struct kc_storage *st, struct kc_pack *p, struct kc_error *e)
+void kc_pack_finish(struct kc_pack *p, struct kc_pack_footer *f)
 {
-    uint64_t room;
-    char folder[sizeof p->path];
-    int r = st->reserve(st->self, p->fd, p->bytes);
-    if (r != -EOPNOTSUPP && r != -ENOSYS)
-        return r < 0 ? kc_storage_fail(st, e, r, "reserve", p->path, p->bytes) : 0;
-    snprintf(folder, sizeof folder, "%s", p->path); /* a file system without reservation: ask, and write */
-    *strrchr(folder, '/') = 0;
-    if (st->free_bytes(st->self, folder, &room) == 0 && room < p->bytes)
-        return kc_storage_fail(st, e, -ENOSPC, "write", p->path, p->bytes);
-    return 0;
-}
-
-/* Superblock, extents, index, footer: all under way together, digests taken while the disk works. Fails by `source` alone;
- * what a write says, kc_writes_end() says again. */
-static int start_all(struct kc_writes *w, struct kc_pack *p, unsigned char *block, struct kc_pack_footer *f,
-                     kc_pack_source *source, void *arg, struct kc_error *e)
-{
-    kc_pack_super(block, &p->head, p->format);
-    int r = kc_writes_add(w, block, KC_PACK_ALIGN, 0);
-    for (uint32_t i = 0; i < p->count && r == 0; i++) {
-        const float *values;
-        int s = source(arg, &p->extent[i], &values, e);
-        if (s < 0)
-            return s;
-        p->extent[i].digest = kc_digest(values, kc_extent_bytes(&p->extent[i]));
-        r = kc_writes_add(w, values, kc_extent_bytes(&p->extent[i]), p->extent[i].offset);
-    }
-    if (r < 0)
-        return 0;
+    const uint64_t index = kc_pack_index_offset(p);
     p->index = kc_digest(p->extent, p->count * sizeof *p->extent);
-    *f = (struct kc_pack_footer){.index_offset = kc_pack_index_offset(p), .count = p->count, .bytes = p->bytes,
-        .index = p->index};
+    p->bytes = index + p->count * sizeof *p->extent + sizeof *f;
+    *f = (struct kc_pack_footer){.index_offset = index, .count = p->count, .bytes = p->bytes, .index = p->index};
     memcpy(f->magic, kc_pack_footer_magic, sizeof f->magic);
-    if (kc_writes_add(w, p->extent, p->count * sizeof *p->extent, f->index_offset) == 0)
-        kc_writes_add(w, f, sizeof *f, p->bytes - sizeof *f);
-    return 0;
 }
 
-static int write_body(const struct kc_storage *st, struct kc_pack *p, kc_pack_source *source, void *arg,
-                      struct kc_error *e)
+void kc_pack_seal(struct kc_pack *p, const struct kc_pack_head *head, void *image)
 {
-    unsigned char block[KC_PACK_ALIGN];
-    struct kc_pack_footer footer;
-    struct kc_writes w;
-    const int direct = st->open(st->self, p->path, O_WRONLY | O_DIRECT); /* not everywhere; less work where it is */
-    int r = kc_writes_begin(&w, st, p->fd, direct, p->count + 3);
-    if (r < 0) {
-        kc_fail(e, r, "no memory for the writes of %s", p->path);
-    } else {
-        r = start_all(&w, p, block, &footer, source, arg, e);
-        const int written = kc_writes_end(&w); /* in any case: until then the disk reads from here */
-        if (r == 0 && written < 0)
-            r = kc_storage_fail(st, e, written, "write", p->path, p->bytes);
-    }
-    if (direct >= 0)
-        st->close(st->self, direct);
-    return r;
-}
-
-/* What the disk now has is what we meant: the index and every extent are read back. */
-static int read_back(const struct kc_storage *st, const struct kc_pack *written, struct kc_error *e)
-{
-    struct kc_pack p = {.fd = -1};
-    float *buffer = malloc(KC_PACK_GRID * sizeof *buffer);
-    int r = buffer ? kc_pack_open(st, written->path, &written->head, written->format, &p, e)
-                   : kc_fail(e, -ENOMEM, "no memory to read %s back", written->path);
-    if (r == 0 && !kc_digest_equal(p.index, written->index))
-        r = kc_fail(e, -EBADMSG, "%s: the index read back is not the one written", p.path);
-    for (uint32_t i = 0; i < p.count && r == 0; i++)
-        r = kc_pack_read(st, &p, i, buffer, e);
-    free(buffer);
-    kc_pack_free(st, &p);
-    return r;
-}
-
-int kc_pack_write(const struct kc_storage *st, const char *path, const struct kc_pack_head *head, struct kc_pack *p,
-                  kc_pack_source *source, void *arg, struct kc_error *e)
-{
-    snprintf(p->path, sizeof p->path, "%s", path);
+    struct kc_pack_footer f;
+    unsigned char *at = image;
     p->head = *head;
-    p->fd = st->open(st->self, path, O_RDWR | O_CREAT | O_EXCL);
-    if (p->fd < 0) {
-        int code = p->fd;
-        p->fd = -1;
-        return kc_storage_fail(st, e, code, "create", path, p->bytes);
-    }
-    int r = reserve(st, p, e);
-    if (r == 0)
-        r = write_body(st, p, source, arg, e);
-    if (r == 0 && (r = st->sync(st->self, p->fd)) < 0)
-        r = kc_storage_fail(st, e, r, "fsync", path, p->bytes);
-    if (r == 0) {
-        st->forget(st->self, p->fd); /* so that the disk is read, not the cache; a hint that may fail */
-        r = read_back(st, p, e);
-    }
-    int c = st->close(st->self, p->fd);
-    p->fd = -1;
-    if (r == 0 && c < 0)
-        r = kc_storage_fail(st, e, c, "close", path, p->bytes);
-    if (r < 0)
-        st->remove(st->self, path); /* free the space now; a failure here is cleaned up with the folder */
-    return r;
+    for (uint32_t i = 0; i < p->count; i++)
+        p->extent[i].stored_digest = p->extent[i].digest;
+    kc_pack_finish(p, &f);
+    kc_pack_super(at, head, p->format);
+    memcpy(at + f.index_offset, p->extent, p->count * sizeof *p->extent);
+    memcpy(at + p->bytes - sizeof f, &f, sizeof f);
 }

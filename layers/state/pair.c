@@ -49,7 +49,7 @@ int kc_side_open(const struct kc_storage *st, const char *path, struct kc_side *
     int r = kc_snapshot_resolve(st, path, folder, e);
     if (r == 0)
         r = kc_whole_open(st, folder, &s.w, e);
-    if (r == 0 && sort(&s) < 0)
+    if (r == 0 && (sort(&s) < 0 || kc_unpack_new(st, s.w, &s.unpack) < 0))
         r = kc_fail(e, -ENOMEM, "no memory for the index of %s", folder);
     if (r < 0)
         kc_side_close(&s);
@@ -60,6 +60,7 @@ int kc_side_open(const struct kc_storage *st, const char *path, struct kc_side *
 
 void kc_side_close(struct kc_side *s)
 {
+    kc_unpack_free(s->unpack);
     if (s->w)
         kc_whole_free(s->st, s->w);
     free(s->start);
@@ -69,7 +70,7 @@ void kc_side_close(struct kc_side *s)
 
 int kc_side_read(const struct kc_side *s, struct kc_pair_place at, float *values, struct kc_error *e)
 {
-    int r = kc_pack_read(s->st, &s->w->pack[at.pack], at.extent, values, e);
+    int r = kc_unpack_values(s->unpack, at.pack, at.extent, values, e);
     return r < 0 ? kc_fail_prefix(e, r, "%.200s", s->w->manifest.tensor[kc_side_extent(s, at)->tensor].name) : 0;
 }
 

@@ -4,6 +4,7 @@
 #define KC_STATE_PAIR_H
 
 #include "catalog.h"
+#include "unpack.h"
 
 struct kc_pair_place {
     uint32_t pack, extent;
@@ -13,6 +14,7 @@ struct kc_pair_place {
 struct kc_side {
     const struct kc_storage *st;
     struct kc_whole *w;
+    struct kc_unpack *unpack;
     uint32_t *start; /* of tensor * KC_KIND_COUNT + kind in place; one more at the end */
     struct kc_pair_place *place;
 };

@@ -16,11 +16,13 @@ static bool is_damage(int code)
     return code == -EBADMSG || code == -EIO;
 }
 
-static void mark(struct kc_state *s, const struct kc_storage *st, uint64_t version, const char *path, const char *why)
+/* `path`: of the version that is damaged, which may be one that another leans on. */
+static void mark(struct kc_state *s, const struct kc_storage *st, const char *path, const char *why)
 {
+    const char *name = strrchr(path, '/');
     kc_catalog_mark_broken(st, path, why);
     if (s->rank == 0)
-        kc_probe_event(s->probe, KC_EVENT_SNAPSHOT_BROKEN, version, 0, why);
+        kc_probe_event(s->probe, KC_EVENT_SNAPSHOT_BROKEN, kc_catalog_version(name ? name + 1 : path), 0, why);
 }
 
 int kc_restore_failed(struct kc_state *s, struct kc_error *e)
@@ -82,18 +84,21 @@ static int choose(struct kc_state *s, const struct kc_catalog *c, uint64_t versi
 {
     uint32_t seen = 0;
     for (uint32_t i = c->count; i-- > 0;) {
-        char path[4096];
+        char path[4096], blamed[4096];
         if (version && c->version[i] != version)
             continue;
         seen++;
         kc_catalog_path(s->directory, c->version[i], path);
-        int r = is_known_damaged(s, c->version[i]) ? kc_fail(e, -EBADMSG, "%s was found damaged by a restore", path)
-                                                   : kc_whole_open(s->st, path, out, e);
+        memcpy(blamed, path, sizeof blamed);
+        const bool known = is_known_damaged(s, c->version[i]); /* then what is damaged has its mark, if one could be made */
+        int r = known ? kc_fail(e, -EBADMSG, "%s was found damaged by a restore", path)
+                      : kc_whole_open_blame(s->st, path, out, blamed, e);
         if (r == 0)
             return check_job(s, *out, e);
         if (!is_damage(r))
             return r;
-        mark(s, s->st, c->version[i], path, e->text);
+        if (!known)
+            mark(s, s->st, blamed, e->text);
         kc_print(notes, "%spassed over v%08" PRIu64 ": %s", notes->length ? "; " : "", c->version[i], e->text);
         if (version)
             return -EBADMSG;
@@ -232,6 +237,7 @@ static void take_progress(struct kc_state *s, const struct kc_manifest *m)
 
 int kc_verb_restore_read(struct kc_state *s, struct kc_error *e)
 {
+    char blamed[4096];
     struct kc_error own = {""};
     if (!s->chosen)
         return kc_fail(e, -EINVAL, "the restore program runs before a snapshot was chosen");
@@ -239,14 +245,14 @@ int kc_verb_restore_read(struct kc_state *s, struct kc_error *e)
         .version = s->chosen->manifest.version, .step = s->chosen->manifest.progress.step};
     kc_guard_all(s, true);
     kc_values_clear(s);
-    int r = kc_values_read(s, s->chosen_st, s->chosen, true, &own);
+    int r = kc_values_read(s, s->chosen_st, s->chosen, true, blamed, &own);
     kc_guard_all(s, false);
     take_progress(s, &s->chosen->manifest);
     for (uint32_t b = 0; b < s->map.buckets; b++)
         for (int k = 0; k < KC_STATES; k++)
             atomic_fetch_add_explicit(&s->version[k][b], 1, memory_order_release);
     if (is_damage(r))
-        mark(s, s->chosen_st, s->attempt.version, s->chosen->path, own.text);
+        mark(s, s->chosen_st, blamed, own.text);
     if (r < 0)
         kc_attempt_fail(s, r, own.text);
     kc_agree_put(s, r, s->attempt.version);
@@ -272,11 +278,13 @@ int kc_verb_restore_close(struct kc_state *s, struct kc_error *e)
         kc_fail(&why, -EBADE, "state_root of %s is %s after the load, its manifest says %s", s->chosen->path,
                 have[0] ? have : "unknown", want);
         kc_attempt_fail(s, -EBADE, why.text);
-        mark(s, s->chosen_st, a->version, s->chosen->path, why.text);
+        mark(s, s->chosen_st, s->chosen->path, why.text);
     }
     a->stage = KC_STAGE_IDLE;
     if (s->copies && !a->error)
         s->copied = a->version;
+    if (!a->error)
+        kc_increment_restored(s, s->chosen);
     const int r = a->error ? kc_restore_failed(s, e) : 0;
     forget_chosen(s);
     return r;

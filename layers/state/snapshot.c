@@ -143,13 +143,17 @@ static int write_pack(struct kc_state *s, uint64_t *bytes, struct kc_error *e)
 {
     char tmp[4096], path[4096 + 32];
     struct kc_pack pack;
+    struct kc_increment before;
     const struct kc_pack_head head = {s->rank, s->shard->ranks, s->attempt.version, s->attempt.step};
     if (kc_pack_plan(&s->map, &pack) < 0)
         return kc_fail(e, -ENOMEM, "no memory for the index of a snapshot");
     kc_catalog_tmp_path(s->directory, s->attempt.version, tmp);
     kc_catalog_pack_path(tmp, s->rank, path, sizeof path);
-    int r = kc_pack_write(s->st, path, &head, &pack, source, s, e);
+    const bool leans = kc_increment_of(s, &before);
+    int r = kc_pack_write(s->st, path, &head, &pack, source, s, leans ? &before : NULL, s->coder, e);
     *bytes = pack.bytes;
+    if (r == 0)
+        kc_increment_written(s, &pack);
     kc_pack_free(s->st, &pack);
     return r;
 }
@@ -227,20 +231,23 @@ static void conclude(struct kc_state *s)
 {
     const struct kc_attempt *a = &s->attempt;
     uint64_t failures = s->last.failures;
+    struct kc_increment before;
     struct kc_snapshot_info *i = &s->last;
     *i = (struct kc_snapshot_info){.version = a->version, .step = a->step, .bytes = a->bytes, .error = a->error,
-                                   .stall_seconds = (double)a->stall * 1e-9, .raw_bytes = raw_bytes(&s->map)};
+                                   .stall_seconds = (double)a->stall * 1e-9, .raw_bytes = raw_bytes(&s->map),
+                                   .parent = kc_increment_of(s, &before) ? before.version : 0};
     if (a->version)
         kc_catalog_path(s->directory, a->version, i->path);
     if (a->error) {
         i->failures = failures + 1;
-        i->bytes = 0;
+        i->bytes = i->parent = 0;
         snprintf(i->reason, sizeof i->reason, "snapshot at step %" PRIu64 " failed: %.*s", a->step, 440, a->reason);
     } else {
         i->verified = true;
         kc_digest_text(a->root, i->state_root);
         snprintf(i->reason, sizeof i->reason, "%s", a->note);
     }
+    kc_increment_concluded(s);
 }
 
 int kc_verb_store_agree(struct kc_state *s, struct kc_error *e)

@@ -119,6 +119,11 @@ int kc_state_new(const struct kc_state_config *c, struct kc_state **out, struct 
         free(s);
         return kc_fail(e, -ENOMEM, "no memory for state");
     }
+    if (c->directory && kc_coder_new(&s->coder) < 0) {
+        kc_disk_free(s->disk);
+        free(s);
+        return kc_fail(e, -ENOMEM, "no memory for state");
+    }
     pthread_mutex_init(&s->lock, NULL);
     s->spec = c->spec;
     s->shard = c->shard;
@@ -160,6 +165,8 @@ void kc_state_free(struct kc_state *s)
     kc_copies_free(s->copies);
     kc_copy_free(s->copy);
     kc_disk_free(s->disk);
+    kc_coder_free(s->coder);
+    kc_increment_free(s);
     free(s->replica);
     if (s->window && s->own_window)
         munmap(s->window, s->map.window_bytes);

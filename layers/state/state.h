@@ -103,6 +103,7 @@ struct kc_snapshot_info {
     uint64_t bytes;         /* on disk, all ranks */
     uint64_t raw_bytes;     /* of the values, all ranks */
     uint64_t parent;        /* the version that its differences are to; 0: it is full */
+    uint32_t parents;       /* versions that it leans on, and these on; of what was read */
     /* of kc_state_last_snapshot(), of this rank: how long the lanes stood for it (in verbs, and in tickets that had to copy
      * first), how long copying and writing took in the background, and what was copied */
     double stall_seconds, copy_seconds, write_seconds;
@@ -140,9 +141,10 @@ int kc_snapshot_list(const char *directory, struct kc_snapshot_info *out, size_t
 /* The kernel variant that wrote the newest whole snapshot, for who has to choose kernels before there is a state. -ENOENT
  * none, -ENOSPC room. */
 int kc_snapshot_variant(const char *directory, char *out, size_t room);
-/* `path` is one snapshot, or a directory of them (the newest whole one). Read every extent, compare every digest,
- * recompute state_root. 0 whole; -EBADMSG e names pack, offset, tensor; -ENOENT there is none. */
-int kc_snapshot_verify(const char *path, struct kc_snapshot_info *out, struct kc_error *e);
+/* `path` is one snapshot, or a directory of them (the newest whole one). Read every byte of it and of the versions that it
+ * leans on, compare every digest; deep: decode the values too, compare their digests, and recompute state_root. 0 whole;
+ * -EBADMSG e names pack, offset, tensor; -ENOENT there is none. */
+int kc_snapshot_verify(const char *path, bool deep, struct kc_snapshot_info *out, struct kc_error *e);
 /* What is in a snapshot. Tensors are in the manifest's order; a kind that a tensor has no values of has 0 bytes. */
 #define KC_SNAPSHOT_KINDS 3
 extern const char *const kc_kind_name[KC_SNAPSHOT_KINDS]; /* master, moment1, moment2 */

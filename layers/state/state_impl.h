@@ -3,6 +3,7 @@
 #define KC_STATE_IMPL_H
 
 #include "catalog.h"
+#include "coder.h"
 #include "copy.h"
 #include "disk.h"
 #include "map.h"
@@ -73,6 +74,13 @@ struct kc_attempt {
     uint64_t stall;  /* ns that this rank stood in the verbs */
 };
 
+/* The index of this rank's pack of a version. */
+struct kc_known {
+    uint64_t version;  /* 0: none */
+    struct kc_extent *extent;
+    uint32_t count;
+};
+
 struct kc_state {
     const struct kc_job_spec *spec;
     const struct kc_shard_plan *shard;
@@ -117,6 +125,8 @@ struct kc_state {
     uint64_t copied;           /* the newest version that all ranks know to be a whole copy; 0: none. It is never overwritten. */
     struct kc_copies *copies;  /* all ranks' objects, while chosen is in them; else NULL */
     const struct kc_storage *chosen_st; /* what chosen is read through: st, or of copies */
+    struct kc_coder *coder;      /* NULL: no storage */
+    struct kc_known base, next;  /* the newest that is committed; what was written and is not committed yet */
     struct kc_whole *chosen;
     /* Versions that a restore of this process proved damaged: not chosen again, also where no mark can be written. */
     uint64_t damaged[KC_DAMAGED_KEPT];
@@ -144,8 +154,10 @@ void kc_ledger_refuse(struct kc_caller *c, enum kc_state_class what, uint32_t bu
 /* ---- load.c ---- */
 /* The model of an opened snapshot against ours; where[i]: our number of its tensor i (free()). -EINVAL e lists. */
 int kc_values_match(const struct kc_state *s, const struct kc_manifest *m, uint32_t **where, struct kc_error *e);
-/* Read what this rank needs from a version opened on `st`, every extent verified. Masters, and moments if asked for. */
-int kc_values_read(struct kc_state *s, const struct kc_storage *st, const struct kc_whole *w, bool moments, struct kc_error *e);
+/* Read what this rank needs from a version opened on `st`, every extent verified. Masters, and moments if asked for. blamed (or
+ * NULL): after -EBADMSG the folder of the version whose bytes are damaged. */
+int kc_values_read(struct kc_state *s, const struct kc_storage *st, const struct kc_whole *w, bool moments, char blamed[4096],
+                   struct kc_error *e);
 /* ---- values.c ---- */
 /* Set parameters, moments and masters to 0, padding too. */
 void kc_values_clear(struct kc_state *s);
@@ -185,6 +197,16 @@ int kc_restore_failed(struct kc_state *s, struct kc_error *e);
 int kc_verb_store_agree(struct kc_state *s, struct kc_error *e);
 int kc_verb_replica_part(struct kc_state *s, struct kc_error *e);
 int kc_verb_replica_read(struct kc_state *s, struct kc_error *e);
+
+/* ---- increment.c ---- */
+/* What the pack of the attempt's version leans on; false: nothing, it is full. */
+bool kc_increment_of(const struct kc_state *s, struct kc_increment *out);
+/* This pack was written: its extents are taken. The attempt came to an end. */
+void kc_increment_written(struct kc_state *s, struct kc_pack *p);
+void kc_increment_concluded(struct kc_state *s);
+/* The state is that of an opened version: the next may lean on it, if this layout wrote it. */
+void kc_increment_restored(struct kc_state *s, const struct kc_whole *w);
+void kc_increment_free(struct kc_state *s);
 
 /* ---- commit.c, at position 0: manifest, rename, pointer; then the old may go. Or what was written goes. ---- */
 int kc_snapshot_commit(struct kc_state *s, struct kc_error *e);

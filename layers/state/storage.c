@@ -45,12 +45,18 @@ static ssize_t posix_write(void *self, int fd, const void *data, size_t bytes, u
 static int posix_submit(void *self, struct kc_write *w)
 {
     w->result = posix_write(self, w->fd, w->data, w->bytes, w->at);
+    w->done = true;
     return w->result < 0 ? (int)w->result : 0;
 }
 
 static void posix_wait(void *self)
 {
     (void)self;
+}
+
+static void posix_wait_for(void *self, const struct kc_write *w)
+{
+    (void)self, (void)w;
 }
 
 static ssize_t posix_read(void *self, int fd, void *data, size_t bytes, uint64_t at)
@@ -79,6 +85,14 @@ static int posix_reserve(void *self, int fd, uint64_t bytes)
     (void)self;
     RETRY(r, fallocate(fd, 0, 0,
                        (off_t)bytes)); /* not posix_fallocate: that emulates by writing, and hides what fails */
+    return r < 0 ? -errno : 0;
+}
+
+static int posix_cut(void *self, int fd, uint64_t bytes)
+{
+    int r;
+    (void)self;
+    RETRY(r, ftruncate(fd, (off_t)bytes));
     return r < 0 ? -errno : 0;
 }
 
@@ -177,8 +191,8 @@ static int posix_free_bytes(void *self, const char *path, uint64_t *bytes)
 }
 
 const struct kc_storage kc_storage_posix = {.open = posix_open, .close = posix_close, .write = posix_write,
-    .submit = posix_submit, .wait = posix_wait, .read = posix_read, .size = posix_size, .reserve = posix_reserve,
-    .sync = posix_sync, .sync_folder = posix_sync_folder, .forget = posix_forget, .lock = posix_lock, .rename = posix_rename,
+    .submit = posix_submit, .wait = posix_wait, .wait_for = posix_wait_for, .read = posix_read, .size = posix_size,
+    .reserve = posix_reserve, .cut = posix_cut, .sync = posix_sync, .sync_folder = posix_sync_folder, .forget = posix_forget, .lock = posix_lock, .rename = posix_rename,
     .make_folder = posix_make_folder, .remove = posix_remove, .remove_folder = posix_remove_folder,
     .list = posix_list, .free_bytes = posix_free_bytes};
 
@@ -238,12 +252,21 @@ static int finish(const struct kc_writes *w, const struct kc_write *one)
     return kc_storage_write_all(w->st, w->fd, (const char *)one->data + n, one->bytes - (size_t)n, one->at + (uint64_t)n);
 }
 
+int kc_writes_until(struct kc_writes *w, uint32_t count)
+{
+    for (; w->settled < count; w->settled++) {
+        const struct kc_write *one = &w->write[w->settled];
+        w->st->wait_for(w->st->self, one);
+        if (w->failed == 0)
+            w->failed = finish(w, one);
+    }
+    return w->failed;
+}
+
 int kc_writes_end(struct kc_writes *w)
 {
-    int r = 0;
     w->st->wait(w->st->self);
-    for (uint32_t i = 0; i < w->count && r == 0; i++)
-        r = finish(w, &w->write[i]);
+    const int r = kc_writes_until(w, w->count);
     free(w->write);
     *w = (struct kc_writes){.st = w->st, .fd = -1, .direct = -1};
     return r;

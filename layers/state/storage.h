@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -17,6 +18,7 @@ struct kc_write {
     size_t bytes;
     uint64_t at;
     ssize_t result; /* valid after wait(): bytes written, which may be fewer; or -errno */
+    bool done;      /* written by the storage: it has its result */
 };
 
 struct kc_storage {
@@ -29,9 +31,11 @@ struct kc_storage {
      * time submits, and waits before it ends; all else may be called by others meanwhile. */
     int (*submit)(void *self, struct kc_write *w);
     void (*wait)(void *self);                             /* every write that was submitted has its result */
+    void (*wait_for)(void *self, const struct kc_write *w); /* that one has; its data may be changed */
     ssize_t (*read)(void *self, int fd, void *data, size_t bytes, uint64_t at); /* may read less; 0 at the end */
     int (*size)(void *self, int fd, uint64_t *bytes);
     int (*reserve)(void *self, int fd, uint64_t bytes);   /* fallocate: space and length; -EOPNOTSUPP */
+    int (*cut)(void *self, int fd, uint64_t bytes);       /* the file ends there; what was reserved behind it is free */
     int (*sync)(void *self, int fd);
     int (*sync_folder)(void *self, const char *path);
     int (*forget)(void *self, int fd);                    /* drop clean pages from the cache: a hint */
@@ -52,13 +56,17 @@ struct kc_writes {
     const struct kc_storage *st;
     int fd, direct; /* the same file; direct: opened with O_DIRECT, -1 without */
     struct kc_write *write;
-    uint32_t count, room;
+    uint32_t count, room, settled; /* settled: of the first so many nothing is left to do */
+    int failed;           /* the first error of those */
 };
 /* At most `most` writes will be added. -ENOMEM. */
 int kc_writes_begin(struct kc_writes *w, const struct kc_storage *st, int fd, int direct, uint32_t most);
 /* Start one; what of it is aligned goes past the page cache. The data stays as it is until kc_writes_end(). An error is
  * of this or an earlier write: add no more. */
 int kc_writes_add(struct kc_writes *w, const void *data, size_t bytes, uint64_t at);
+/* Of the first `count` writes all is done, also the rest of those that were short: their data may be changed. An error of
+ * theirs; kc_writes_end() says it again. */
+int kc_writes_until(struct kc_writes *w, uint32_t count);
 /* Wait for all, write the rest of those that were short, and free. The first error; a write that failed is not tried
  * again. */
 int kc_writes_end(struct kc_writes *w);

@@ -100,7 +100,7 @@ static int from_snapshot(struct kc_state *s, const char *path, struct kc_error *
     int r = kc_whole_open(s->st, path, &w, e);
     if (r < 0)
         return r;
-    r = kc_values_read(s, s->st, w, false, e);
+    r = kc_values_read(s, s->st, w, false, NULL, e);
     if (r == -EINVAL)
         kc_fail_prefix(e, r, "%.200s", path);
     kc_whole_free(s->st, w);

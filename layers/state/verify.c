@@ -1,4 +1,5 @@
 /* verify.c - reads snapshots without a job: lists, describes, proves. Changes nothing. */
+#include "unpack.h"
 #include "state_impl.h"
 
 #include <errno.h>
@@ -8,10 +9,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+static uint64_t value_bytes(const struct kc_whole *w)
+{
+    uint64_t bytes = 0;
+    for (uint32_t p = 0; p < w->manifest.packs; p++)
+        for (uint32_t i = 0; i < w->pack[p].count; i++)
+            bytes += kc_extent_bytes(&w->pack[p].extent[i]);
+    return bytes;
+}
+
 void kc_snapshot_describe(const struct kc_whole *w, struct kc_snapshot_info *out)
 {
     *out = (struct kc_snapshot_info){
-        .version = w->manifest.version, .step = w->manifest.progress.step, .bytes = w->bytes, .verified = true};
+        .version = w->manifest.version, .step = w->manifest.progress.step, .bytes = w->bytes, .raw_bytes = value_bytes(w),
+        .parent = w->parents ? w->parent[0]->manifest.version : 0, .parents = w->parents, .verified = true};
     kc_digest_text(w->manifest.root, out->state_root);
     snprintf(out->path, sizeof out->path, "%s", w->path);
 }
@@ -126,18 +137,34 @@ int kc_snapshot_resolve(const struct kc_storage *st, const char *path, char out[
     return r;
 }
 
-/* Every extent and gap read; the sums of state_root on the way. */
-static int read_all(const struct kc_storage *st, const struct kc_whole *w, struct kc_root_tensor *t,
-                    struct kc_error *e)
+/* Of one version all that its packs store, and what lies between: is it what was written? */
+static int check_stored(const struct kc_storage *st, const struct kc_whole *w, void *buffer, struct kc_error *e)
+{
+    int r = 0;
+    for (uint32_t p = 0; p < w->manifest.packs && r == 0; p++)
+        for (uint32_t i = 0; i < w->pack[p].count && r == 0; i++) {
+            const struct kc_extent *x = &w->pack[p].extent[i];
+            if (x->stored > 0 && (r = kc_pack_fetch(st, &w->pack[p], buffer, x->stored, x->offset, e)) == 0)
+                r = kc_pack_check_stored(&w->pack[p], i, buffer, e);
+            if (r == 0)
+                r = kc_pack_check_gap(st, &w->pack[p], i, e);
+            if (r < 0)
+                kc_fail_prefix(e, r, "%.200s", w->manifest.tensor[x->tensor].name);
+        }
+    return r;
+}
+
+/* All values, and what lies between them; the sums of state_root on the way. */
+static int read_all(const struct kc_storage *st, const struct kc_whole *w, struct kc_unpack *unpack, float *buffer,
+                    struct kc_root_tensor *t, struct kc_error *e)
 {
     struct kc_region region;
-    float *buffer = malloc(KC_PACK_GRID * sizeof *buffer);
-    int r = buffer ? 0 : kc_fail(e, -ENOMEM, "no memory to read %s", w->path);
+    int r = 0;
     for (uint32_t p = 0; p < w->manifest.packs && r == 0; p++)
         for (uint32_t i = 0; i < w->pack[p].count && r == 0; i++) {
             const struct kc_extent *x = &w->pack[p].extent[i];
             const char *name = w->manifest.tensor[x->tensor].name;
-            r = kc_pack_read(st, &w->pack[p], i, buffer, e);
+            r = kc_unpack_values(unpack, p, i, buffer, e);
             if (r == 0)
                 r = kc_pack_check_gap(st, &w->pack[p], i, e);
             if (r < 0) {
@@ -148,23 +175,25 @@ static int read_all(const struct kc_storage *st, const struct kc_whole *w, struc
             kc_root_add_box(kc_root_key(name, (enum kc_kind)x->kind), &region, x->lo, buffer, x->hi - x->lo,
                             t[x->tensor].limb[x->kind]);
         }
-    free(buffer);
     return r;
 }
 
-static int check_root(const struct kc_storage *st, const struct kc_whole *w, struct kc_error *e)
+static int check_root(const struct kc_storage *st, const struct kc_whole *w, float *buffer, struct kc_error *e)
 {
     const struct kc_manifest *m = &w->manifest;
+    struct kc_unpack *unpack = NULL;
     struct kc_digest root;
     char have[33], want[33];
     struct kc_root_tensor *t = calloc(m->tensors + 1u, sizeof *t);
-    if (!t)
+    if (!t || kc_unpack_new(st, w, &unpack) < 0) {
+        free(t);
         return kc_fail(e, -ENOMEM, "no memory to verify %s", w->path);
+    }
     for (uint32_t i = 0; i < m->tensors; i++) {
         t[i].name = m->tensor[i].name;
         t[i].shape = m->tensor[i].shape;
     }
-    int r = read_all(st, w, t, e);
+    int r = read_all(st, w, unpack, buffer, t, e);
     if (r == 0 && kc_root_digest(t, m->tensors, &m->progress, m->seed, &root) < 0)
         r = kc_fail(e, -ENOMEM, "no memory to verify %s", w->path);
     if (r == 0 && !kc_digest_equal(root, m->root)) {
@@ -172,11 +201,24 @@ static int check_root(const struct kc_storage *st, const struct kc_whole *w, str
         kc_digest_text(m->root, want);
         r = kc_fail(e, -EBADMSG, "%s: the values have state_root %s, the manifest says %s", w->path, have, want);
     }
+    kc_unpack_free(unpack);
     free(t);
     return r;
 }
 
-int kc_snapshot_verify(const char *path, struct kc_snapshot_info *out, struct kc_error *e)
+static int verify(const struct kc_storage *st, const struct kc_whole *w, bool deep, struct kc_error *e)
+{
+    float *buffer = malloc(KC_PACK_GRID * sizeof *buffer);
+    int r = buffer ? 0 : kc_fail(e, -ENOMEM, "no memory to verify %s", w->path);
+    for (uint32_t i = 0; i < w->parents && r == 0; i++)
+        r = check_stored(st, w->parent[i], buffer, e);
+    if (r == 0)
+        r = deep ? check_root(st, w, buffer, e) : check_stored(st, w, buffer, e);
+    free(buffer);
+    return r;
+}
+
+int kc_snapshot_verify(const char *path, bool deep, struct kc_snapshot_info *out, struct kc_error *e)
 {
     const struct kc_storage *st = &kc_storage_posix;
     struct kc_whole *w;
@@ -186,7 +228,7 @@ int kc_snapshot_verify(const char *path, struct kc_snapshot_info *out, struct kc
         r = kc_whole_open(st, folder, &w, e);
     if (r < 0)
         return r;
-    r = check_root(st, w, e);
+    r = verify(st, w, deep, e);
     if (r == 0)
         kc_snapshot_describe(w, out);
     kc_whole_free(st, w);

@@ -54,13 +54,8 @@ static uint64_t fill_values(const struct kc_map *m, unsigned char *to, struct kc
             values[k] = k % 2 ? -INFINITY : NAN;
         x->digest = kc_digest(values, kc_extent_bytes(x));
     }
-    p->index = kc_digest(p->extent, p->count * sizeof *p->extent);
-    struct kc_pack_footer f = {.index_offset = kc_pack_index_offset(p), .count = p->count, .bytes = p->bytes,
-        .index = p->index};
-    memcpy(f.magic, kc_pack_footer_magic, sizeof f.magic);
-    kc_pack_super(to, &p->head, p->format);
-    memcpy(to + f.index_offset, p->extent, p->count * sizeof *p->extent);
-    memcpy(to + p->bytes - sizeof f, &f, sizeof f);
+    const struct kc_pack_head head = p->head;
+    kc_pack_seal(p, &head, to);
     return p->bytes;
 }
 

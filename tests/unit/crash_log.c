@@ -103,7 +103,7 @@ static int l_submit(void *self, struct kc_write *w)
 {
     struct crash_log *l = self;
     if (dead(l, true))
-        return (int)(w->result = -EIO);
+        return w->done = true, (int)(w->result = -EIO);
     int r = l->below->submit(l->below->self, w);
     if (r == 0) /* of a file with an error nothing is used */
         note_write(l, w->fd, w->data, w->bytes, w->at);
@@ -114,6 +114,12 @@ static void l_wait(void *self)
 {
     struct crash_log *l = self;
     l->below->wait(l->below->self);
+}
+
+static void l_wait_for(void *self, const struct kc_write *w)
+{
+    struct crash_log *l = self;
+    l->below->wait_for(l->below->self, w);
 }
 
 static ssize_t l_read(void *self, int fd, void *data, size_t bytes, uint64_t at)
@@ -134,6 +140,15 @@ static int l_reserve(void *self, int fd, uint64_t bytes)
     int r = dead(l, true) ? -EIO : BELOW(reserve, fd, bytes);
     if (r == 0)
         note_fd(l, CRASH_LENGTH, fd)->bytes = bytes;
+    return r;
+}
+
+static int l_cut(void *self, int fd, uint64_t bytes)
+{
+    struct crash_log *l = self;
+    int r = dead(l, true) ? -EIO : BELOW(cut, fd, bytes);
+    if (r == 0)
+        note_fd(l, CRASH_CUT, fd)->bytes = bytes;
     return r;
 }
 
@@ -197,8 +212,8 @@ static int l_free_bytes(void *self, const char *path, uint64_t *bytes)
 void crash_log_open(struct crash_log *l, const char *root, const struct kc_storage *below)
 {
     *l = (struct crash_log){.below = below,
-        .storage = {.self = l, .open = l_open, .close = l_close, .write = l_write, .submit = l_submit, .wait = l_wait,
-            .read = l_read, .size = l_size, .reserve = l_reserve, .sync = l_sync, .sync_folder = l_sync_folder,
+        .storage = {.self = l, .open = l_open, .close = l_close, .write = l_write, .submit = l_submit, .wait = l_wait, .wait_for = l_wait_for,
+            .read = l_read, .size = l_size, .reserve = l_reserve, .cut = l_cut, .sync = l_sync, .sync_folder = l_sync_folder,
             .forget = l_forget, .lock = l_lock, .rename = l_rename, .make_folder = l_make_folder, .remove = l_remove,
             .remove_folder = l_remove_folder, .list = l_list, .free_bytes = l_free_bytes}};
     snprintf(l->root, sizeof l->root, "%s", root);
@@ -215,7 +230,7 @@ void crash_log_close(struct crash_log *l)
 
 void crash_call_text(const struct crash_log *l, uint32_t i, char out[256])
 {
-    static const char *const names[] = {"open", "write", "reserve", "sync", "sync_folder", "rename", "make_folder", "remove",
+    static const char *const names[] = {"open", "write", "reserve", "cut", "sync", "sync_folder", "rename", "make_folder", "remove",
                                         "committed"};
     const struct crash_call *c = &l->call[i];
     const char *path = c->path;

@@ -8,7 +8,7 @@
 
 #include <stdbool.h>
 
-enum crash_kind { CRASH_OPEN, CRASH_WRITE, CRASH_LENGTH, CRASH_SYNC, CRASH_SYNC_FOLDER, CRASH_RENAME, CRASH_FOLDER,
+enum crash_kind { CRASH_OPEN, CRASH_WRITE, CRASH_LENGTH, CRASH_CUT, CRASH_SYNC, CRASH_SYNC_FOLDER, CRASH_RENAME, CRASH_FOLDER,
     CRASH_REMOVE, CRASH_MARK };
 struct crash_call {
     enum crash_kind kind;

@@ -164,6 +164,10 @@ static void step(struct model *m, const struct crash_call *c)
     case CRASH_LENGTH:
         grow(&m->node[node].now, c->bytes);
         break;
+    case CRASH_CUT:
+        grow(&m->node[node].now, c->bytes);
+        m->node[node].now.n = c->bytes;
+        break;
     case CRASH_SYNC:
         sync_file(&m->node[node]);
         break;

@@ -106,6 +106,7 @@ static int f_submit(void *self, struct kc_write *w)
     if (!write_fails(f, w, &n))
         return f->below->submit(f->below->self, w);
     w->result = n;
+    w->done = true;
     return n < 0 ? (int)n : 0;
 }
 
@@ -113,6 +114,12 @@ static void f_wait(void *self)
 {
     struct rig_faults *f = self;
     f->below->wait(f->below->self);
+}
+
+static void f_wait_for(void *self, const struct kc_write *w)
+{
+    struct rig_faults *f = self;
+    f->below->wait_for(f->below->self, w);
 }
 
 static ssize_t f_read(void *self, int fd, void *data, size_t bytes, uint64_t at)
@@ -132,6 +139,12 @@ static int f_reserve(void *self, int fd, uint64_t bytes)
     if (code == 0 && f->no_reserve)
         return -EOPNOTSUPP;
     return code ? code : f->below->reserve(f->below->self, fd, bytes);
+}
+
+static int f_cut(void *self, int fd, uint64_t bytes)
+{
+    trace_fd(self, "cut", fd);
+    FAULT("cut", true, cut, fd, bytes);
 }
 
 static int f_sync(void *self, int fd)
@@ -202,9 +215,11 @@ void rig_faults(struct rig_faults *f)
                                          .write = f_write,
                                          .submit = f_submit,
                                          .wait = f_wait,
+                                         .wait_for = f_wait_for,
                                          .read = f_read,
                                          .size = f_size,
                                          .reserve = f_reserve,
+                                         .cut = f_cut,
                                          .sync = f_sync,
                                          .sync_folder = f_sync_folder,
                                          .forget = f_forget,

@@ -101,7 +101,7 @@ void rig_plan(struct rig *r, const struct rig_tensor *tensors, uint32_t count, s
     r->ranks = l.ranks;
 }
 
-uint32_t rig_keep = 2, rig_keep_every;
+uint32_t rig_keep = 2, rig_keep_every, rig_full_every = 1;
 const int *rig_copy_fds;
 const char *rig_plan_text = "all-reduce direct, 00000000000000d1";
 
@@ -118,6 +118,7 @@ void rig_start(struct rig *r, const char *directory, const struct kc_storage *st
     r->spec->seed = 7;
     r->spec->snapshot_keep = rig_keep;
     r->spec->snapshot_keep_every = rig_keep_every;
+    r->spec->snapshot_full_every = rig_full_every;
     r->spec->layers = 2, r->spec->hidden = 32, r->spec->heads = 4, r->spec->context = 32, r->spec->vocab = 256;
     ck_assert_int_eq(kc_contract_seal(&r->spec_arena), 0);
     for (uint32_t i = 0; i < r->ranks; i++) {

@@ -53,7 +53,7 @@ void rig_open(struct rig *r, const struct rig_tensor *tensors, uint32_t count, s
 void rig_start(struct rig *r, const char *directory, const struct kc_storage *storage, const char *init_from);
 /* What rig_open() gives as the plan that sums between ranks. */
 extern const char *rig_plan_text;
-extern uint32_t rig_keep, rig_keep_every; /* 2, 0 */
+extern uint32_t rig_keep, rig_keep_every, rig_full_every; /* 2, 0, 1: no increments */
 extern const int *rig_copy_fds; /* what the states keep their copies in; NULL */
 void rig_close(struct rig *r);
 /* The same, when the states could not be made or shall not be. */

@@ -2,6 +2,7 @@
  * not as it must be. Rows F38, F39 of the list of faults. */
 #include "copy_rig.h"
 #include "rig_faults.h"
+#include "state/unpack.h"
 #include "tests/unit/suite.h"
 
 #include <check.h>
@@ -63,6 +64,7 @@ static int read_all(const struct kc_copies *c, uint64_t version, uint64_t step, 
 {
     const struct kc_storage *st = kc_copies_storage(c);
     float *buffer = malloc(KC_PACK_GRID * sizeof *buffer);
+    struct kc_unpack *unpack;
     struct kc_whole *w;
     char why[256];
     int r = kc_copies_whole(c, version, why, sizeof why, &w, e);
@@ -70,13 +72,15 @@ static int read_all(const struct kc_copies *c, uint64_t version, uint64_t step, 
         free(buffer);
         return r;
     }
+    ck_assert_int_eq(kc_unpack_new(st, w, &unpack), 0);
     for (uint32_t p = 0; p < w->manifest.packs && r == 0; p++)
         for (uint32_t i = 0; i < w->pack[p].count && r == 0; i++) {
             const struct kc_extent *x = &w->pack[p].extent[i];
-            r = kc_pack_read(st, &w->pack[p], i, buffer, e);
+            r = kc_unpack_values(unpack, p, i, buffer, e);
             for (uint64_t k = x->lo; k < x->hi && r == 0; k++) /* every box is a whole tensor here */
                 ck_assert_float_eq(buffer[k - x->lo], rig_value(x->tensor, (int)x->kind, k, step - 1));
         }
+    kc_unpack_free(unpack);
     kc_whole_free(st, w);
     free(buffer);
     return r;
@@ -308,13 +312,16 @@ START_TEST(a_slot_taken_while_it_is_read_is_stale)
     struct kc_whole *w;
     struct kc_error e = {""};
     char why[256];
+    struct kc_unpack *unpack;
     float *buffer = malloc(KC_PACK_GRID * sizeof *buffer);
     ck_assert_int_eq(kc_copies_open(fds, rig.ranks, &c, &e), 0);
     ck_assert_int_eq(kc_copies_whole(c, 4, why, sizeof why, &w, &e), 0);
-    ck_assert_int_eq(kc_pack_read(kc_copies_storage(c), &w->pack[1], 0, buffer, &e), 0);
+    ck_assert_int_eq(kc_unpack_new(kc_copies_storage(c), w, &unpack), 0);
+    ck_assert_int_eq(kc_unpack_values(unpack, 1, 0, buffer, &e), 0);
     rig_train(&rig);
     ck_assert_int_eq(copy_rig_fill(&rig, fds, 6, 5, COPY_RIG_WHOLE, &e), 0);
-    ck_assert_int_eq(kc_pack_read(kc_copies_storage(c), &w->pack[1], 0, buffer, &e), -ESTALE);
+    ck_assert_int_eq(kc_unpack_values(unpack, 1, 0, buffer, &e), -ESTALE);
+    kc_unpack_free(unpack);
     kc_whole_free(kc_copies_storage(c), w);
     kc_copies_free(c);
     free(buffer);
@@ -588,7 +595,7 @@ static uint64_t on_disk(void)
     struct rig one;
     const int *were = rig_copy_fds;
     rig_copy_fds = NULL;
-    ck_assert_msg(kc_snapshot_verify(folder, &info, &e) == 0, "%s", e.text);
+    ck_assert_msg(kc_snapshot_verify(folder, true, &info, &e) == 0, "%s", e.text);
     rig_open(&one, rig_small, rig_small_count, (struct rig_layout){1, 0, 6, true, false}, folder, NULL, "");
     ck_assert_msg(rig_restore(&one, 0, &e) == 0, "%s", e.text);
     const uint64_t step = rig_step(&one, 0);

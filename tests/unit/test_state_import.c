@@ -81,7 +81,7 @@ START_TEST(a_folder_becomes_version_1_of_step_0)
     ck_assert_msg(import(&r, &info, &copied, &e) == 0, "%s", e.text);
     rig_close(&r);
     ck_assert(info.version == 1 && info.step == 0 && copied == 0 && !there(out, "tokenizer"));
-    ck_assert_msg(kc_snapshot_verify(out, &verified, &e) == 0, "%s", e.text);
+    ck_assert_msg(kc_snapshot_verify(out, true, &verified, &e) == 0, "%s", e.text);
     ck_assert_str_eq(verified.state_root, info.state_root);
     ck_assert_int_eq(kc_snapshot_look(out, &v, &e), 0);
     for (int k = 0; k < KC_SNAPSHOT_KINDS; k++)

@@ -63,7 +63,7 @@ static void check_newest(uint64_t least)
     struct rig r;
     struct kc_error e = {""};
     struct kc_snapshot_info info;
-    ck_assert_msg(kc_snapshot_verify(folder, &info, &e) == 0, "%s", e.text);
+    ck_assert_msg(kc_snapshot_verify(folder, true, &info, &e) == 0, "%s", e.text);
     ck_assert_uint_ge(info.step, least);
     rig_open(&r, rig_small, FEW, (struct rig_layout){1, 0, 2, true, false}, folder, NULL, "");
     ck_assert_msg(rig_restore(&r, 0, &e) == 0, "%s", e.text);
@@ -281,7 +281,7 @@ static bool goes_on(const char *directory, uint64_t steps, char why[512])
     }
     rig_close(&r);
     struct kc_snapshot_info info = {.step = 0};
-    if (code < 0 || kc_snapshot_verify(directory, &info, &e) < 0 || info.step != steps + 1)
+    if (code < 0 || kc_snapshot_verify(directory, true, &info, &e) < 0 || info.step != steps + 1)
         return wrong(why, "the run does not go on", e.text);
     return true;
 }
@@ -292,7 +292,7 @@ static bool is_version(const char *path, struct kc_error *e)
     char mark[600];
     struct kc_snapshot_info info;
     snprintf(mark, sizeof mark, "%s/BROKEN", path);
-    return kc_snapshot_verify(path, &info, e) == 0 || access(mark, F_OK) == 0;
+    return kc_snapshot_verify(path, true, &info, e) == 0 || access(mark, F_OK) == 0;
 }
 
 /* Whatever has the name of a version is one, and CURRENT names one. */
@@ -324,7 +324,7 @@ static bool newest_is_whole(void *arg, const char *image, uint64_t mark, char wh
     struct kc_error e = {""};
     struct kc_snapshot_info info = {.step = 0};
     snprintf(directory, sizeof directory, "%s/snapshots", image);
-    if (kc_snapshot_verify(directory, &info, &e) < 0)
+    if (kc_snapshot_verify(directory, true, &info, &e) < 0)
         return mark == 0 || wrong(why, "no whole version", e.text);
     if (info.step < mark)
         return wrong(why, "the newest whole version is not the one that was committed", info.path);

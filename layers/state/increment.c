@@ -1,0 +1,75 @@
+/* increment.c - which version the next snapshot leans on: the newest that is committed, if this rank knows its index. A
+ * snapshot's number says whether it leans at all, so all ranks decide alike without a word. */
+#include "state_impl.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void forget(struct kc_known *k)
+{
+    free(k->extent);
+    *k = (struct kc_known){.version = 0};
+}
+
+bool kc_increment_of(const struct kc_state *s, struct kc_increment *out)
+{
+    const uint64_t every = s->spec->snapshot_full_every ? s->spec->snapshot_full_every : 1;
+    const uint64_t phase = (s->attempt.version - 1) % every;
+    if (phase == 0 || s->base.version == 0 || s->base.version >= s->attempt.version)
+        return false;
+    *out = (struct kc_increment){.version = s->base.version, .extent = s->base.extent, .count = s->base.count,
+        .rebase = phase % (KC_DEPTH_MAX + 1) == 0};
+    return true;
+}
+
+void kc_increment_written(struct kc_state *s, struct kc_pack *p)
+{
+    forget(&s->next);
+    s->next = (struct kc_known){.version = s->attempt.version, .extent = p->extent, .count = p->count};
+    p->extent = NULL;
+    p->count = 0;
+}
+
+void kc_increment_concluded(struct kc_state *s)
+{
+    const int error = s->attempt.error;
+    if (error == 0 && s->next.version == s->attempt.version) {
+        forget(&s->base);
+        s->base = s->next;
+        s->next = (struct kc_known){.version = 0};
+    } else if (error == -EBADMSG) { /* it may be what was leant on that is damaged or gone: the next is full */
+        forget(&s->base);
+    }
+    forget(&s->next);
+}
+
+/* The same tensors by the same numbers. */
+static bool same_tensors(const struct kc_map *map, const struct kc_manifest *m)
+{
+    bool same = map->tensors == m->tensors;
+    for (uint32_t t = 0; t < map->tensors && same; t++)
+        same = strcmp(map->tensor[t].name, m->tensor[t].name) == 0 && map->tensor[t].total == m->tensor[t].count;
+    return same;
+}
+
+void kc_increment_restored(struct kc_state *s, const struct kc_whole *w)
+{
+    char path[4096];
+    kc_catalog_path(s->directory, w->manifest.version, path);
+    forget(&s->base);
+    if (strcmp(path, w->path) != 0 || w->manifest.packs != s->shard->ranks || !same_tensors(&s->map, &w->manifest))
+        return;
+    const struct kc_pack *p = &w->pack[s->rank];
+    struct kc_extent *index = malloc((p->count + 1u) * sizeof *index);
+    if (!index)
+        return; /* then the next is full */
+    memcpy(index, p->extent, p->count * sizeof *index);
+    s->base = (struct kc_known){.version = w->manifest.version, .extent = index, .count = p->count};
+}
+
+void kc_increment_free(struct kc_state *s)
+{
+    forget(&s->base);
+    forget(&s->next);
+}

@@ -1,0 +1,381 @@
+/* test_increment.c - snapshots that lean on earlier ones: what is referred to, what is kept for it, and what happens when it is
+ * damaged or gone. Rows F32, F33 of the list of faults. */
+#include "state_rig.h"
+
+#include "state/catalog.h"
+#include "tests/unit/suite.h"
+
+#include <check.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static char folder[256];
+
+static void setup(void)
+{
+    rig_folder(folder, true);
+}
+
+static void teardown(void)
+{
+    rig_keep = 2;
+    rig_keep_every = 0;
+    rig_full_every = 1;
+    rig_remove(folder);
+}
+
+static const struct rig_layout two = {2, 1, 2, false, false};
+
+static void version_path(uint64_t version, const char *file, char out[512])
+{
+    snprintf(out, 512, "%s/v%08llu%s%s", folder, (unsigned long long)version, *file ? "/" : "", file);
+}
+
+static bool there(uint64_t version)
+{
+    char path[512];
+    struct stat st;
+    version_path(version, "", path);
+    return stat(path, &st) == 0;
+}
+
+/* Give all elements of a tensor and kind other values, on all ranks. */
+static void change(struct rig *r, uint32_t tensor, int kind, uint64_t step)
+{
+    for (uint32_t rank = 0; rank < r->ranks; rank++) {
+        const struct rig_part part = rig_part(r, tensor, rank);
+        const enum kc_state_class what = rig_class(r, kind);
+        const uint32_t bucket = (uint32_t)part.tensor->bucket;
+        void *data;
+        ck_assert_int_eq(r->io[rank].open(r->io[rank].self, what, bucket, &data), 0);
+        for (uint64_t i = 0; i < part.count; i++)
+            if (rig_keeps(&part, what, i))
+                ((float *)data)[part.tensor->offset + i] = rig_value(tensor, kind, rig_global(&part, i), step);
+        r->io[rank].close(r->io[rank].self, what, bucket);
+    }
+}
+
+static void advance(struct rig *r)
+{
+    for (uint32_t i = 0; i < r->ranks; i++)
+        kc_state_advance(r->state[i], 100, 8, 2, 1);
+}
+
+static void save(struct rig *r)
+{
+    ck_assert_int_eq(rig_snapshot(r), 0);
+}
+
+static uint64_t draw(uint64_t *seed)
+{
+    uint64_t z = *seed += UINT64_C(0x9e3779b97f4a7c15);
+    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return z ^ (z >> 31);
+}
+
+/* That version is whole to the last bit, and another layout restores it: the root is compared with the one it was saved with. */
+static void check_version(uint64_t version, const struct rig_layout *layout)
+{
+    struct kc_snapshot_info info;
+    struct kc_error e = {""};
+    struct rig r;
+    char path[512];
+    version_path(version, "", path);
+    ck_assert_msg(kc_snapshot_verify(path, false, &info, &e) == 0, "%s", e.text);
+    ck_assert_msg(kc_snapshot_verify(path, true, &info, &e) == 0, "%s", e.text);
+    rig_open(&r, rig_small, rig_small_count, *layout, folder, NULL, "");
+    ck_assert_msg(rig_restore(&r, version, &e) == 0, "%s", e.text);
+    rig_close(&r);
+}
+
+/* ---- what is stored ---- */
+
+/* What did not change takes an entry of the index, and the values come back on any layout. */
+START_TEST(what_did_not_change_is_referred_to)
+{
+    static const struct rig_layout other = {3, 1, 1, true, false};
+    struct kc_snapshot_info info;
+    struct rig r;
+    rig_full_every = 50;
+    rig_keep = 8;
+    rig_open(&r, rig_large, rig_large_count, two, folder, NULL, "");
+    rig_train(&r);
+    save(&r);
+    kc_state_last_snapshot(r.state[0], &info);
+    ck_assert(info.parent == 0 && info.bytes > info.raw_bytes / 2);
+    const uint64_t full = info.bytes;
+    for (uint64_t v = 2; v < 6; v++) {
+        struct kc_snapshot_view *view;
+        struct kc_error e = {""};
+        char path[512];
+        change(&r, 1, 0, v); /* 5 elements */
+        advance(&r);
+        save(&r);
+        kc_state_last_snapshot(r.state[0], &info);
+        ck_assert_uint_eq(info.parent, v - 1);
+        ck_assert_uint_lt(info.bytes, full / 300);
+        version_path(v, "", path);
+        ck_assert_int_eq(kc_snapshot_look(path, &view, &e), 0);
+        ck_assert_uint_eq(view->info.parents, 1); /* never a chain of references */
+        ck_assert_uint_eq(view->info.parent, 1);
+        ck_assert_uint_eq(view->info.raw_bytes, info.raw_bytes);
+        ck_assert_uint_eq(view->tensor[0].bytes[0], (uint64_t)1025 * 1031 * 4); /* of values, wherever they are stored */
+        kc_snapshot_view_free(view);
+    }
+    rig_close(&r);
+    for (uint64_t v = 1; v < 6; v++) {
+        struct kc_error e = {""};
+        struct rig o;
+        rig_open(&o, rig_large, rig_large_count, other, folder, NULL, "");
+        ck_assert_msg(rig_restore(&o, v, &e) == 0, "%s", e.text);
+        rig_close(&o);
+    }
+}
+END_TEST
+
+/* Another layout after a restart has other extents: the first snapshot is full. The same layout goes on leaning. */
+START_TEST(after_a_restart_the_same_layout_leans_on)
+{
+    static const struct rig_layout layouts[] = {{2, 1, 2, false, false}, {2, 1, 3, false, false}, {3, 1, 2, false, false},
+                                                {1, 0, 2, false, false}, {2, 1, 2, false, false}};
+    struct kc_error e = {""};
+    struct kc_snapshot_info info;
+    struct rig r;
+    rig_full_every = 50;
+    rig_keep = 20;
+    for (size_t i = 0; i < sizeof layouts / sizeof layouts[0]; i++) {
+        rig_open(&r, rig_large, rig_large_count, layouts[i], folder, NULL, "");
+        if (i)
+            ck_assert_msg(rig_restore(&r, 0, &e) == 0, "%s", e.text);
+        else
+            rig_train(&r);
+        for (int k = 0; k < 2; k++) {
+            change(&r, 1, 0, i);
+            advance(&r);
+            save(&r);
+            kc_state_last_snapshot(r.state[0], &info);
+            /* buckets filled otherwise cut the extents of ranks otherwise, but some are the same */
+            ck_assert_int_eq(info.bytes < info.raw_bytes / 100, k == 1);
+        }
+        rig_close(&r);
+    }
+    rig_open(&r, rig_large, rig_large_count, two, folder, NULL, "");
+    ck_assert_msg(rig_restore(&r, 0, &e) == 0, "%s", e.text);
+    change(&r, 1, 0, 77);
+    advance(&r);
+    save(&r);
+    kc_state_last_snapshot(r.state[0], &info);
+    ck_assert_uint_lt(info.bytes, info.raw_bytes / 100);
+    rig_close(&r);
+}
+END_TEST
+
+/* ---- what is kept ---- */
+
+enum { VERSIONS = 40 };
+
+/* What a version leans on, kept by hand: bit v is version v. */
+struct model {
+    uint64_t leans[VERSIONS + 1];
+    uint64_t holds[8][3]; /* the version that stores the present values of a tensor and kind */
+    bool there[VERSIONS + 1];
+};
+
+static void model_save(struct model *m, uint64_t version, bool full, uint32_t changed)
+{
+    for (uint32_t t = 0; t < rig_small_count; t++)
+        for (int k = 0; k < 3; k++) {
+            if (full || changed >> (t * 3 + (uint32_t)k) & 1)
+                m->holds[t][k] = version;
+            if (m->holds[t][k] != version)
+                m->leans[version] |= UINT64_C(1) << m->holds[t][k] | m->leans[m->holds[t][k]];
+        }
+    m->there[version] = true;
+}
+
+/* The newest `keep`, what `every` divides, and what these lean on; all versions are whole. */
+static void model_prune(struct model *m, uint64_t newest, uint32_t keep, uint64_t every)
+{
+    uint64_t needed = 0;
+    uint32_t kept = 0;
+    for (uint64_t v = newest; v > 0; v--) {
+        if (!m->there[v])
+            continue;
+        const bool stays = kept < keep || (every && v % every == 0) || (needed >> v & 1);
+        kept++;
+        if (stays)
+            needed |= m->leans[v];
+        m->there[v] = stays;
+    }
+}
+
+START_TEST(retention_keeps_what_others_lean_on)
+{
+    uint64_t seed = (uint64_t)_i;
+    struct model m = {.leans = {0}};
+    struct rig r;
+    static const struct rig_layout other = {1, 0, 3, true, false};
+    rig_keep = 1 + (uint32_t)(draw(&seed) % 3);
+    rig_keep_every = draw(&seed) % 2 ? 5 : 0;
+    rig_full_every = 2 + (uint32_t)(draw(&seed) % 14);
+    rig_open(&r, rig_small, rig_small_count, two, folder, NULL, "");
+    for (uint64_t v = 1; v <= VERSIONS; v++) {
+        const uint32_t changed = (uint32_t)(draw(&seed) & draw(&seed) & draw(&seed)) & ((1u << 3 * rig_small_count) - 1);
+        for (uint32_t t = 0; t < rig_small_count; t++)
+            for (int k = 0; k < 3; k++)
+                if (v == 1 || changed >> (t * 3 + (uint32_t)k) & 1)
+                    change(&r, t, k, v);
+        advance(&r);
+        save(&r);
+        model_save(&m, v, (v - 1) % rig_full_every == 0, changed);
+        model_prune(&m, v, rig_keep, rig_keep_every);
+        for (uint64_t w = 1; w <= v; w++) {
+            ck_assert_msg(there(w) == m.there[w], "seed %d, at %llu: version %llu", _i, (unsigned long long)v, (unsigned long long)w);
+            if (there(w) && (w == v || draw(&seed) % 8 == 0))
+                check_version(w, &other);
+        }
+    }
+    uint64_t gone[VERSIONS];
+    size_t count;
+    struct kc_error e = {""};
+    ck_assert_int_eq(kc_snapshot_prune(folder, &(struct kc_prune){1, 0, false}, gone, VERSIONS, &count, &e), 0);
+    model_prune(&m, VERSIONS, 1, 0);
+    for (uint64_t w = 1; w <= VERSIONS; w++)
+        ck_assert_int_eq(there(w), m.there[w]);
+    check_version(VERSIONS, &other);
+    rig_close(&r);
+}
+END_TEST
+
+/* ---- damage ---- */
+
+/* Where the first extent of a kind is stored, by the page. */
+static long stored_at(const char *path, uint32_t kind)
+{
+    uint64_t at, offset = 0;
+    uint32_t is = UINT32_MAX;
+    FILE *f = fopen(path, "rbe");
+    ck_assert(f && fseek(f, -48, SEEK_END) == 0 && fread(&at, sizeof at, 1, f) == 1);
+    for (; is != kind; at += 192) {
+        ck_assert(fseek(f, (long)at + 4, SEEK_SET) == 0 && fread(&is, sizeof is, 1, f) == 1);
+        ck_assert(fseek(f, (long)at + 104, SEEK_SET) == 0 && fread(&offset, sizeof offset, 1, f) == 1);
+    }
+    fclose(f);
+    return (long)offset;
+}
+
+enum harm { EXTENT, INDEX, GONE, PACK_GONE, MARKED, OTHER, HARMS };
+
+/* Version 2 leans on 1, version 3 is full, version 4 leans on 3. Harm to 3 costs 4 and 3, and one line says which it was. */
+START_TEST(harm_to_what_is_leant_on_costs_what_leans)
+{
+    struct kc_snapshot_info info[8];
+    struct kc_error e = {""};
+    struct kc_snapshot_info chosen;
+    size_t count;
+    char path[512];
+    struct rig r;
+    rig_full_every = 2;
+    rig_keep = 8;
+    rig_open(&r, rig_small, rig_small_count, two, folder, NULL, "");
+    for (uint64_t v = 1; v <= 4; v++) {
+        for (uint32_t t = 0; t < (v % 2 ? rig_small_count : 1); t++)
+            change(&r, t, 0, v);
+        advance(&r);
+        save(&r);
+    }
+    version_path(3, _i == OTHER ? "" : "rank-1.pack", path);
+    if (_i == EXTENT)
+        rig_flip(path, stored_at(path, KC_KIND_MOMENT1));
+    else if (_i == INDEX)
+        rig_flip(path, -60);
+    else if (_i == PACK_GONE)
+        ck_assert_int_eq(remove(path), 0);
+    else if (_i == MARKED || _i == GONE) {
+        version_path(3, "", path);
+        if (_i == GONE)
+            rig_remove(path);
+        else
+            kc_catalog_mark_broken(&kc_storage_posix, path, "by hand\n");
+    } else { /* another version of that number: whole, and not the one that was leant on */
+        rig_remove(path);
+        char from[512];
+        struct rig o;
+        rig_folder(from, true);
+        rig_open(&o, rig_small, rig_small_count, two, from, NULL, "");
+        for (int v = 1; v <= 3; v++) {
+            rig_train(&o);
+            save(&o);
+        }
+        rig_close(&o);
+        char other[512 + 16];
+        snprintf(other, sizeof other, "%s/v00000003", from);
+        ck_assert_int_eq(rename(other, path), 0);
+        rig_remove(from);
+    }
+    int code = kc_state_choose(r.state[0], 0, &chosen, &e);
+    for (int tries = 0; code == 0 && tries < 3 && rig_restore(&r, 0, &e) < 0; tries++)
+        code = kc_state_choose(r.state[0], 0, &chosen, &e);
+    ck_assert_msg(code == 0, "%s", e.text);
+    const uint64_t expected = _i == OTHER ? 3 : 2; /* the other one is whole by itself */
+    ck_assert_uint_eq(chosen.version, expected);
+    ck_assert_msg(strstr(chosen.reason, "v00000003") != NULL && !strchr(chosen.reason, '\n'), "%s", chosen.reason);
+    ck_assert_msg(strstr(chosen.reason, "passed over v00000004") != NULL, "%s", chosen.reason);
+    ck_assert_int_eq(kc_snapshot_list(folder, info, 8, &count, &e), 0);
+    for (size_t i = 0; i < count; i++)
+        ck_assert_int_eq(info[i].error == 0, info[i].version == expected || info[i].version < 3);
+    version_path(4, "BROKEN", path); /* it is not damaged itself: when what it leans on is back it can be used */
+    struct stat st;
+    ck_assert(_i == OTHER || stat(path, &st) != 0);
+    rig_close(&r);
+}
+END_TEST
+
+/* What is leant on goes while the job runs: that attempt fails and says so, the next is full. */
+START_TEST(a_parent_that_goes_costs_one_attempt)
+{
+    struct kc_snapshot_info info;
+    char path[512];
+    struct rig r;
+    rig_full_every = 50;
+    rig_keep = 8;
+    rig_open(&r, rig_small, rig_small_count, two, folder, NULL, "");
+    for (uint64_t v = 1; v < 4; v++) {
+        if (v == 1)
+            rig_train(&r);
+        change(&r, 0, 0, 9 + v);
+        advance(&r);
+        if (v < 3)
+            save(&r);
+    }
+    version_path(1, "", path);
+    rig_remove(path);
+    ck_assert_int_eq(rig_snapshot(&r), -EBADMSG);
+    kc_state_last_snapshot(r.state[0], &info);
+    ck_assert_msg(strstr(info.reason, "needs v00000001") != NULL, "%s", info.reason);
+    save(&r);
+    kc_state_last_snapshot(r.state[0], &info);
+    ck_assert_uint_eq(info.parent, 0);
+    check_version(info.version, &two);
+    rig_close(&r);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("increment");
+    TCase *c = tcase_create("increment");
+    tcase_set_timeout(c, 300);
+    tcase_add_checked_fixture(c, setup, teardown);
+    tcase_add_test(c, what_did_not_change_is_referred_to);
+    tcase_add_test(c, after_a_restart_the_same_layout_leans_on);
+    tcase_add_loop_test(c, retention_keeps_what_others_lean_on, 0, 6);
+    tcase_add_loop_test(c, harm_to_what_is_leant_on_costs_what_leans, 0, HARMS);
+    tcase_add_test(c, a_parent_that_goes_costs_one_attempt);
+    suite_add_tcase(suite, c);
+    return suite_run(suite);
+}
