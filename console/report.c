@@ -1,6 +1,7 @@
 /* report.c */
 #include "report.h"
 
+#include "saving.h"
 #include "session.h"
 #include "text.h"
 
@@ -123,6 +124,9 @@ json_t *report_job(const struct job *j)
     json_object_set_new(o, "last_snapshot_error", session_text(j->unsaved));
     json_object_set_new(o, "first_failure", failure_json(&j->failure));
     json_object_set_new(o, "snapshot", snapshot_json(&j->snapshot));
+    struct saving saving;
+    saving_of(j, &saving);
+    json_object_set_new(o, "saving", saving_json(&saving));
     json_t *split = report_split(j->split);
     json_object_set_new(split, "rank", isnan(j->split[SPLIT_FORWARD]) ? json_null() : json_integer(0));
     json_object_set_new(o, "split", split);
@@ -271,6 +275,22 @@ static void page_algorithms(const struct job *j, FILE *out)
         fputc('\n', out);
 }
 
+static void page_saving(const struct job *j, FILE *out)
+{
+    struct saving s;
+    char line[160];
+    saving_of(j, &s);
+    saving_text(&s, line, sizeof line);
+    if (job_ended(j))
+        return;
+    if (saving_stage(&s))
+        fprintf(out, "under way   a snapshot: %s\n", saving_stage(&s));
+    if (*line)
+        fprintf(out, "saving      %s\n", line);
+    if (s.rollbacks > 0)
+        fprintf(out, "rollbacks   %.0f, by which %.0f samples are left out\n", s.rollbacks, s.samples);
+}
+
 void report_page(const struct job *j, FILE *out)
 {
     char line[1600], a[32], b[32], c[32];
@@ -303,6 +323,7 @@ void report_page(const struct job *j, FILE *out)
         fprintf(out, "snapshot    version %" PRId64 ", step %" PRId64 ", %s, %s\n", j->snapshot.version,
                 j->snapshot.step, text_bytes(j->snapshot.bytes, a, sizeof a),
                 j->snapshot.verified ? "verified" : "not verified");
+    page_saving(j, out);
     if (*j->state_root)
         fprintf(out, "state_root  %s\n", j->state_root);
     fprintf(out, "restarts    %s\nfiles       %s\n", whole(j->restarts, a, sizeof a), j->directory);

@@ -149,6 +149,16 @@ static void put_off(struct kc_keeper *k, const struct kc_error *e)
     kc_loop_wake_at(&k->loop, now + WRITE_TICK);
 }
 
+/* A run that went back and ended before it trained another step: lines beyond its end are of steps that are not in its state. */
+static void cut_to_end(struct kc_keeper *k)
+{
+    const struct kc_rank_end *end = &k->rank[0].end;
+    if (!kc_rank_ended_well(end) || end->words.step >= k->metrics.step)
+        return;
+    kc_metrics_cut(&k->metrics, end->words.step);
+    k->record.step = k->metrics.step;
+}
+
 /* Files first, whole; then whoever watches may see it; then nothing of the job is left. */
 static void write_end(struct kc_keeper *k)
 {
@@ -156,6 +166,7 @@ static void write_end(struct kc_keeper *k)
     struct kc_error e;
     if (k->reader) {
         kc_keeper_drain_steps(k);
+        cut_to_end(k);
         kc_keeper_outcome(k, &outcome);
     }
     struct kc_record record = k->record;

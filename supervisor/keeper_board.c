@@ -81,6 +81,7 @@ static const struct {
     [KC_EVENT_DATA_LOST] = {"step", NULL},
     [KC_EVENT_DEVICE] = {"device", NULL},
     [KC_EVENT_BITS] = {"step", "version"},
+    [KC_EVENT_ROLLBACK] = {"step", "version"},
     [KC_EVENT_SNAPSHOT_SKIPPED] = {"step", "under_way"},
 };
 

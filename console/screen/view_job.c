@@ -4,6 +4,7 @@
 #include "view.h"
 
 #include "console/report.h"
+#include "console/saving.h"
 #include "console/text.h"
 
 #include <math.h>
@@ -89,12 +90,17 @@ static void draw_snapshot(const struct job *j, struct canvas *c, int row)
 {
     char bytes[32];
     const struct job_snapshot *s = &j->snapshot;
-    if (s->step < 0)
+    struct saving saving;
+    saving_of(j, &saving);
+    const char *stage = job_ended(j) ? NULL : saving_stage(&saving);
+    if (s->step < 0 && stage)
+        canvas_text(c, row, 0, 0, ROLE_NORMAL, "no snapshot yet; %s the first", stage);
+    else if (s->step < 0)
         canvas_text(c, row, 0, 0, ROLE_DIM, "no snapshot yet");
     else
-        canvas_text(c, row, 0, 0, ROLE_NORMAL, "snapshot: version %lld, step %lld, %s, %s", (long long)s->version,
+        canvas_text(c, row, 0, 0, ROLE_NORMAL, "snapshot: version %lld, step %lld, %s, %s%s%s%s", (long long)s->version,
                     (long long)s->step, text_bytes(s->bytes, bytes, sizeof bytes),
-                    s->verified ? "verified" : "not verified");
+                    s->verified ? "verified" : "not verified", stage ? "; " : "", stage ? stage : "", stage ? " the next" : "");
 }
 
 static void draw_letters(const struct job *j, struct canvas *c, int row)

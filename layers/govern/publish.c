@@ -34,6 +34,10 @@ void publish_plan(const struct kc_govern_config *c, uint64_t first_step)
     kc_probe_begin_at(c->probe, first_step);
     kc_probe_step(c->probe, first_step);
     kc_probe_set(c->probe, KC_METRIC_STEP, (double)first_step);
+    struct kc_progress now;
+    kc_state_progress(c->state, &now);
+    kc_probe_set(c->probe, KC_METRIC_ROLLBACKS, now.rollbacks);
+    kc_probe_set(c->probe, KC_METRIC_SKIPPED_SAMPLES, (double)now.skipped);
     size_t state_bytes = 0;
     for (int k = 0; k < KC_STATES; k++)
         state_bytes += kc_state_class_bytes(c->plans->shard, c->rank, (enum kc_state_class)k);

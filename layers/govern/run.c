@@ -50,12 +50,14 @@ static int train(struct loop *l)
     int code = step_train(l->c, &l->run, &l->peer, l->e);
     if (code < 0)
         return code;
-    if (l->run.skipped)
-        kc_probe_event(l->c->probe, KC_EVENT_NONFINITE, l->run.values.step + 1,
-                       (uint64_t)l->run.agreed[KC_AGREE_NONFINITE], "the update is left out by policy");
     if (compare && l->run.agreed[KC_AGREE_DIGEST] != 0)
         return step_replicas_differ(l->c, &l->run, &l->peer, l->e);
     take_agreed(l);
+    if (l->run.skipped) {
+        code = restore_if_policy(l);
+        if (code != 0)
+            return code < 0 ? code : 0; /* this step is not the next any more */
+    }
     step_finish(l->c, &l->run);
     l->trained = true;
     publish_step(l->c, &l->run, (double)(kc_now() - start) * 1e-9);
@@ -213,21 +215,12 @@ static int act(struct loop *l)
 
 /* ---- beginning and end ---- */
 
-/* The newest snapshot that can be read to its end. One that turns out damaged is marked by state, the same on all ranks, so
- * that the next choice is the one before it; when none is left, that is an error and no fresh start. */
 static int restore_or_begin(struct loop *l)
 {
     const struct kc_govern_config *c = l->c;
     struct kc_snapshot_info found;
     enum kc_phase before = kc_probe_phase(c->probe, KC_PHASE_RESTORE);
-    int code;
-    do {
-        code = kc_state_choose(c->state, 0, &found, l->e);
-        if (code == 0)
-            code = loop_program(l, KC_PROGRAM_RESTORE);
-        else
-            break;
-    } while (code == -EBADMSG || code == -EBADE || code == -EIO);
+    int code = restore_newest(l, false, &found);
     if (code == -ENOENT)
         code = kc_state_init(c->state, l->e);
     else if (code == 0) {
@@ -281,7 +274,7 @@ static int loop(struct loop *l)
         code = act(l);
         if (code == 0)
             code = train(l);
-        if (code == 0 && s->evaluate_every && (loop_step(l) % s->evaluate_every == 0 || loop_step(l) == s->steps))
+        if (code == 0 && l->trained && s->evaluate_every && (loop_step(l) % s->evaluate_every == 0 || loop_step(l) == s->steps))
             code = evaluate(l);
     }
     if (code < 0)

@@ -1,4 +1,5 @@
-/* run_impl.h - the loop of a rank, shared by its files: run.c has the loop, save.c what a snapshot asks of it. */
+/* run_impl.h - the loop of a rank, shared by its files: run.c has the loop, save.c what a
+ * snapshot asks of it, restore.c from which one it goes on. */
 #ifndef KC_GOVERN_RUN_IMPL_H
 #define KC_GOVERN_RUN_IMPL_H
 
@@ -52,5 +53,14 @@ void save_skip(struct loop *l);
 bool save_is_there(const struct loop *l);
 /* The checkpoint that was asked for is answered by the last good one. */
 void save_answer(struct loop *l);
+
+/* ---- restore.c ---- */
+/* The newest snapshot that can be read to its end; `finite`: that a step which was not finite may go back to. One that turns
+ * out damaged is marked by state, the same on all ranks, so that the next choice is the one before it. -ENOENT there is none;
+ * when none is left, that is another error: no reason for a fresh start. */
+int restore_newest(struct loop *l, bool finite, struct kc_snapshot_info *found);
+/* A step was not finite, and its update was left out. 0: it counts as trained all the same; 1: the run went back, and goes on
+ * behind the samples of that step; -EDOM: policy says no more. */
+int restore_if_policy(struct loop *l);
 
 #endif

@@ -185,7 +185,7 @@ static int nonfinite_fail(const struct kc_executor *x, uint32_t ranks, uint32_t 
 {
     unsigned long long step = x->run->values.step + 1;
     char text[256];
-    const char *next = "lower optimizer.lr, or set policy.on_nonfinite to skip";
+    const char *next = "lower optimizer.lr, or set policy.on_nonfinite to skip or rollback";
     if (ranks == 0)
         return kc_fail(e, -EDOM, "step %llu: the sum of finite gradients or losses is not finite; %s", step, next);
     if (ranks == 1) {

@@ -127,12 +127,14 @@ static json_t *history_json(const struct kc_history *h)
 
 static json_t *body_json(const struct kc_manifest *m)
 {
-    return json_pack("{s:i, s:I, s:o, s:s, s:I, s:I, s:I, s:{s:s, s:I}, s:i, s:o, s:o, s:o, s:o, s:o, s:s, s:s, s:s, s:b,"
+    return json_pack("{s:i, s:I, s:o, s:s, s:I, s:I, s:I, s:{s:s, s:I}, s:i, s:i, s:I, s:o, s:o, s:o, s:o, s:o, s:s, s:s, s:s,"
+                     " s:b,"
                      " s:o, s:o, s:o, s:o}",
                      "format", KC_SNAPSHOT_FORMAT, "version", (json_int_t)m->version, "parents", parents_json(m), "written",
                      m->written, "step", (json_int_t)m->progress.step, "tokens", (json_int_t)m->progress.tokens, "position",
                      (json_int_t)m->progress.position, "rng", "kind", "philox4x32-10", "seed", (json_int_t)m->seed,
-                     "restarts", (int)m->progress.restarts, "loss", kc_json_number(m->loss), "grad_norm",
+                     "restarts", (int)m->progress.restarts, "rollbacks", (int)m->progress.rollbacks, "skipped",
+                     (json_int_t)m->progress.skipped, "loss", kc_json_number(m->loss), "grad_norm",
                      kc_json_number(m->grad_norm), "state_root", digest_json(m->root), "spec", digest_json(m->spec),
                      "layout", layout_json(m), "variant", m->variant, "plan", m->plan, "precision",
                      kc_precision_name[m->precision], "verified", 1, "model", model_json(&m->model), "packs", packs_json(m),
@@ -351,7 +353,8 @@ static int parse_body(const json_t *o, struct kc_manifest *m)
 {
     const json_t *rng = json_object_get(o, "rng");
     uint64_t restarts;
-    if (parse_count(o, "version", INT64_MAX, &m->version) < 0 ||
+    long long rollbacks = kc_json_integer(o, "rollbacks", 0), skipped = kc_json_integer(o, "skipped", 0); /* once there were none */
+    if (rollbacks < 0 || rollbacks > UINT32_MAX || skipped < 0 || parse_count(o, "version", INT64_MAX, &m->version) < 0 ||
         parse_count(o, "step", INT64_MAX, &m->progress.step) < 0 ||
         parse_count(o, "tokens", INT64_MAX, &m->progress.tokens) < 0 ||
         parse_count(o, "position", INT64_MAX, &m->progress.position) < 0 ||
@@ -364,6 +367,8 @@ static int parse_body(const json_t *o, struct kc_manifest *m)
         return -EINVAL;
     m->seed = (uint64_t)kc_json_integer(rng, "seed", 0);
     m->progress.restarts = (uint32_t)restarts;
+    m->progress.rollbacks = (uint32_t)rollbacks;
+    m->progress.skipped = (uint64_t)skipped;
     parse_model(json_object_get(o, "model"), &m->model);
     m->loss = parse_number(o, "loss");
     m->grad_norm = parse_number(o, "grad_norm");

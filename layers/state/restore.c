@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -223,6 +224,35 @@ int kc_state_choose(struct kc_state *s, uint64_t version, struct kc_snapshot_inf
     out->bits_change = bits_change;
     out->memory = s->copies != NULL;
     return 0;
+}
+
+/* The version on disk before that one; 0: none. */
+static int version_before(const struct kc_state *s, uint64_t version, uint64_t *out, struct kc_error *e)
+{
+    struct kc_catalog *c = malloc(sizeof *c);
+    int r = c ? kc_catalog_scan(s->st, s->directory, c, e) : kc_fail(e, -ENOMEM, "no memory for the list of snapshots");
+    *out = 0;
+    for (uint32_t i = 0; r == 0 && i < c->count && c->version[i] < version; i++)
+        *out = c->version[i];
+    free(c);
+    return r;
+}
+
+int kc_state_choose_finite(struct kc_state *s, struct kc_snapshot_info *out, struct kc_error *e)
+{
+    uint64_t before;
+    int r = kc_state_choose(s, 0, out, e);
+    while (r == 0 && !isfinite(s->chosen->manifest.loss) && s->chosen->manifest.progress.step > 0) {
+        uint64_t version = out->version;
+        do { /* broken ones are passed over, as among the newest */
+            r = version_before(s, version, &before, e);
+            version = before;
+            if (r == 0)
+                r = before ? kc_state_choose(s, before, out, e)
+                           : kc_fail(e, -ENOENT, "%s has no snapshot with a finite loss", s->directory);
+        } while (r == -EBADMSG);
+    }
+    return r;
 }
 
 static void take_progress(struct kc_state *s, const struct kc_manifest *m)

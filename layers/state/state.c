@@ -350,6 +350,14 @@ void kc_state_advance(struct kc_state *s, uint64_t tokens, uint64_t samples, dou
     kc_guard_phase_end(s);
 }
 
+void kc_state_skip_to(struct kc_state *s, uint64_t position, uint32_t rollbacks)
+{
+    s->progress.skipped += position - s->progress.position;
+    s->progress.position = position;
+    s->progress.rollbacks = rollbacks;
+    s->root_known = false;
+}
+
 void kc_state_history(const struct kc_state *s, uint64_t *steps, float *losses, size_t *count)
 {
     const struct kc_history *h = &s->history;

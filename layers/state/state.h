@@ -83,11 +83,17 @@ struct kc_progress {
     uint64_t step;          /* optimizer steps finished */
     uint64_t tokens;        /* trained on so far */
     uint64_t position;      /* next sample position q */
-    uint32_t restarts;      /* restores behind this state; not part of state_root */
+    /* not part of state_root: */
+    uint32_t restarts;      /* restores behind this state */
+    uint32_t rollbacks;     /* times that the run went back because a step was not finite … */
+    uint64_t skipped;      /* … and samples before `position` that were therefore not trained on */
 };
 void kc_state_progress(const struct kc_state *s, struct kc_progress *out);
 /* Advance after a finished step; appends to the loss history (kept whole at halving resolution). */
 void kc_state_advance(struct kc_state *s, uint64_t tokens, uint64_t samples, double loss, double grad_norm);
+/* After a restore that a step which was not finite asked for: training goes on at the sample `position`, behind that step's;
+ * all before it is left out. `rollbacks`: how many there were, with this one. */
+void kc_state_skip_to(struct kc_state *s, uint64_t position, uint32_t rollbacks);
 /* Learning rate of step s from 0: formulas of golden/README. Pure. */
 double kc_state_lr(const struct kc_job_spec *spec, uint64_t step);
 /* Loss history: pairs (step, mean loss of the steps since the point before), oldest first, the last one up to now; a
@@ -129,6 +135,9 @@ void kc_state_last_snapshot(const struct kc_state *s, struct kc_snapshot_info *o
  * too and fails with -EBADMSG: choose again. -ENOENT there is none, -EINVAL it is of another model or seed (e says
  * which), -EBADMSG that version is broken. */
 int kc_state_choose(struct kc_state *s, uint64_t version, struct kc_snapshot_info *out, struct kc_error *e);
+/* As kc_state_choose() of the newest, but of one whose last loss was finite (or that has none yet): where a step that is not
+ * finite goes back to. */
+int kc_state_choose_finite(struct kc_state *s, struct kc_snapshot_info *out, struct kc_error *e);
 /* state_root after the last root, snapshot or restore program; 32 hex digits, "" before. */
 void kc_state_root_text(const struct kc_state *s, char out[33]);
 

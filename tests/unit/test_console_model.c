@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "console/model.h"
 #include "console/report.h"
+#include "console/saving.h"
 #include "console/text.h"
 #include "shm/keeper.h"
 #include "shm/probe.h"
@@ -845,6 +846,41 @@ START_TEST(a_log_in_json_is_valid_whatever_it_holds)
 }
 END_TEST
 
+/* Of a rank that took longest; what is not known is not told. */
+START_TEST(what_saving_costs_is_told_of_the_slowest_rank)
+{
+    struct job_rank rank[2];
+    struct job j = {.ranks_known = 2, .rank = rank};
+    struct saving s;
+    char text[160];
+    for (int i = 0; i < 2; i++) {
+        job_rank_clear(&rank[i], i);
+        rank[i].metric[KC_METRIC_SNAPSHOT_STAGE] = KC_SAVING_WRITING;
+        rank[i].metric[KC_METRIC_SNAPSHOTS_SKIPPED] = 0;
+    }
+    saving_of(&j, &s);
+    saving_text(&s, text, sizeof text);
+    ck_assert_str_eq(text, "");
+    ck_assert_str_eq(saving_stage(&s), "writing");
+    for (int i = 0; i < 2; i++) {
+        rank[i].metric[KC_METRIC_SNAPSHOT_STALL_SECONDS] = i ? 0.25 : 0.125;
+        rank[i].metric[KC_METRIC_SNAPSHOT_COPY_SECONDS] = 0.5;
+        rank[i].metric[KC_METRIC_SNAPSHOT_WRITE_SECONDS] = 2;
+        rank[i].metric[KC_METRIC_SNAPSHOT_BYTES] = 3 << 20;
+        rank[i].metric[KC_METRIC_SNAPSHOT_RAW_BYTES] = 9 << 20;
+        rank[i].metric[KC_METRIC_SNAPSHOTS_SKIPPED] = 4;
+    }
+    saving_of(&j, &s);
+    saving_text(&s, text, sizeof text);
+    ck_assert_str_eq(text, "training stood 250 ms; copied in 500 ms, written in 2.0 s, 3.0 MiB for 9.0 MiB; 4 left out");
+    j.ranks_known = 0;
+    saving_of(&j, &s);
+    json_t *o = saving_json(&s);
+    ck_assert(json_is_null(o) && !saving_stage(&s));
+    json_decref(o);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("console model");
@@ -872,6 +908,7 @@ int main(void)
     tcase_add_test(t, a_failed_job_is_shown_with_the_next_step);
     tcase_add_test(t, f35_an_end_without_its_snapshot_is_exit_1);
     tcase_add_test(t, ctrl_c_leaves_the_job_and_says_so);
+    tcase_add_test(t, what_saving_costs_is_told_of_the_slowest_rank);
     tcase_add_test(t, f54_no_control_codes_in_a_pipe);
     tcase_add_test(t, a_log_in_json_is_valid_whatever_it_holds);
     suite_add_tcase(s, t);

@@ -798,7 +798,7 @@ START_TEST(F47_a_value_that_is_not_finite_is_named_before_the_reduction)
         ck_assert_int_eq(j->rank[i].code, -EDOM);
         ck_assert_str_eq(j->rank[i].e.text,
                          "step 2: rank 1 has a value that is not finite in the gradient of h.2.w (bucket 0), "
-                         "before the reduction; lower optimizer.lr, or set policy.on_nonfinite to skip");
+                         "before the reduction; lower optimizer.lr, or set policy.on_nonfinite to skip or rollback");
         ck_assert_double_eq(j->rank[i].run.agreed[KC_AGREE_NONFINITE], 1);
     }
     parameters(&j->rank[0], after); /* F46: nothing was updated */

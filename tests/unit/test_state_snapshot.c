@@ -226,6 +226,41 @@ START_TEST(a_snapshot_of_another_model_or_seed_is_refused_by_name)
 }
 END_TEST
 
+/* A step that is not finite goes back to a version whose last loss was finite, and says in the next ones what it left out. */
+START_TEST(a_run_goes_back_to_a_finite_loss_and_tells_what_it_left_out)
+{
+    struct rig r;
+    struct kc_error e = {""};
+    struct kc_snapshot_info info;
+    struct kc_progress p;
+    char before[33], after[33];
+    rig_keep = 9;
+    rig_open(&r, rig_small, FEW, two, folder, NULL, "");
+    rig_keep = 2;
+    for (int i = 1; i <= 4; i++) {
+        rig_train(&r);
+        for (uint32_t k = 0; i > 2 && k < r.ranks; k++) /* steps 4 and 6 are skipped: their loss is none */
+            kc_state_advance(r.state[k], 100, 8, (double)NAN, (double)NAN);
+        ck_assert_int_eq(rig_snapshot(&r), 0);
+    }
+    for (uint32_t k = 0; k < r.ranks; k++)
+        ck_assert_msg(kc_state_choose_finite(r.state[k], &info, &e) == 0, "%s", e.text);
+    ck_assert(info.version == 2 && info.step == 2);
+    ck_assert_msg(rig_read(&r, &e) == 0, "%s", e.text);
+    rig_check(&r, 2);
+    kc_state_root_text(r.state[0], before);
+    for (uint32_t k = 0; k < r.ranks; k++)
+        kc_state_skip_to(r.state[k], 56, 3);
+    ck_assert_int_eq(rig_snapshot(&r), 0);
+    kc_state_root_text(r.state[0], after);
+    ck_assert_str_ne(before, after); /* other data comes next */
+    ck_assert_int_eq(rig_restore(&r, 0, &e), 0);
+    kc_state_progress(r.state[1], &p);
+    ck_assert(p.step == 2 && p.position == 56 && p.skipped == 40 && p.rollbacks == 3);
+    rig_close(&r);
+}
+END_TEST
+
 /* ---- retention ---- */
 
 /* Each version that keep_every divides stays for ever, whatever keep says; asked from outside, the same rule. */
@@ -821,6 +856,7 @@ int main(void)
     tcase_add_test(c, agreement_survives_a_sum_of_a_sum);
     tcase_add_test(c, a_snapshot_gives_values_alone_to_init);
     tcase_add_test(c, a_snapshot_of_another_model_or_seed_is_refused_by_name);
+    tcase_add_test(c, a_run_goes_back_to_a_finite_loss_and_tells_what_it_left_out);
     tcase_add_test(c, every_kth_version_is_kept_for_ever);
     tcase_add_test(c, retention_keeps_the_newest_whole_versions);
     tcase_add_test(c, leftovers_are_removed_unless_somebody_writes);
