@@ -28,7 +28,7 @@ static int request(struct session *s, const struct arguments *a, struct kc_expor
     const char *name = a->option[OPTION_FORMAT] ? a->option[OPTION_FORMAT] : kc_export_name[KC_EXPORT_SAFETENSORS];
     const int format = name_of(kc_export_name, KC_EXPORTS, name);
     *c = (struct kc_export){.out = a->option[OPTION_OUT], .bf16 = strcmp(type, "bf16") == 0,
-        .tokenizer = a->option[OPTION_TOKENIZER]};
+        .adapters = a->option[OPTION_ADAPTERS] != NULL, .tokenizer = a->option[OPTION_TOKENIZER]};
     if (format < 0)
         return session_fail(s, KC_EXIT_USAGE, "--format wants safetensors or llm.c, not \"%.40s\"", name);
     c->format = (enum kc_export_format)format;
@@ -40,6 +40,9 @@ static int request(struct session *s, const struct arguments *a, struct kc_expor
     if (format == KC_EXPORT_LLMC && (c->tokenizer || a->option[OPTION_FILE_SIZE]))
         return session_fail(s, KC_EXIT_USAGE, "a model of llm.c is one file without a tokenizer: --file-size and --tokenizer are "
                             "of --format safetensors");
+    if (c->adapters && (format == KC_EXPORT_LLMC || a->option[OPTION_FILE_SIZE]))
+        return session_fail(s, KC_EXIT_USAGE, "adapters are one file, as PEFT has them: --file-size and --format llm.c are of whole "
+                            "models");
     return bench_size(s, a, OPTION_FILE_SIZE, 1024, 1024 * 1024 * MIB, 4096 * MIB, &c->file_bytes);
 }
 
@@ -78,6 +81,7 @@ int verb_snap_export(struct session *s, const struct arguments *a)
         json_object_set_new(o, "version", json_integer((json_int_t)info.version));
         json_object_set_new(o, "step", json_integer((json_int_t)info.step));
         json_object_set_new(o, "format", json_string(kc_export_name[c.format]));
+        json_object_set_new(o, "adapters", json_boolean(c.adapters));
         json_object_set_new(o, "dtype", json_string(c.bf16 ? "bf16" : "f32"));
         json_object_set_new(o, "files", json_integer(info.files));
         json_object_set_new(o, "tensors", json_integer(info.tensors));

@@ -22,6 +22,7 @@ static int fill_manifest(const struct kc_state *s, struct kc_manifest *m)
     m->zero = s->shard->zero;
     memcpy(m->axis, s->shard->axis, sizeof m->axis);
     kc_model_numbers(s->spec, &m->model);
+    m->lora_rank = s->spec->lora_rank, m->lora_alpha = s->spec->lora_alpha;
     m->precision = (enum kc_precision)s->spec->precision;
     m->history = s->attempt.mark.history;
     snprintf(m->variant, sizeof m->variant, "%s", s->variant);

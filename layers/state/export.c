@@ -1,10 +1,10 @@
 /* export.c - a snapshot's parameters as safetensors with Hugging Face names, and config.json. Everything is written into a
  * folder beside, which gets its name when it is whole: a folder of that name is an export, or it is not there. */
+#include "adapters.h"
 #include "along.h"
 #include "export.h"
 #include "sheet.h"
 #include "state_impl.h"
-#include "unpack.h"
 
 #include "base/json.h"
 
@@ -31,29 +31,46 @@ int kc_export_free_folder(const struct kc_storage *st, const char *out, struct k
                            : kc_storage_fail(st, e, r, "write to", out, 0);
 }
 
-/* All masters, extent by extent; each is verified before any of it is written. */
-static int put_values(const struct kc_storage *st, const struct kc_whole *w, const struct kc_sheet *s, struct kc_error *e)
+/* One tensor, extent by extent; each is verified before any of it is written. */
+static int put_tensor(const struct kc_side *side, const struct kc_sheet *s, uint32_t tensor, const struct kc_adapter *adapter,
+                      float *buffer, struct kc_error *e)
+{
+    const struct kc_manifest_tensor *m = &side->w->manifest.tensor[tensor];
+    const uint32_t key = kc_side_key(tensor, KC_MASTER);
+    for (uint32_t i = side->start[key]; i < side->start[key + 1]; i++) {
+        const struct kc_extent *x = kc_side_extent(side, side->place[i]);
+        struct kc_region box;
+        int r = kc_side_read(side, side->place[i], buffer, e), written = 0;
+        if (r < 0)
+            return r;
+        kc_region_make(&m->dims, &x->box, &box);
+        for (uint64_t at = x->lo, run; at < x->hi && written == 0; at += run) {
+            const uint64_t first = kc_region_global(&box, at, &run);
+            run = run < x->hi - at ? run : x->hi - at;
+            kc_adapter_add(adapter, first, run, buffer + (at - x->lo));
+            written = kc_sheet_put(s, side->st, tensor, first, run, buffer + (at - x->lo));
+        }
+        if (written < 0)
+            return kc_storage_fail(side->st, e, written, "write", m->name, 0);
+    }
+    return 0;
+}
+
+/* All masters that the sheet has; a model's have in them what its adapters add. */
+static int put_values(const struct kc_side *side, const struct kc_sheet *s, struct kc_error *e)
 {
     float *buffer = malloc(KC_PACK_GRID * sizeof *buffer);
-    struct kc_unpack *unpack = NULL;
-    int r = buffer && kc_unpack_new(st, w, &unpack) == 0 ? 0 : kc_fail(e, -ENOMEM, "no memory to read %s", w->path);
-    for (uint32_t p = 0; p < w->manifest.packs && r == 0; p++)
-        for (uint32_t i = 0; i < w->pack[p].count && r == 0; i++) {
-            const struct kc_extent *x = &w->pack[p].extent[i];
-            struct kc_region box;
-            int written = 0;
-            if (x->kind != KC_MASTER || (r = kc_unpack_values(unpack, p, i, buffer, e)) < 0)
-                continue;
-            kc_region_make(&w->manifest.tensor[x->tensor].dims, &x->box, &box);
-            for (uint64_t at = x->lo, run; at < x->hi && written == 0; at += run) {
-                const uint64_t first = kc_region_global(&box, at, &run);
-                run = run < x->hi - at ? run : x->hi - at;
-                written = kc_sheet_put(s, st, x->tensor, first, run, buffer + (at - x->lo));
-            }
-            if (written < 0)
-                r = kc_storage_fail(st, e, written, "write", w->manifest.tensor[x->tensor].name, 0);
-        }
-    kc_unpack_free(unpack);
+    int r = buffer ? 0 : kc_fail(e, -ENOMEM, "no memory to read %s", side->w->path);
+    for (uint32_t t = 0; t < side->w->manifest.tensors && r == 0; t++) {
+        struct kc_adapter adapter = {0};
+        if (s->first_part[t + 1] == s->first_part[t])
+            continue;
+        if (s->of == KC_SHEET_MODEL)
+            r = kc_adapter_load(side, t, &adapter, e);
+        if (r == 0)
+            r = put_tensor(side, s, t, &adapter, buffer, e);
+        kc_adapter_free(&adapter);
+    }
     free(buffer);
     return r;
 }
@@ -87,9 +104,11 @@ static int find_along(const struct kc_storage *st, const struct kc_whole *w, con
     return 0;
 }
 
-static int write_files(const struct kc_storage *st, const struct kc_whole *w, const struct kc_export *c, const char *folder,
+static int write_files(const struct kc_storage *st, const struct kc_side *side, const struct kc_export *c, const char *folder,
                        struct kc_export_info *out, struct kc_error *e)
 {
+    const struct kc_whole *w = side->w;
+    const enum kc_sheet_of of = c->adapters ? KC_SHEET_ADAPTERS : KC_SHEET_MODEL;
     char along[4096];
     uint32_t copied = 0;
     int found = find_along(st, w, c, along, e);
@@ -97,15 +116,16 @@ static int write_files(const struct kc_storage *st, const struct kc_whole *w, co
         return found;
     json_t *tokens = *along ? kc_along_tokens(st, along) : NULL;
     struct kc_sheet *s = calloc(1, sizeof *s);
-    int r = s ? kc_sheet_plan(&w->manifest, c->bf16, c->file_bytes, s, e) : kc_fail(e, -ENOMEM, "no memory to export");
+    int r = s ? kc_sheet_plan(&w->manifest, of, c->bf16, c->file_bytes, s, e) : kc_fail(e, -ENOMEM, "no memory to export");
     if (r == 0)
-        r = kc_config_write(st, folder, &w->manifest.model, c->bf16, tokens, e);
+        r = c->adapters ? kc_peft_write(st, folder, &w->manifest, c->origin, e)
+                        : kc_config_write(st, folder, &w->manifest.model, c->bf16, tokens, e);
     if (r == 0 && *along)
         r = kc_along_copy(st, along, folder, false, &copied, e);
     if (r == 0)
         r = kc_sheet_create(s, st, folder, e);
     if (r == 0)
-        r = put_values(st, w, s, e);
+        r = put_values(side, s, e);
     if (r == 0)
         r = kc_sheet_finish(s, st, folder, e);
     if (r == 0)
@@ -133,17 +153,19 @@ int kc_export_settle(const struct kc_storage *st, const char *tmp, const char *n
     return r < 0 ? kc_storage_fail(st, e, r, "write", name, 0) : 0;
 }
 
-static int write_folder(const struct kc_storage *st, const struct kc_whole *w, const struct kc_export *c, const char *folder,
+static int write_folder(const struct kc_storage *st, const struct kc_side *side, const struct kc_export *c, const char *folder,
                         struct kc_export_info *out, struct kc_error *e)
 {
     char tmp[4096];
+    if (c->adapters && side->w->manifest.lora_rank == 0)
+        return kc_fail(e, -ENOTSUP, "%s has no adapters: its job's spec had no lora", side->w->path);
     snprintf(tmp, sizeof tmp, "%.4000s.tmp", folder);
     int r = st->make_folder(st->self, tmp);
     if (r == -EEXIST)
         return kc_fail(e, r, "%s is there: another export writes it, or one was broken off. Remove it", tmp);
     if (r < 0)
         return kc_storage_fail(st, e, r, "make", tmp, 0);
-    r = write_files(st, w, c, tmp, out, e);
+    r = write_files(st, side, c, tmp, out, e);
     if (r == 0)
         r = kc_export_settle(st, tmp, folder, true, e);
     if (r < 0)
@@ -174,7 +196,7 @@ int kc_snapshot_export(const char *path, const struct kc_export *c, struct kc_ex
         r = kc_side_open(st, path, &s, e);
     if (r < 0)
         return r;
-    r = c->format == KC_EXPORT_LLMC ? kc_export_llmc(st, &s, c, folder, out, e) : write_folder(st, s.w, c, folder, out, e);
+    r = c->format == KC_EXPORT_LLMC ? kc_export_llmc(st, &s, c, folder, out, e) : write_folder(st, &s, c, folder, out, e);
     kc_side_close(&s);
     return r;
 }

@@ -1,5 +1,6 @@
 /* export_llmc.c - a snapshot's parameters as a model file of llm.c. Linear weights are turned, and any layout may have
  * written them: of a block of the file all extents of its tensor are read, so what is in memory does not grow with the model. */
+#include "adapters.h"
 #include "export.h"
 #include "llmc.h"
 
@@ -43,7 +44,8 @@ static void put_run(const struct kc_llmc_row *row, uint64_t begin, uint64_t end,
     }
 }
 
-static int gather(const struct writer *w, const struct kc_llmc_row *row, uint32_t key, uint64_t begin, uint64_t end, struct kc_error *e)
+static int gather(const struct writer *w, const struct kc_llmc_row *row, uint32_t key, const struct kc_adapter *adapter,
+                  uint64_t begin, uint64_t end, struct kc_error *e)
 {
     const struct kc_side *s = w->side;
     int r = 0;
@@ -58,6 +60,7 @@ static int gather(const struct writer *w, const struct kc_llmc_row *row, uint32_
         for (uint64_t at = x->lo; at < x->hi && r == 0; at += run) {
             const uint64_t first = kc_region_global(&box, at, &run);
             run = run < x->hi - at ? run : x->hi - at;
+            kc_adapter_add(adapter, first, run, w->extent + (at - x->lo));
             put_run(row, begin, end, first, run, w->extent + (at - x->lo), w->block);
         }
     }
@@ -81,14 +84,16 @@ static int write_tensor(const struct writer *w, const struct kc_llmc_row *row, u
 {
     const uint32_t key = kc_side_key(tensor, KC_MASTER);
     const uint64_t at = KC_LLMC_HEADER + row->at + l * row->count * w->plan.width;
-    int r = 0;
+    struct kc_adapter adapter;
+    int r = kc_adapter_load(w->side, tensor, &adapter, e);
     for (uint64_t begin = 0, n; begin < row->count && r == 0; begin += n) { /* padding is in count, and zero */
         n = row->count - begin < BLOCK ? row->count - begin : BLOCK;
         memset(w->block, 0, n * sizeof *w->block);
-        r = gather(w, row, key, begin, begin + n, e);
+        r = gather(w, row, key, &adapter, begin, begin + n, e);
         if (r == 0 && (r = write_block(w, n, at + begin * w->plan.width)) < 0)
             kc_storage_fail(w->st, e, r, "write", path, w->plan.bytes);
     }
+    kc_adapter_free(&adapter);
     return r;
 }
 

@@ -1,5 +1,6 @@
 /* files.c - parameters from safetensors files with Hugging Face names. What does not fit is listed before a value is
  * read: nothing is loaded in part or in silence (F37). Of a tensor each rank reads what its box touches. */
+#include "adapters.h"
 #include "names.h"
 #include "shelf.h"
 #include "state_impl.h"
@@ -43,13 +44,14 @@ static void match_free(struct match *m)
     free(m->from);
 }
 
-/* The parameter that a tensor of a file is part of, and which; the count of parameters if it is of none. */
+/* Files have no adapters: theirs are seeded.
+ * The parameter that a tensor of a file is part of, and which; the count of parameters if it is of none. */
 static uint32_t find(const struct match *m, const char *name, uint32_t *part)
 {
     const struct kc_map *map = &m->state->map;
     uint32_t t = 0;
     int64_t i = -1;
-    while (t < map->tensors && (i = kc_name_match(map->tensor[t].name, m->first[t + 1] - m->first[t], name)) < 0)
+    while (t < map->tensors && (kc_adapter_named(map->tensor[t].name) || (i = kc_name_match(map->tensor[t].name, m->first[t + 1] - m->first[t], name)) < 0))
         t++;
     *part = t < map->tensors ? m->first[t] + (uint32_t)i : 0;
     return t;
@@ -139,7 +141,7 @@ static int match(struct match *m, const char *path, struct kc_error *e)
         match_index(m);
     for (uint32_t t = 0; t < map->tensors; t++)
         for (uint32_t i = m->first[t]; i < m->first[t + 1]; i++)
-            if (!m->from[i].found) {
+            if (!m->from[i].found && !kc_adapter_named(map->tensor[t].name)) {
                 kc_name_part(map->tensor[t].name, i - m->first[t], name);
                 kc_print(&m->list, "; missing %s", name);
             }
@@ -192,7 +194,7 @@ static int load(struct kc_state *s, const struct kc_shelf *shelf, const char *pa
     int r = match_new(&m, s, shelf) == 0 && values ? match(&m, path, e) : kc_fail(e, -ENOMEM, "no memory to read %s", path);
     const uint32_t tied = r == 0 && m.head.found ? embedding_of(&m, "lm_head.weight") : s->map.tensors;
     for (uint32_t t = 0; t < s->map.tensors && r == 0; t++) {
-        const uint32_t parts = m.first[t + 1] - m.first[t];
+        const uint32_t parts = kc_adapter_named(s->map.tensor[t].name) ? 0 : m.first[t + 1] - m.first[t];
         for (uint32_t i = 0; i < parts && r == 0; i++)
             r = load_part(s, &m, t, m.from[m.first[t] + i], s->map.tensor[t].total / parts * i, t == tied, values, e);
     }

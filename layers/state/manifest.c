@@ -127,7 +127,7 @@ static json_t *history_json(const struct kc_history *h)
 
 static json_t *body_json(const struct kc_manifest *m)
 {
-    return json_pack("{s:i, s:I, s:o, s:s, s:I, s:I, s:I, s:{s:s, s:I}, s:i, s:i, s:I, s:o, s:o, s:o, s:o, s:o, s:s, s:s, s:s,"
+    json_t *body = json_pack("{s:i, s:I, s:o, s:s, s:I, s:I, s:I, s:{s:s, s:I}, s:i, s:i, s:I, s:o, s:o, s:o, s:o, s:o, s:s, s:s, s:s,"
                      " s:b,"
                      " s:o, s:o, s:o, s:o}",
                      "format", KC_SNAPSHOT_FORMAT, "version", (json_int_t)m->version, "parents", parents_json(m), "written",
@@ -139,6 +139,9 @@ static json_t *body_json(const struct kc_manifest *m)
                      "layout", layout_json(m), "variant", m->variant, "plan", m->plan, "precision",
                      kc_precision_name[m->precision], "verified", 1, "model", model_json(&m->model), "packs", packs_json(m),
                      "tensors", tensors_json(m), "history", history_json(&m->history));
+    if (m->lora_rank)
+        json_object_set_new(body, "lora", json_pack("{s:I, s:f}", "rank", (json_int_t)m->lora_rank, "alpha", m->lora_alpha));
+    return body;
 }
 
 static int frame(char *body, char **out, size_t *bytes)
@@ -370,6 +373,8 @@ static int parse_body(const json_t *o, struct kc_manifest *m)
     m->progress.rollbacks = (uint32_t)rollbacks;
     m->progress.skipped = (uint64_t)skipped;
     parse_model(json_object_get(o, "model"), &m->model);
+    parse_count(json_object_get(o, "lora"), "rank", UINT32_MAX, &m->lora_rank);
+    m->lora_alpha = kc_json_real(json_object_get(o, "lora"), "alpha", 0);
     m->loss = parse_number(o, "loss");
     m->grad_norm = parse_number(o, "grad_norm");
     snprintf(m->variant, sizeof m->variant, "%s", kc_json_text(o, "variant", ""));

@@ -38,6 +38,8 @@ struct kc_manifest {
     struct kc_model_numbers model; /* for people, and for config.json of an export; in format 1 not all of them */
     char variant[64];            /* kernels */
     char plan[KC_PLAN_TEXT];     /* how sums are made between ranks; "" in older versions */
+    uint64_t lora_rank;          /* of adapters, 0 there are none; what they add is multiplied by alpha/rank */
+    double lora_alpha;
     enum kc_precision precision; /* that it was trained in; the values are f32 in any */
     char written[32];            /* RFC 3339 */
     uint32_t packs;              /* == ranks */

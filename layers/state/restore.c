@@ -1,5 +1,6 @@
 /* restore.c - chooses a snapshot and reads it. A choice is a function of what the directory holds, so that all ranks
  * choose the same without a word; that they did is compared in the program's first sum. */
+#include "adapters.h"
 #include "state_impl.h"
 
 #include "base/print.h"
@@ -64,7 +65,10 @@ static int check_frozen(const struct kc_state *s, const struct kc_whole *w, cons
 static int check_job(const struct kc_state *s, const struct kc_whole *w, struct kc_error *e)
 {
     uint32_t *where;
-    int r = kc_values_match(s, &w->manifest, &where, e);
+    int r = kc_adapters_check(s, &w->manifest, false, e);
+    if (r < 0)
+        return kc_fail_prefix(e, r, "%.200s", w->path);
+    r = kc_values_match(s, &w->manifest, &where, e);
     if (r < 0)
         return kc_fail_prefix(e, r, "%.200s", w->path);
     r = check_frozen(s, w, where, e);

@@ -1,6 +1,7 @@
 /* sheet.c - see sheet.h. The format is huggingface/safetensors': u64 length of the header, JSON, one buffer without holes. */
 #include "sheet.h"
 
+#include "adapters.h"
 #include "names.h"
 
 #include "base/bf16.h"
@@ -17,7 +18,7 @@
 static void file_name(const struct kc_sheet *s, uint32_t file, char out[64])
 {
     if (s->files == 1)
-        snprintf(out, 64, "model.safetensors");
+        snprintf(out, 64, "%s.safetensors", s->of == KC_SHEET_ADAPTERS ? "adapter_model" : "model");
     else
         snprintf(out, 64, "model-%05u-of-%05u.safetensors", file + 1, s->files);
 }
@@ -31,7 +32,7 @@ static int place(struct kc_sheet *s, uint64_t file_bytes, struct kc_error *e)
         for (uint32_t i = 0; i < parts; i++, n++) {
             struct kc_sheet_part *p = &s->part[n];
             *p = (struct kc_sheet_part){.tensor = t, .part = i, .count = m->count / parts};
-            file += s->data_bytes[file] > 0 && s->data_bytes[file] + p->count * s->width > file_bytes;
+            file += s->of == KC_SHEET_MODEL && s->data_bytes[file] > 0 && s->data_bytes[file] + p->count * s->width > file_bytes;
             if (file == KC_SHEET_FILES)
                 return kc_fail(e, -E2BIG, "the model would be in more than %d files: let them be larger", KC_SHEET_FILES);
             p->file = file;
@@ -43,14 +44,27 @@ static int place(struct kc_sheet *s, uint64_t file_bytes, struct kc_error *e)
     return 0;
 }
 
-int kc_sheet_plan(const struct kc_manifest *manifest, bool bf16, uint64_t file_bytes, struct kc_sheet *out, struct kc_error *e)
+static uint32_t parts_of(const struct kc_sheet *s, uint32_t t)
 {
-    *out = (struct kc_sheet){.manifest = manifest, .width = bf16 ? 2 : 4};
+    const struct kc_manifest_tensor *m = &s->manifest->tensor[t];
+    return kc_adapter_named(m->name) == (s->of == KC_SHEET_ADAPTERS) ? kc_name_parts(m->name, &m->shape) : 0;
+}
+
+static void part_name(const struct kc_sheet *s, const struct kc_sheet_part *p, char out[KC_TENSOR_NAME_MAX])
+{
+    char name[KC_TENSOR_NAME_MAX];
+    kc_name_part(s->manifest->tensor[p->tensor].name, p->part, name);
+    snprintf(out, KC_TENSOR_NAME_MAX, "%s%.*s", s->of == KC_SHEET_ADAPTERS ? "base_model.model." : "", KC_TENSOR_NAME_MAX - 32, name);
+}
+
+int kc_sheet_plan(const struct kc_manifest *manifest, enum kc_sheet_of of, bool bf16, uint64_t file_bytes, struct kc_sheet *out, struct kc_error *e)
+{
+    *out = (struct kc_sheet){.of = of, .manifest = manifest, .width = bf16 ? 2 : 4};
     for (int i = 0; i < KC_SHEET_FILES; i++)
         out->fd[i] = -1;
     out->first_part = calloc(manifest->tensors + 1u, sizeof *out->first_part);
     for (uint32_t t = 0; out->first_part && t < manifest->tensors; t++)
-        out->first_part[t + 1] = out->first_part[t] + kc_name_parts(manifest->tensor[t].name, &manifest->tensor[t].shape);
+        out->first_part[t + 1] = out->first_part[t] + parts_of(out, t);
     out->parts = out->first_part ? out->first_part[manifest->tensors] : 0;
     out->part = calloc(out->parts + 1u, sizeof *out->part);
     if (!out->first_part || !out->part)
@@ -88,7 +102,7 @@ static char *header_text(const struct kc_sheet *s, uint32_t file, uint64_t *leng
     json_t *json = json_pack("{s:{s:s}}", "__metadata__", "format", "pt");
     for (uint32_t i = 0; i < s->parts; i++)
         if (s->part[i].file == file) {
-            kc_name_part(s->manifest->tensor[s->part[i].tensor].name, s->part[i].part, name);
+            part_name(s, &s->part[i], name);
             json_object_set_new(json, name, part_json(s, &s->part[i]));
         }
     char *text = json ? json_dumps(json, JSON_COMPACT) : NULL;
@@ -181,7 +195,7 @@ static int write_index(const struct kc_sheet *s, const struct kc_storage *st, co
     uint64_t total = 0;
     json_t *map = json_object();
     for (uint32_t i = 0; i < s->parts; i++) {
-        kc_name_part(s->manifest->tensor[s->part[i].tensor].name, s->part[i].part, name);
+        part_name(s, &s->part[i], name);
         file_name(s, s->part[i].file, file);
         json_object_set_new(map, name, json_string(file));
         total += s->part[i].count * s->width;

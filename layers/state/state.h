@@ -222,6 +222,7 @@ struct kc_export {
     enum kc_export_format format;
     const char *out;     /* the folder, it may be there, but empty; or the file, which is new */
     bool bf16;           /* values are rounded; else f32, as they are */
+    bool adapters;       /* of a folder: adapters alone, as Hugging Face PEFT loads them; else they are in the weights */
     uint64_t file_bytes; /* of a folder: a file takes tensors up to so many bytes, and one at least */
     /* Of a folder: tokenizer files are copied from `tokenizer`; NULL: from where an import keeps them, beside the snapshot, or
      * from `origin`, what the model began from (model.init.from); NULL or "": nothing. */
@@ -235,7 +236,7 @@ struct kc_export_info {
 };
 /* `path` as in kc_snapshot_verify(); every extent is verified before it is written. What was asked for is there when it is
  * whole, and not at all on failure: -ENOTEMPTY the folder has files, -EEXIST the file is there, or a .tmp of it, -EBADMSG
- * damage, -ENOTSUP the snapshot does not say what config.json must say, or llm.c has no such model, -E2BIG too many files,
+ * damage, -ENOTSUP the snapshot does not say what config.json must say, there are no adapters, or llm.c has no such model, -E2BIG too many files,
  * -ENOENT config->tokenizer has no such files. */
 int kc_snapshot_export(const char *path, const struct kc_export *config, struct kc_export_info *out, struct kc_error *e);
 /* The model of a spec that fits a folder with config.json, or a model file of llm.c: {"family": …}; new reference. -EINVAL it

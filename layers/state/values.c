@@ -1,5 +1,6 @@
 /* values.c - where values come from: the seed, a file, a snapshot. Writes state itself, with the pages opened. Whatever
  * the source, values pass kc_values_put(), which alone knows what this rank keeps and in which type. */
+#include "adapters.h"
 #include "state_impl.h"
 
 #include "number.h"
@@ -75,7 +76,8 @@ static void make_values(const struct kc_state *s, const struct kc_map_tensor *t,
     }
 }
 
-static int from_seed(struct kc_state *s, struct kc_error *e)
+/* Of all parameters, or of adapters alone. */
+static int from_seed(struct kc_state *s, bool adapters, struct kc_error *e)
 {
     enum { CHUNK = 1 << 16 };
     float *v = malloc(CHUNK * sizeof *v);
@@ -84,6 +86,8 @@ static int from_seed(struct kc_state *s, struct kc_error *e)
     for (uint32_t i = 0; i < s->map.tensors; i++) {
         const struct kc_map_tensor *t = &s->map.tensor[i];
         const struct kc_range wanted = kc_values_wanted(s, KC_MASTER, i);
+        if (adapters && !kc_adapter_named(t->name))
+            continue;
         for (uint64_t at = wanted.lo; at < wanted.hi; at += CHUNK) {
             uint64_t n = wanted.hi - at < CHUNK ? wanted.hi - at : CHUNK;
             make_values(s, t, at, n, v);
@@ -100,7 +104,9 @@ static int from_snapshot(struct kc_state *s, const char *path, struct kc_error *
     int r = kc_whole_open(s->st, path, &w, e);
     if (r < 0)
         return r;
-    r = kc_values_read(s, s->st, w, false, NULL, e);
+    r = kc_adapters_check(s, &w->manifest, true, e);
+    if (r == 0)
+        r = kc_values_read(s, s->st, w, false, NULL, e);
     if (r == -EINVAL)
         kc_fail_prefix(e, r, "%.200s", path);
     kc_whole_free(s->st, w);
@@ -118,8 +124,10 @@ int kc_state_init(struct kc_state *s, struct kc_error *e)
     s->loss = s->grad_norm = (double)NAN;
     s->root_known = s->root_part = false;
     kc_history_clear(&s->history, 0);
-    if (!*from)
-        r = from_seed(s, e);
+    if (!*from || s->spec->lora_rank)
+        r = from_seed(s, *from, e);
+    if (!*from || r < 0)
+        ;
     else if ((r = kc_snapshot_resolve(s->st, from, snapshot, e)) == 0)
         r = from_snapshot(s, snapshot, e);
     else if (r == -ENOENT)
