@@ -181,7 +181,7 @@ int kc_export_llmc(const struct kc_storage *st, const struct kc_side *s, const s
         st->remove(st->self, tmp);
     else
         *out = (struct kc_export_info){.version = m->version, .step = m->progress.step, .files = 1, .bytes = w.plan.bytes,
-            .tensors = m->tensors};
+            .tensors = m->tensors - 2 * kc_adapters_count(m)};
     free(w.extent);
     free(w.block);
     return r;
