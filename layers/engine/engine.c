@@ -35,6 +35,7 @@ struct kc_engine {
     struct kc_probe *probe;
     uint32_t rank, incarnation;
     char directory[PATH_MAX];
+    char allowed[KC_CPUS_TEXT], background[KC_CPUS_TEXT]; /* cpus: of the process when it began; of its background threads */
 
     struct kc_pool *pool;
     struct kc_lease *lease[KC_RANKS_MAX];
@@ -237,6 +238,12 @@ static int build_kernels(struct kc_engine *x, const char *snapshots, struct kc_e
 
 /* ---- state ---- */
 
+/* A thread that works beside the lanes keeps off the ranks' cpus where it can; one that can't runs where it was made. */
+static void begin_background(void *self)
+{
+    kc_resource_bind(((struct kc_engine *)self)->background, NULL);
+}
+
 static int build_state(struct kc_engine *x, const char *snapshots, const int *copy_fds, struct kc_error *e)
 {
     size_t bytes;
@@ -252,6 +259,9 @@ static int build_state(struct kc_engine *x, const char *snapshots, const int *co
                                 .copies = x->spec->snapshot_copies,
                                 .room = x->room,
                                 .probe = x->probe};
+    if (x->allowed[0] &&
+        kc_resource_background(x->allowed, x->lease, x->spec->ranks, x->background, sizeof x->background) == 0)
+        c.background = (struct kc_background_if){.self = x, .begin = begin_background};
     c.memory = kc_transport_data(x->transport, x->rank, &bytes);
     c.memory_bytes = bytes;
     if (*snapshots)
@@ -313,6 +323,7 @@ int kc_engine_new(const struct kc_engine_config *config, struct kc_engine **out,
     x->probe = config->probe;
     x->rank = config->rank;
     x->incarnation = config->incarnation;
+    snprintf(x->allowed, sizeof x->allowed, "%s", config->allowed ? config->allowed : "");
     char snapshots[PATH_MAX] = "";
     int code;
     if (config->directory) {

@@ -16,6 +16,8 @@ struct kc_engine_config {
     const struct kc_job_spec *spec; /* borrowed, must outlive the engine */
     uint32_t rank, incarnation;
     const char *leases;             /* of all ranks: kc_leases_format() */
+    const char *allowed;            /* cpus that the process may run on beside its lease, for what works in the background;
+                                       NULL, "": it stays where the rank is */
     const int *window_fds;          /* one a rank; ranks 1: NULL makes a private one */
     const int *copy_fds;            /* one a rank, which hold copies of the state as long as the keeper lives; NULL: none */
     const char *directory;          /* of the job, for snapshots and for showing paths; NULL: no storage */

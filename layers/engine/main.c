@@ -44,7 +44,7 @@ static int run_rank(const struct kc_birth *birth, struct kc_probe *probe)
     struct kc_engine *engine = NULL;
     struct kc_outcome outcome = {.peer = -1};
     enum kc_reason reason = KC_REASON_SPEC;
-    char path[PATH_MAX];
+    char path[PATH_MAX], allowed[KC_CPUS_TEXT];
 
     kc_probe_state(probe, KC_RANK_STARTING);
     kc_probe_phase(probe, KC_PHASE_STARTING);
@@ -69,12 +69,15 @@ static int run_rank(const struct kc_birth *birth, struct kc_probe *probe)
         return leave(probe, code == -ESTALE ? KC_REASON_KEEPER : KC_REASON_ENDED, code, -1, "ended at the gate");
 
     reason = KC_REASON_LEASE;
+    if (kc_resource_allowed(allowed, sizeof allowed) < 0)
+        allowed[0] = 0; /* then background threads run where the rank does */
     code = kc_resource_bind(birth->cpus, &e);
     if (code == 0) {
         struct kc_engine_config c = {.spec = spec,
                                      .rank = birth->rank,
                                      .incarnation = birth->incarnation,
                                      .leases = birth->leases,
+                                     .allowed = allowed,
                                      .window_fds = birth->window_fds,
                                      .copy_fds = birth->copies ? birth->copy_fds : NULL,
                                      .directory = birth->directory,

@@ -110,6 +110,55 @@ int kc_resource_bind(const char *cpus, struct kc_error *e)
     return r;
 }
 
+int kc_resource_allowed(char *out, size_t room)
+{
+    const size_t bytes = CPU_ALLOC_SIZE(CPUS_MAX);
+    cpu_set_t *may = CPU_ALLOC(CPUS_MAX);
+    uint32_t *list = malloc(CPUS_MAX * sizeof *list);
+    size_t count = 0;
+    int r = may && list ? 0 : -ENOMEM;
+    if (r == 0 && sched_getaffinity(0, bytes, may) != 0)
+        r = -errno;
+    for (uint32_t c = 0; r == 0 && c < CPUS_MAX; c++)
+        if (CPU_ISSET_S(c, bytes, may))
+            list[count++] = c;
+    if (r == 0)
+        r = kc_cpus_format(list, count, out, room);
+    free(list);
+    if (may)
+        CPU_FREE(may);
+    return r;
+}
+
+static bool is_leased(struct kc_lease *const *leases, size_t ranks, uint32_t cpu)
+{
+    for (size_t i = 0; i < ranks; i++) {
+        size_t count = 0;
+        const uint32_t *units = leases[i] && strcmp(kc_lease_kind(leases[i]), "cpu") == 0
+                                    ? kc_lease_units(leases[i], &count) : NULL;
+        for (size_t k = 0; k < count; k++)
+            if (units[k] == cpu)
+                return true;
+    }
+    return false;
+}
+
+int kc_resource_background(const char *allowed, struct kc_lease *const *leases, size_t ranks, char *out, size_t room)
+{
+    uint32_t *list = malloc(CPUS_MAX * sizeof *list);
+    size_t count = 0, kept = 0;
+    int r = list ? kc_cpus_parse(allowed, list, CPUS_MAX, &count, NULL) : -ENOMEM;
+    for (size_t i = 0; r == 0 && i < count; i++)
+        if (!is_leased(leases, ranks, list[i]))
+            list[kept++] = list[i];
+    if (r == 0 && kept)
+        r = kc_cpus_format(list, kept, out, room);
+    else if (r == 0)
+        r = snprintf(out, room, "%s", allowed) < (int)room ? 0 : -ENOSPC;
+    free(list);
+    return r;
+}
+
 bool kc_resource_spare_core(uint32_t threads, bool share)
 {
     size_t bytes = CPU_ALLOC_SIZE(CPUS_MAX);

@@ -256,6 +256,13 @@ double kc_resource_quota(const char *root);
  * reason. */
 int kc_resource_bind(const char *cpus, struct kc_error *e);
 
+#define KC_CPUS_TEXT 4096
+/* The list of the cpus that the calling thread may run on. -ENOSPC, -errno. */
+int kc_resource_allowed(char *out, size_t room);
+/* Where a rank's threads run that must not stand in the way of ranks: of the cpus `allowed` those that no lease of the job
+ * has, and all if there is none such. Pure. -EINVAL, -ENOSPC, -ENOMEM. */
+int kc_resource_background(const char *allowed, struct kc_lease *const *leases, size_t ranks, char *out, size_t room);
+
 /* Has the calling thread a cpu for waiting beside those of so many compute threads? Not where ranks `share` cpus, nor
  * where it can't be known. */
 bool kc_resource_spare_core(uint32_t threads, bool share);

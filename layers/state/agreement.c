@@ -1,7 +1,7 @@
 /* agreement.c - the store vector: what this rank puts in before a sum over all ranks, and what it reads after it.
  *
  * [0] failures: one in the low 16 bits, errno from bit 16, rank + 1 from bit 40. If a single rank failed, all know
- *     which one and why; if several did, how many.
+ *     which one and why; if several did, how many. From bit 56: position 0 says that the copy in memory is whole.
  * [1] a number with a one at bit 48 for every rank that gave it (so also a sum of a sum can be read): the version
  *     that position 0 chose, the version a rank restores, the bytes a rank wrote.
  * [2…] limbs of state_root (root.h), by tensor, then by kind. */
@@ -14,10 +14,12 @@
 #include <string.h>
 
 #define GIVEN (UINT64_C(1) << 48)
+#define WHOLE (UINT64_C(1) << 56)
 
 void kc_agree_put(struct kc_state *s, int error, uint64_t value)
 {
     s->store[0] = error ? 1 | (uint64_t)-error << 16 | (uint64_t)(s->rank + 1) << 40 : 0;
+    s->store[0] |= s->attempt.whole ? WHOLE : 0;
     s->store[1] = value ? value | GIVEN : 0;
     s->attempt.pending = true;
 }
@@ -57,7 +59,9 @@ void kc_agree_settle(struct kc_state *s)
     a->pending = false;
     a->own = a->error != 0;
     a->differ = sum != a->version * given;
-    read_failures(s, s->store[0]);
+    if (s->store[0] >= WHOLE)
+        s->copied = a->version;
+    read_failures(s, s->store[0] % WHOLE);
     if (a->error)
         return;
     if (a->stage == KC_STAGE_BEGUN) {

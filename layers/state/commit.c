@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int fill_manifest(const struct kc_state *s, struct kc_manifest *m)
+int kc_snapshot_manifest(const struct kc_state *s, struct kc_manifest *m)
 {
     m->version = s->attempt.version;
     m->seed = s->spec->seed;
@@ -57,7 +57,7 @@ int kc_commit_version(const struct kc_storage *st, const char *directory, struct
 static int commit(struct kc_state *s, struct kc_error *e)
 {
     struct kc_whole *w = kc_whole_new();
-    int r = w && fill_manifest(s, &w->manifest) == 0 ? 0 : kc_fail(e, -ENOMEM, "no memory for a manifest");
+    int r = w && kc_snapshot_manifest(s, &w->manifest) == 0 ? 0 : kc_fail(e, -ENOMEM, "no memory for a manifest");
     if (r == 0)
         r = kc_commit_version(s->st, s->directory, w, e);
     kc_whole_free(s->st, w);

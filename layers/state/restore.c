@@ -203,6 +203,7 @@ int kc_state_choose(struct kc_state *s, uint64_t version, struct kc_snapshot_inf
     e = e ? e : &local;
     if (!s->storage)
         return kc_fail(e, -ENOENT, "this run has no directory for snapshots");
+    kc_snapshot_settle(s);
     forget_chosen(s);
     int r = choose_on_disk(s, version, &p, &w, e);
     if (s->copy)
@@ -275,6 +276,7 @@ int kc_verb_restore_read(struct kc_state *s, struct kc_error *e)
     struct kc_error own = {""};
     if (!s->chosen)
         return kc_fail(e, -EINVAL, "the restore program runs before a snapshot was chosen");
+    kc_snapshot_settle(s);
     s->attempt = (struct kc_attempt){.stage = KC_STAGE_READ, .lock = s->attempt.lock,
         .version = s->chosen->manifest.version, .step = s->chosen->manifest.progress.step};
     kc_guard_all(s, true);

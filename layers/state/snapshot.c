@@ -41,6 +41,7 @@ static int begin(struct kc_state *s, struct kc_error *e)
 {
     char tmp[4096];
     struct kc_attempt *a = &s->attempt;
+    const uint64_t copies = s->copy ? kc_copy_highest(s->copy) : 0; /* no version ever stands for two states */
     struct kc_catalog *c = malloc(sizeof *c);
     int r = c ? make_directory(s, e) : kc_fail(e, -ENOMEM, "no memory for the list of snapshots");
     if (r == 0) {
@@ -56,7 +57,7 @@ static int begin(struct kc_state *s, struct kc_error *e)
         r = kc_catalog_scan(s->st, s->directory, c, e);
     }
     if (r == 0) {
-        a->version = c->highest + 1;
+        a->version = (c->highest > copies ? c->highest : copies) + 1;
         kc_catalog_tmp_path(s->directory, a->version, tmp);
         r = s->st->make_folder(s->st->self, tmp);
         if (r < 0)
@@ -66,6 +67,7 @@ static int begin(struct kc_state *s, struct kc_error *e)
     return r;
 }
 
+/* Position 0 names it: a number that no copy in memory has either. */
 int kc_verb_snapshot_begin(struct kc_state *s, struct kc_error *e)
 {
     struct kc_error own = {""};
@@ -78,6 +80,8 @@ int kc_verb_snapshot_begin(struct kc_state *s, struct kc_error *e)
         r = kc_fail(&own, -ENOTSUP, "this run has no directory for snapshots");
     else if (s->rank == 0)
         r = begin(s, &own);
+    if (r == 0 && s->rank == 0 && s->background)
+        kc_background_take(s); /* before any rank writes into that slot: there is a sum between */
     if (r < 0)
         kc_attempt_fail(s, r, own.text);
     kc_agree_put(s, r, s->rank == 0 ? s->attempt.version : 0);
@@ -94,7 +98,38 @@ int kc_verb_snapshot_mark(struct kc_state *s, struct kc_error *e)
     a->mark = (struct kc_mark){.progress = s->progress, .loss = s->loss, .grad_norm = s->grad_norm, .history = s->history};
     a->moved = false;
     a->stage = KC_STAGE_COPYING;
+    if (s->background && !a->error) {
+        if (s->rank != 0)
+            kc_background_take(s);
+        kc_background_mark(s);
+    }
     return 0;
+}
+
+/* ---- what the stages do: beside the lanes, or where the verb stands if there is no room for a copy ---- */
+
+static void start(struct kc_state *s, void (*work)(struct kc_state *s))
+{
+    if (s->background)
+        kc_background_run(s, work);
+    else
+        work(s);
+}
+
+/* The work that the stage before started is done; its failure is this rank's. */
+static void finish(struct kc_state *s)
+{
+    struct kc_attempt *a = &s->attempt;
+    if (s->background)
+        kc_background_wait(s->background);
+    if (a->code < 0)
+        kc_attempt_fail(s, a->code, a->said.text);
+}
+
+void kc_snapshot_settle(struct kc_state *s)
+{
+    if (s->background)
+        kc_background_wait(s->background);
 }
 
 /* ---- copied ---- */
@@ -106,69 +141,146 @@ static int check_unmoved(const struct kc_state *s, struct kc_error *e)
                             : 0;
 }
 
+/* The root parts of what will be saved: taken with the copy, or now. */
+static void root_parts(struct kc_state *s)
+{
+    struct kc_attempt *a = &s->attempt;
+    struct kc_background *b = s->background;
+    if (!b) {
+        a->code = check_unmoved(s, &a->said);
+        kc_verb_root_part(s);
+        return;
+    }
+    kc_background_wait(b);
+    a->code = b->code;
+    a->said = b->said;
+    memcpy(s->store + 2, b->limb, (s->map.store_count - 2) * sizeof *s->store);
+}
+
 int kc_verb_snapshot_copied(struct kc_state *s, struct kc_error *e)
 {
     struct kc_attempt *a = &s->attempt;
-    struct kc_error own = {""};
     int r = expect(s, KC_STAGE_COPYING, "copied", e);
     if (r < 0)
         return r;
     a->stage = KC_STAGE_COPIED;
-    if (!a->error && (r = check_unmoved(s, &own)) < 0)
-        kc_attempt_fail(s, r, own.text);
-    kc_verb_root_part(s);
+    if (!a->error)
+        root_parts(s);
+    finish(s);
+    s->root_part = true; /* of a snapshot that failed nobody reads them */
     kc_agree_put(s, a->error, 0);
     return 0;
 }
 
 /* ---- write ---- */
 
-static int source(void *arg, const struct kc_extent *x, const float **values, struct kc_error *e)
+int kc_snapshot_not_finite(const struct kc_state *s, const struct kc_extent *x, uint64_t element, struct kc_error *e)
+{
+    uint64_t run;
+    return kc_fail(e, -EDOM,
+                   "%s of %s is not finite at element %" PRIu64 " after step %" PRIu64
+                   "; such a state never replaces a snapshot",
+                   kc_kind_name[x->kind], s->map.tensor[x->tensor].name,
+                   kc_region_global(&s->map.tensor[x->tensor].region, x->lo + element, &run), s->attempt.step);
+}
+
+/* Of the state itself. */
+static int live_source(void *arg, const struct kc_extent *x, const float **values, struct kc_error *e)
 {
     const struct kc_state *s = arg;
     const float *v = kc_state_tensor(s, (enum kc_kind)x->kind, x->tensor) + x->lo;
     int64_t bad = kc_find_nonfinite(v, x->hi - x->lo);
-    uint64_t run;
     if (bad >= 0)
-        return kc_fail(e, -EDOM,
-                       "%s of %s is not finite at element %" PRIu64 " after step %" PRIu64
-                       "; such a state never replaces a snapshot",
-                       kc_kind_name[x->kind], s->map.tensor[x->tensor].name, kc_region_global(&s->map.tensor[x->tensor].region, x->lo + (uint64_t)bad, &run),
-                       s->attempt.step);
+        return kc_snapshot_not_finite(s, x, (uint64_t)bad, e);
     *values = v;
     return 0;
 }
 
-static int write_pack(struct kc_state *s, uint64_t *bytes, struct kc_error *e)
+/* Of the copy, which was looked at when it was made. `file` is the pack on disk, whose extents have places of their own. */
+struct copied {
+    const struct kc_background *from;
+    const struct kc_pack *file;
+};
+
+static int copied_source(void *arg, const struct kc_extent *x, const float **values, struct kc_error *e)
+{
+    const struct copied *c = arg;
+    if (atomic_load(&c->from->stop))
+        return kc_fail(e, -ECANCELED, "the rank ends");
+    *values = (const float *)(const void *)(c->from->image + c->from->pack.extent[x - c->file->extent].offset);
+    return 0;
+}
+
+static int write_from(struct kc_state *s, struct kc_pack *pack, kc_pack_source *source, void *arg, struct kc_error *e)
 {
     char tmp[4096], path[4096 + 32];
-    struct kc_pack pack;
     struct kc_increment before;
     const struct kc_pack_head head = {s->rank, s->shard->ranks, s->attempt.version, s->attempt.step};
-    if (kc_pack_plan(&s->map, &pack) < 0)
-        return kc_fail(e, -ENOMEM, "no memory for the index of a snapshot");
     kc_catalog_tmp_path(s->directory, s->attempt.version, tmp);
     kc_catalog_pack_path(tmp, s->rank, path, sizeof path);
     const bool leans = kc_increment_of(s, &before);
-    int r = kc_pack_write(s->st, path, &head, &pack, source, s, leans ? &before : NULL, s->coder, e);
-    *bytes = pack.bytes;
+    int r = kc_pack_write(s->st, path, &head, pack, source, arg, leans ? &before : NULL, s->coder, e);
+    s->attempt.written = pack->bytes;
     if (r == 0)
-        kc_increment_written(s, &pack);
-    kc_pack_free(s->st, &pack);
+        kc_increment_written(s, pack);
     return r;
+}
+
+static void write_live(struct kc_state *s)
+{
+    struct kc_attempt *a = &s->attempt;
+    struct kc_pack pack = {.fd = -1};
+    if ((a->code = check_unmoved(s, &a->said)) < 0)
+        return;
+    a->code = kc_pack_plan(&s->map, &pack) < 0 ? kc_fail(&a->said, -ENOMEM, "no memory for the index of a snapshot")
+                                               : write_from(s, &pack, live_source, s, &a->said);
+    kc_pack_free(s->st, &pack);
+}
+
+/* Position 0, when all packs of the copy are complete: from here on it is whole. */
+static int commit_copy(struct kc_state *s, struct kc_error *e)
+{
+    struct kc_copies *all;
+    struct kc_manifest m = {.tensors = 0};
+    int r = kc_copies_open_plan(s->copy_fd, s->shard->ranks, &s->shard->head.digest, &all, e);
+    if (r < 0)
+        return r;
+    r = kc_snapshot_manifest(s, &m) < 0 ? kc_fail(e, -ENOMEM, "no memory for a manifest")
+                                        : kc_copies_commit(all, s->copy, &m, e);
+    kc_manifest_free(&m);
+    kc_copies_free(all);
+    return r;
+}
+
+static void write_copy(struct kc_state *s)
+{
+    struct kc_attempt *a = &s->attempt;
+    const struct kc_background *b = s->background;
+    struct kc_pack file = {.fd = -1};
+    if (s->rank == 0 && (a->code = commit_copy(s, &a->said)) < 0) {
+        kc_fail_prefix(&a->said, a->code, "the copy in memory");
+        return;
+    }
+    a->whole = s->rank == 0;
+    if (kc_pack_plan(&s->map, &file) < 0) {
+        a->code = kc_fail(&a->said, -ENOMEM, "no memory for the index of a snapshot");
+        return;
+    }
+    memcpy(file.extent, b->pack.extent, file.count * sizeof *file.extent);
+    file.digested = true;
+    a->code = write_from(s, &file, copied_source, &(struct copied){b, &file}, &a->said);
+    kc_pack_free(s->st, &file);
 }
 
 int kc_verb_snapshot_write(struct kc_state *s, struct kc_error *e)
 {
-    struct kc_attempt *a = &s->attempt;
-    struct kc_error own = {""};
     int r = expect(s, KC_STAGE_COPIED, "write", e);
     if (r < 0)
         return r;
     kc_agree_settle(s);
-    a->stage = KC_STAGE_WRITING;
-    if (!a->error && ((r = check_unmoved(s, &own)) < 0 || (r = write_pack(s, &a->written, &own)) < 0))
-        kc_attempt_fail(s, r, own.text);
+    s->attempt.stage = KC_STAGE_WRITING;
+    if (!s->attempt.error)
+        start(s, s->background ? write_copy : write_live);
     return 0;
 }
 
@@ -178,6 +290,7 @@ int kc_verb_snapshot_written(struct kc_state *s, struct kc_error *e)
     int r = expect(s, KC_STAGE_WRITING, "written", e);
     if (r < 0)
         return r;
+    finish(s);
     a->stage = KC_STAGE_WRITTEN;
     kc_agree_put(s, a->error, a->error ? 0 : a->written);
     return 0;
@@ -185,25 +298,29 @@ int kc_verb_snapshot_written(struct kc_state *s, struct kc_error *e)
 
 /* ---- commit ---- */
 
+/* At position 0. */
+static void commit(struct kc_state *s)
+{
+    struct kc_attempt *a = &s->attempt;
+    if (!a->error)
+        a->code = kc_snapshot_commit(s, &a->said);
+    if (a->error || a->code < 0)
+        kc_snapshot_discard(s);
+    unlock(s);
+}
+
 int kc_verb_snapshot_commit(struct kc_state *s, struct kc_error *e)
 {
     struct kc_attempt *a = &s->attempt;
-    struct kc_error own = {""};
     int r = expect(s, KC_STAGE_WRITTEN, "commit", e);
     if (r < 0)
         return r;
     kc_agree_settle(s);
     a->stage = KC_STAGE_COMMITTING;
-    r = a->error;
-    if (!r && !a->root_known)
-        r = kc_fail(&own, -EINVAL, "the program commits a snapshot without its state_root");
-    if (!r && s->rank == 0)
-        r = kc_snapshot_commit(s, &own);
-    if (r < 0)
-        kc_attempt_fail(s, r, own.text);
-    if (r < 0 && s->rank == 0 && s->storage)
-        kc_snapshot_discard(s);
-    unlock(s);
+    if (!a->error && !a->root_known)
+        kc_attempt_fail(s, -EINVAL, "the program commits a snapshot without its state_root");
+    if (s->rank == 0 && s->storage)
+        start(s, commit);
     return 0;
 }
 
@@ -212,6 +329,7 @@ int kc_verb_snapshot_committed(struct kc_state *s, struct kc_error *e)
     int r = expect(s, KC_STAGE_COMMITTING, "committed", e);
     if (r < 0)
         return r;
+    finish(s);
     s->attempt.stage = KC_STAGE_COMMITTED;
     kc_agree_put(s, s->attempt.error, 0);
     return 0;
@@ -236,6 +354,8 @@ static void conclude(struct kc_state *s)
     *i = (struct kc_snapshot_info){.version = a->version, .step = a->step, .bytes = a->bytes, .error = a->error,
                                    .stall_seconds = (double)a->stall * 1e-9, .raw_bytes = raw_bytes(&s->map),
                                    .parent = kc_increment_of(s, &before) ? before.version : 0};
+    if (s->background)
+        kc_background_tell(s->background, i);
     if (a->version)
         kc_catalog_path(s->directory, a->version, i->path);
     if (a->error) {
@@ -270,12 +390,10 @@ void kc_state_last_snapshot(const struct kc_state *s, struct kc_snapshot_info *o
 
 bool kc_state_idle(const struct kc_state *s)
 {
-    (void)s; /* every verb does its work at once */
-    return true;
+    return !s->background || kc_background_idle(s->background);
 }
 
 bool kc_state_background(const struct kc_state *s)
 {
-    (void)s;
-    return false;
+    return s->background != NULL;
 }

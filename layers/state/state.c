@@ -139,11 +139,15 @@ int kc_state_new(const struct kc_state_config *c, struct kc_state **out, struct 
     snprintf(s->variant, sizeof s->variant, "%s", c->variant ? c->variant : "");
     snprintf(s->plan, sizeof s->plan, "%s", c->plan ? c->plan : "");
     kc_history_clear(&s->history, 0);
+    if (s->disk) /* the spec's is all ranks' together */
+        kc_disk_cap(s->disk, ((uint64_t)c->spec->snapshot_mib_per_second << 20) / c->shard->ranks);
     int r = kc_map_new(c->shard, c->rank, &s->map, e);
     if (r == 0)
         r = take_memory(s, c, e);
     if (r == 0)
         r = take_copies(s, c, e);
+    if (r == 0 && s->copy)
+        r = kc_background_new(s, &c->background, e);
     if (r < 0) {
         kc_state_free(s);
         return r;
@@ -159,6 +163,7 @@ void kc_state_free(struct kc_state *s)
         return;
     if (s->window && s->private)
         kc_guard_all(s, true);
+    kc_background_free(s->background);
     if (s->attempt.lock >= 0)
         s->st->close(s->st->self, s->attempt.lock);
     kc_whole_free(s->chosen_st, s->chosen);
@@ -208,6 +213,8 @@ static int state_open(void *self, enum kc_state_class what, uint32_t bucket, voi
     int r = 0;
     if (!exists(s, what, bucket))
         return -EINVAL;
+    if (s->background && c->may_write)
+        kc_marking_before(&s->background->marking, what, bucket);
     pthread_mutex_lock(&s->lock);
     if (!c->may_write) {
         kc_ledger_refuse(c, what, bucket);

@@ -33,6 +33,12 @@ extern const char *const kc_guard_name[KC_GUARDS];
 
 #define KC_PLAN_TEXT 96 /* bytes of `plan`, with the NUL */
 
+/* What a thread that works beside the lanes does first: goes where it may run. begin NULL: it runs where it was made. */
+struct kc_background_if {
+    void *self;
+    void (*begin)(void *self);
+};
+
 struct kc_state_config {
     const struct kc_job_spec *spec;   /* borrowed until kc_state_free(), like shard */
     const struct kc_shard_plan *shard;
@@ -46,6 +52,7 @@ struct kc_state_config {
     enum kc_guard guard;
     struct kc_probe *probe;
     const struct kc_storage *storage; /* NULL: a disk of its own (state/disk.h) */
+    struct kc_background_if background;
     const int *copy_fds;   /* a memory object a rank, in which copies outlive us (state/copy.h); NULL: none. The descriptors
                               are borrowed until kc_state_free(). */
     uint32_t copies;       /* slots, 0 to 2 */

@@ -2,6 +2,7 @@
 #ifndef KC_STATE_IMPL_H
 #define KC_STATE_IMPL_H
 
+#include "background.h"
 #include "catalog.h"
 #include "coder.h"
 #include "copy.h"
@@ -70,7 +71,11 @@ struct kc_attempt {
     bool moved;      /* a ticket was closed, or a step ended, since the mark */
     bool root_known;
     struct kc_digest root;  /* of the state at the mark */
+    /* what the work of a stage says; the lanes read it when that is done */
+    int code;
+    struct kc_error said;
     uint64_t written; /* bytes of this rank's pack */
+    bool whole;       /* position 0: the copy in memory is */
     uint64_t stall;  /* ns that this rank stood in the verbs */
 };
 
@@ -127,6 +132,7 @@ struct kc_state {
     const struct kc_storage *chosen_st; /* what chosen is read through: st, or of copies */
     struct kc_coder *coder;      /* NULL: no storage */
     struct kc_known base, next;  /* the newest that is committed; what was written and is not committed yet */
+    struct kc_background *background; /* NULL: no room for a copy, every verb does its work at once */
     struct kc_whole *chosen;
     /* Versions that a restore of this process proved damaged: not chosen again, also where no mark can be written. */
     uint64_t damaged[KC_DAMAGED_KEPT];
@@ -207,8 +213,15 @@ void kc_increment_concluded(struct kc_state *s);
 /* The state is that of an opened version: the next may lean on it, if this layout wrote it. */
 void kc_increment_restored(struct kc_state *s, const struct kc_whole *w);
 void kc_increment_free(struct kc_state *s);
+/* -EDOM; e says where. */
+int kc_snapshot_not_finite(const struct kc_state *s, const struct kc_extent *x, uint64_t element, struct kc_error *e);
+
+/* Nothing of a snapshot is under way in the background any more: before state writes what tickets do not guard. */
+void kc_snapshot_settle(struct kc_state *s);
 
 /* ---- commit.c, at position 0: manifest, rename, pointer; then the old may go. Or what was written goes. ---- */
+/* What the manifest says, but for its packs. -ENOMEM. */
+int kc_snapshot_manifest(const struct kc_state *s, struct kc_manifest *m);
 int kc_snapshot_commit(struct kc_state *s, struct kc_error *e);
 void kc_snapshot_discard(struct kc_state *s);
 

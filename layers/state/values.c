@@ -118,6 +118,7 @@ int kc_state_init(struct kc_state *s, struct kc_error *e)
     const char *from = KC_TEXT(s->spec, s->spec->init_from);
     char snapshot[4096];
     int r = 0;
+    kc_snapshot_settle(s);
     kc_guard_all(s, true);
     kc_values_clear(s);
     s->progress = (struct kc_progress){0};

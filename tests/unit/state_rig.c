@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -101,8 +102,11 @@ void rig_plan(struct rig *r, const struct rig_tensor *tensors, uint32_t count, s
     r->ranks = l.ranks;
 }
 
-uint32_t rig_keep = 2, rig_keep_every, rig_full_every = 1;
+uint32_t rig_keep = 2, rig_keep_every, rig_full_every = 1, rig_copies;
 const int *rig_copy_fds;
+enum kc_guard rig_guard = KC_GUARD_PHASE;
+struct kc_background_if rig_background;
+const struct kc_storage *const *rig_storages;
 const char *rig_plan_text = "all-reduce direct, 00000000000000d1";
 
 void rig_start(struct rig *r, const char *directory, const struct kc_storage *storage, const char *init_from)
@@ -121,9 +125,17 @@ void rig_start(struct rig *r, const char *directory, const struct kc_storage *st
     r->spec->snapshot_full_every = rig_full_every;
     r->spec->layers = 2, r->spec->hidden = 32, r->spec->heads = 4, r->spec->context = 32, r->spec->vocab = 256;
     ck_assert_int_eq(kc_contract_seal(&r->spec_arena), 0);
+    r->copies = rig_copies ? rig_copies : rig_copy_fds ? 2 : 0;
+    for (uint32_t i = 0; i < r->ranks && r->copies; i++) {
+        r->copy_fd[i] = rig_copy_fds ? dup(rig_copy_fds[i]) : memfd_create("kc-copy.rig", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+        ck_assert_int_ge(r->copy_fd[i], 0);
+    }
     for (uint32_t i = 0; i < r->ranks; i++) {
         struct kc_state_config c = {.spec = r->spec, .shard = r->plan, .rank = i, .directory = directory,
-            .variant = "portable", .plan = rig_plan_text, .guard = KC_GUARD_PHASE, .storage = storage, .copy_fds = rig_copy_fds, .copies = rig_copy_fds ? 2 : 0};
+            .variant = "portable", .plan = rig_plan_text, .guard = rig_guard, .storage = storage,
+            .copy_fds = r->copies ? r->copy_fd : NULL, .copies = r->copies, .background = rig_background};
+        if (rig_storages)
+            c.storage = rig_storages[i];
         ck_assert_msg(kc_state_new(&c, &r->state[i], &e) == 0, "%s", e.text);
         ck_assert_int_eq(kc_state_offer(r->state[i], "schedule", &r->io[i]), 0);
     }
@@ -147,6 +159,8 @@ void rig_close(struct rig *r)
 {
     for (uint32_t i = 0; i < r->ranks; i++)
         kc_state_free(r->state[i]);
+    for (uint32_t i = 0; i < r->ranks && r->copies; i++)
+        close(r->copy_fd[i]);
     rig_free_plan(r);
 }
 

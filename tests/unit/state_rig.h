@@ -35,6 +35,8 @@ struct rig {
     uint32_t ranks;
     struct kc_state *state[RIG_RANKS];
     struct kc_state_if io[RIG_RANKS];
+    int copy_fd[RIG_RANKS];
+    uint32_t copies; /* whether there are such */
 };
 
 /* A small model: matrices, vectors, one tensor of a prime number of elements. `tensors` NULL: that one. */
@@ -54,7 +56,11 @@ void rig_start(struct rig *r, const char *directory, const struct kc_storage *st
 /* What rig_open() gives as the plan that sums between ranks. */
 extern const char *rig_plan_text;
 extern uint32_t rig_keep, rig_keep_every, rig_full_every; /* 2, 0, 1: no increments */
-extern const int *rig_copy_fds; /* what the states keep their copies in; NULL */
+extern uint32_t rig_copies;               /* slots for copies in memory, in memfds of the rig's own … */
+extern const int *rig_copy_fds;            /* … or in these, which outlive it; then 2 if not said */
+extern enum kc_guard rig_guard;           /* KC_GUARD_PHASE */
+extern struct kc_background_if rig_background;
+extern const struct kc_storage *const *rig_storages; /* one a rank instead of what rig_open() is given; NULL: none */
 void rig_close(struct rig *r);
 /* The same, when the states could not be made or shall not be. */
 void rig_free_plan(struct rig *r);

@@ -506,11 +506,20 @@ START_TEST(of_the_same_step_memory_is_chosen_and_a_later_one_on_disk_before_it)
     restart();
     ck_assert_uint_eq(restored(&info), 3);
     ck_assert(info.memory);
+    rig_close(&rig); /* ranks that keep no copies */
+    rig_copy_fds = NULL;
+    rig_open(&rig, rig_small, rig_small_count, three, folder, NULL, "");
+    ck_assert_uint_eq(restored(&info), 3);
     rig_train(&rig);
     ck_assert_int_eq(rig_snapshot(&rig), 0);
     restart();
     ck_assert_uint_eq(restored(&info), 4);
     ck_assert(!info.memory);
+    rig_train(&rig);
+    ck_assert_int_eq(rig_snapshot(&rig), 0); /* in both */
+    restart();
+    ck_assert_uint_eq(restored(&info), 5);
+    ck_assert(info.memory);
 }
 END_TEST
 
