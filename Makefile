@@ -142,7 +142,7 @@ TEST_ROOMS := console boundary supervisor $(RANK_ROOMS)
 TEST_SUPPORT := $(patsubst %.c,$(B)/%.o,$(filter-out tests/unit/test_%.c,$(wildcard tests/unit/*.c)))
 $(B)/tests/%: $(B)/tests/unit/%.o $(TEST_SUPPORT) $(call archives,$(TEST_ROOMS))
 	@mkdir -p $(@D)
-	$(call link,$< $(TEST_SUPPORT),$(call archives,$(TEST_ROOMS)),$(LIBS) $(LIBS_CONSOLE) $(shell pkg-config --libs check))
+	$(call link,-Wl$(comma)--wrap=_mark_point $< $(TEST_SUPPORT),$(call archives,$(TEST_ROOMS)),$(LIBS) $(LIBS_CONSOLE) $(shell pkg-config --libs check))
 unit: $(addprefix $(B)/tests/,$(UNIT))
 .SECONDARY:
 # everything under ASan+UBSan; what threads share under TSan
