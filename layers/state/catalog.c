@@ -214,6 +214,22 @@ static bool keep_newest(const struct kc_storage *st, const char *directory, cons
     return whole == keep;
 }
 
+/* The newest that a run could go back to, however old: whole, and its last loss was finite. */
+static void keep_finite(const struct kc_storage *st, const char *directory, const struct kc_catalog *c, bool *kept)
+{
+    bool found = false;
+    for (uint32_t i = c->count; i-- > 0 && !found;) {
+        char path[4096];
+        struct kc_whole *w;
+        kc_catalog_path(directory, c->version[i], path);
+        if (kc_whole_open(st, path, &w, NULL) < 0)
+            continue;
+        found = kc_manifest_finite(&w->manifest);
+        kept[i] |= found;
+        kc_whole_free(st, w);
+    }
+}
+
 int kc_catalog_old(const struct kc_storage *st, const char *directory, uint32_t keep, uint64_t every, struct kc_catalog *out,
                    struct kc_error *e)
 {
@@ -229,6 +245,8 @@ int kc_catalog_old(const struct kc_storage *st, const char *directory, uint32_t 
     }
     out->count = count;
     const bool any = keep_newest(st, directory, out, keep ? keep : 1, kept);
+    if (any)
+        keep_finite(st, directory, out, kept);
     for (uint32_t i = 0; i < count && any; i++)
         kept[i] |= every && out->version[i] % every == 0;
     for (uint32_t i = count; i-- > 0 && any && r == 0;) /* parents are older: each is marked before its turn */

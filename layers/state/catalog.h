@@ -37,8 +37,8 @@ int kc_catalog_lock(const struct kc_storage *st, const char *directory);
 int kc_catalog_clean(const struct kc_storage *st, const char *directory);
 /* Point CURRENT at a version, durably. */
 int kc_catalog_point(const struct kc_storage *st, const char *directory, uint64_t version, struct kc_error *e);
-/* What retention lets go, oldest first: all that is older than the newest `keep` (at least 1) whole versions, but no version
- * that `every` divides (0: none), and none that a kept one leans on. Where fewer are whole, nothing. */
+/* What retention lets go, oldest first: all that is older than the newest `keep` (at least 1) whole versions, but not the newest
+ * with a finite loss, no version that `every` divides (0: none), and none that a kept one leans on. Where fewer are whole, nothing. */
 int kc_catalog_old(const struct kc_storage *st, const char *directory, uint32_t keep, uint64_t every, struct kc_catalog *out,
                    struct kc_error *e);
 /* Remove the versions of `old`; under the lock. */

@@ -16,6 +16,11 @@
 #define LIMIT (UINT64_C(1) << 30)
 #define FRAME_TAIL (sizeof TAIL - 1 + 32 + sizeof END - 1) /* bytes behind the body */
 
+bool kc_manifest_finite(const struct kc_manifest *m)
+{
+    return m->progress.step == 0 || isfinite(m->loss);
+}
+
 void kc_manifest_free(struct kc_manifest *m)
 {
     for (uint32_t i = 0; m->tensor && i < m->tensors; i++)

@@ -55,6 +55,8 @@ struct kc_manifest {
     struct kc_history history;
 };
 
+/* Its last loss was finite, or it has none yet: a run may go back to it. */
+bool kc_manifest_finite(const struct kc_manifest *m);
 void kc_manifest_free(struct kc_manifest *m);
 /* Copy the tensor table from the map. -ENOMEM. */
 int kc_manifest_tensors(struct kc_manifest *m, const struct kc_map *map);

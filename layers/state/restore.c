@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -247,7 +246,7 @@ int kc_state_choose_finite(struct kc_state *s, struct kc_snapshot_info *out, str
 {
     uint64_t before;
     int r = kc_state_choose(s, 0, out, e);
-    while (r == 0 && !isfinite(s->chosen->manifest.loss) && s->chosen->manifest.progress.step > 0) {
+    while (r == 0 && !kc_manifest_finite(&s->chosen->manifest)) {
         uint64_t version = out->version;
         do { /* broken ones are passed over, as among the newest */
             r = version_before(s, version, &before, e);

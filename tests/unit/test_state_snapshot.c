@@ -339,6 +339,30 @@ START_TEST(retention_keeps_the_newest_whole_versions)
 }
 END_TEST
 
+/* However many come after it, the newest version that a run can go back to stays; until there is a newer one. */
+START_TEST(retention_keeps_the_newest_with_a_finite_loss)
+{
+    struct rig r;
+    struct kc_error e = {""};
+    uint64_t gone[8];
+    size_t count;
+    rig_open(&r, rig_small, FEW, two, folder, NULL, "");
+    for (int i = 1; i <= 6; i++) {
+        rig_train(&r);
+        for (uint32_t k = 0; (i == 1 || (i > 2 && i < 6)) && k < r.ranks; k++)
+            kc_state_advance(r.state[k], 100, 8, (double)NAN, 1.5);
+        ck_assert_int_eq(rig_snapshot(&r), 0);
+        if (i == 5)
+            ck_assert(!there("v00000001") && there("v00000002") && !there("v00000003") && there("v00000004") && there("v00000005"));
+        if (i == 5)
+            ck_assert(kc_snapshot_prune(folder, &(struct kc_prune){1, 0, false}, gone, 8, &count, &e) == 0 && count == 1 &&
+                      gone[0] == 4 && there("v00000002"));
+    }
+    ck_assert(!there("v00000002") && there("v00000005") && there("v00000006"));
+    rig_close(&r);
+}
+END_TEST
+
 /* Leftovers of dead attempts go; those of a live writer stay, and a second writer is turned away. */
 START_TEST(leftovers_are_removed_unless_somebody_writes)
 {
@@ -859,6 +883,7 @@ int main(void)
     tcase_add_test(c, a_run_goes_back_to_a_finite_loss_and_tells_what_it_left_out);
     tcase_add_test(c, every_kth_version_is_kept_for_ever);
     tcase_add_test(c, retention_keeps_the_newest_whole_versions);
+    tcase_add_test(c, retention_keeps_the_newest_with_a_finite_loss);
     tcase_add_test(c, leftovers_are_removed_unless_somebody_writes);
     tcase_add_loop_test(fast, damage_is_named_marked_and_passed_over, 0, sizeof damages / sizeof damages[0]);
     tcase_add_test(c, damage_is_passed_over_on_a_full_disk);
