@@ -68,8 +68,7 @@ static void put_extent(struct kc_state *s, const struct kc_extent *x, const stru
         kc_values_put(s, (enum kc_kind)x->kind, tensor, o.b, o.count, values + (o.a - x->lo));
 }
 
-static bool is_wanted(const struct kc_state *s, const struct kc_whole *w, const struct kc_extent *x, uint32_t tensor,
-                      bool moments)
+bool kc_values_want(const struct kc_state *s, const struct kc_whole *w, const struct kc_extent *x, uint32_t tensor, bool moments)
 {
     struct kc_region box;
     struct kc_overlap o;
@@ -87,7 +86,7 @@ static int read_pack(struct kc_state *s, const struct kc_whole *w, uint32_t p, c
     const struct kc_pack *pack = &w->pack[p];
     bool *wanted = calloc(pack->count + 1u, sizeof *wanted);
     for (uint32_t i = 0; wanted && i < pack->count; i++)
-        wanted[i] = is_wanted(s, w, &pack->extent[i], where[pack->extent[i].tensor], moments);
+        wanted[i] = kc_values_want(s, w, &pack->extent[i], where[pack->extent[i].tensor], moments);
     int r = wanted && kc_unpack_want(unpack, p, wanted) == 0 ? 0 : kc_fail(e, -ENOMEM, "no memory to read %s", pack->path);
     for (uint32_t i = 0; i < pack->count && r == 0; i++) {
         const struct kc_extent *x = &pack->extent[i];

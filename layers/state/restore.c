@@ -60,8 +60,7 @@ static int check_frozen(const struct kc_state *s, const struct kc_whole *w, cons
     return 0;
 }
 
-/* Can this job go on from it? */
-static int check_job(const struct kc_state *s, const struct kc_whole *w, struct kc_error *e)
+int kc_restore_fits(const struct kc_state *s, const struct kc_whole *w, struct kc_error *e)
 {
     uint32_t *where;
     int r = kc_adapters_check(s, &w->manifest, false, e);
@@ -98,7 +97,7 @@ static int choose(struct kc_state *s, const struct kc_catalog *c, uint64_t versi
         int r = known ? kc_fail(e, -EBADMSG, "%s was found damaged by a restore", path)
                       : kc_whole_open_blame(s->st, path, out, blamed, e);
         if (r == 0)
-            return check_job(s, *out, e);
+            return kc_restore_fits(s, *out, e);
         if (!is_damage(r))
             return r;
         if (!known)
@@ -123,9 +122,7 @@ static void tidy(struct kc_state *s)
     s->st->close(s->st->self, lock);
 }
 
-/* Why this run can't repeat the bits of the one that wrote it; true if there is a reason. Another layout is no reason to
- * be told: nobody expects the same bits. Another precision has other kernels and another plan: it is told alone. */
-static bool tell_other_bits(const struct kc_state *s, const struct kc_manifest *m, struct kc_print *notes)
+bool kc_restore_bits_change(const struct kc_state *s, const struct kc_manifest *m, struct kc_print *notes)
 {
     const size_t before = notes->length;
     const char *precision = kc_precision_name[s->spec->precision], *wrote = kc_precision_name[m->precision];
@@ -173,7 +170,7 @@ static struct kc_whole *choose_in_memory(struct kc_state *s, uint64_t version, s
     int r = kc_copies_open_plan(s->copy_fd, s->shard->ranks, &s->shard->head.digest, copies, &e);
     if (r == 0) {
         r = kc_copies_whole(*copies, version, why, sizeof why, &w, &e);
-        if (r == 0 && check_job(s, w, &e) < 0)
+        if (r == 0 && kc_restore_fits(s, w, &e) < 0)
             snprintf(why, sizeof why, "passed over the copy in memory: %.300s", e.text);
     } else if (r != -ENOENT) {
         snprintf(why, sizeof why, "passed over the copies in memory: %.300s", e.text);
@@ -222,7 +219,7 @@ int kc_state_choose(struct kc_state *s, uint64_t version, struct kc_snapshot_inf
         s->chosen = w;
         s->chosen_st = s->st;
     }
-    const bool bits_change = tell_other_bits(s, &s->chosen->manifest, &p);
+    const bool bits_change = kc_restore_bits_change(s, &s->chosen->manifest, &p);
     kc_snapshot_describe(s->chosen, out);
     snprintf(out->reason, sizeof out->reason, "%s", notes);
     out->bits_change = bits_change;

@@ -148,6 +148,40 @@ int kc_state_choose_finite(struct kc_state *s, struct kc_snapshot_info *out, str
 /* state_root after the last root, snapshot or restore program; 32 hex digits, "" before. */
 void kc_state_root_text(const struct kc_state *s, char out[33]);
 
+/* What a restore would do, asked from outside: nothing is changed, marked or loaded. */
+struct kc_restore_question {
+    const struct kc_job_spec *spec; /* who would read: this job, in this layout */
+    const struct kc_shard_plan *shard;
+    const char *variant, *plan;     /* as in kc_state_config */
+    const char *directory;          /* of snapshots; or, with `one`, the folder of a snapshot */
+    bool one;
+    uint64_t version;               /* that one; 0: the newest whole one */
+};
+struct kc_restore_rank {
+    uint64_t extents, bytes;     /* that it needs something of; of their values */
+    uint64_t reads, read_bytes;  /* calls of read, and their bytes */
+    uint32_t files;
+};
+struct kc_restore_passed {
+    uint64_t version;
+    char why[400];
+};
+struct kc_restore_view {
+    struct kc_snapshot_info info; /* what would be read; bits_change as of kc_state_choose() */
+    bool fits, same_layout;       /* would the job take it; is it the layout that wrote it */
+    char why[512], bits[512];     /* why not; why bits will change; "" */
+    uint32_t wrote_ranks, wrote_zero, wrote_axis[KC_AXES];
+    uint64_t tokens, position;    /* progress that it has */
+    uint64_t all_bytes;           /* of all values in it */
+    uint32_t passed_count;
+    struct kc_restore_passed *passed; /* newer ones that are not whole */
+    uint32_t ranks;               /* of the layout that would read */
+    struct kc_restore_rank *rank; /* all 0 where it does not fit */
+};
+/* Reads manifests and indices, no values. -ENOENT there is none, -EBADMSG none is whole (e says why), -EINVAL the plan; -ENOMEM. */
+int kc_restore_look(const struct kc_restore_question *q, struct kc_restore_view **out, struct kc_error *e);
+void kc_restore_view_free(struct kc_restore_view *v); /* NULL is fine */
+
 /* ---- readers of snapshots without a job (console) ---- */
 /* The versions of a directory of snapshots, oldest first; *count: how many there are (more than `room`: `out` has
  * the newest). One that is not whole has `error` and `reason`. Reads manifests and pack footers only. -errno of the

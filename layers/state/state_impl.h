@@ -164,6 +164,15 @@ int kc_values_match(const struct kc_state *s, const struct kc_manifest *m, uint3
  * NULL): after -EBADMSG the folder of the version whose bytes are damaged. */
 int kc_values_read(struct kc_state *s, const struct kc_storage *st, const struct kc_whole *w, bool moments, char blamed[4096],
                    struct kc_error *e);
+/* Does this rank keep anything of an extent of our tensor of that number? */
+bool kc_values_want(const struct kc_state *s, const struct kc_whole *w, const struct kc_extent *x, uint32_t tensor, bool moments);
+/* ---- restore.c: of s its spec, shard, map, variant and plan alone count ---- */
+/* Can this job go on from it? -EINVAL e says what is another. */
+int kc_restore_fits(const struct kc_state *s, const struct kc_whole *w, struct kc_error *e);
+/* Why this run can't repeat the bits of the one that wrote it; true if there is a reason. Another layout is no reason to
+ * be told: nobody expects the same bits. Another precision has other kernels and another plan: it is told alone. */
+struct kc_print;
+bool kc_restore_bits_change(const struct kc_state *s, const struct kc_manifest *m, struct kc_print *notes);
 /* ---- values.c ---- */
 /* Set parameters, moments and masters to 0, padding too. */
 void kc_values_clear(struct kc_state *s);

@@ -298,6 +298,7 @@ static const struct {
     {"snap prune", {"snap", "prune", "a-1"}, KC_EXIT_NO_OBJECT},
     {"snap export", {"snap", "export", "a-1", "--out", "x"}, KC_EXIT_NO_OBJECT},
     {"snap import", {"snap", "import", "/nowhere", "--name", "x"}, KC_EXIT_NO_OBJECT},
+    {"snap restore", {"snap", "restore", "a-1", "--dry-run"}, KC_EXIT_NO_OBJECT},
     {"tensor", {"tensor", "a-1", "*"}, KC_EXIT_NO_OBJECT},
     {"check", {"check", "/nowhere/spec.json"}, KC_EXIT_NO_OBJECT},
     {"plan", {"plan", "/nowhere/spec.json"}, KC_EXIT_NO_OBJECT},
