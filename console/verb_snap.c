@@ -102,12 +102,12 @@ int verb_snap_ls(struct session *s, const struct arguments *a)
 }
 
 /* Verify one; a damaged one is an entry, not an end. `listed`: what its manifest alone said. */
-static int verify_one(struct session *s, const struct kc_snapshot_info *listed, json_t *array)
+static int verify_one(struct session *s, const struct kc_snapshot_info *listed, bool deep, json_t *array)
 {
     static struct kc_snapshot_info info;
     struct kc_error e = {""};
     memset(&info, 0, sizeof info);
-    int rc = kc_snapshot_verify(listed->path, true, &info, &e);
+    int rc = kc_snapshot_verify(listed->path, deep, &info, &e);
     if (rc) {
         info = *listed;
         info.version = listed->version ? listed->version : version_of(listed->path);
@@ -120,6 +120,7 @@ static int verify_one(struct session *s, const struct kc_snapshot_info *listed, 
     if (array) {
         json_t *o = snapshot_json(&info);
         json_object_set_new(o, "whole", json_boolean(rc == 0));
+        json_object_set_new(o, "deep", json_boolean(deep));
         json_object_set_new(o, "error", session_text(e.text));
         json_array_append_new(array, o);
     } else {
@@ -146,7 +147,7 @@ int verb_snap_verify(struct session *s, const struct arguments *a)
     if (!array)
         fprintf(s->out, "%7s %9s %10s  %-8s %-32s  %s\n", "VERSION", "STEP", "SIZE", "IS", "STATE_ROOT", "PATH");
     for (size_t i = 0; i < list.count; i++) {
-        int one = verify_one(s, &list.info[i], array);
+        int one = verify_one(s, &list.info[i], a->option[OPTION_DEEP] != NULL, array);
         code = one > code ? one : code;
     }
     snapshots_free(&list);
