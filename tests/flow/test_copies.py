@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """The state in memory that the keeper holds outlives the ranks: a restart begins from it, and a child of the keeper writes it to
 disk when the ranks are gone. Whatever becomes of that child, the job goes on. F38, F39."""
-import json, os, signal, sys
+import os, subprocess, sys, tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from kc_flow import Node, alive, kill, main, until
+from kc_train import Kc
 
 
 def copies(pid):
@@ -132,5 +133,159 @@ def is_child(pid, parent):
         return False
 
 
+# ---- with real ranks ----
+
+# 10 MB of state, steps of some tens of milliseconds; the disk takes seconds for a snapshot where it is made slow
+MODEL = dict(model={"init": {"from": None}, "layers": 4, "hidden": 128, "context": 64}, data={"order": "shuffled"},
+             batch={"sequences": 8, "micro": 4}, policy={"max_restarts": 50})
+SLOW_DISK = {"every": 5, "mib_per_second": 1}
+_roots = {}
+
+
+def undisturbed(steps):
+    """state_root of a run that nothing happened to and that saved nothing."""
+    if steps not in _roots:
+        with Kc() as node:
+            _roots[steps] = node.root(node.train("undisturbed", 2, **dict(MODEL, steps=steps, snapshot={"copies": 0})))
+    return _roots[steps]
+
+
+def restored(node, job):
+    return [(e["step"], e.get("text", "")) for e in node.events(job, "restored") if e["rank"] == 0]
+
+
+def finish(node, job, steps):
+    """It ends as if nothing had happened."""
+    node.kc("wait", job)
+    assert node.steps(job) == list(range(1, steps + 1))
+    assert node.root(job) == undisturbed(steps)
+    node.kc("snap", "verify", job)
+
+
+def test_a_killed_rank_restarts_from_memory():
+    with Kc() as node:
+        job = node.begin("killed", 2, **dict(MODEL, steps=100, snapshot={"every": 10}))
+        node.kc("wait", job, "--for", "step>=35")
+        kill(node.ranks(job)[1])
+        finish(node, job, 100)
+        [(step, text)] = restored(node, job)
+        assert step >= 20 and step % 10 == 0 and text == "from the copy in memory", (step, text)
+        assert "restored" in node.kc("events", job).stdout
+
+
+def test_killed_while_the_disk_is_written():
+    """All ranks die while the first snapshot is on its way to the disk: the copy is written by the keeper's child, at full speed."""
+    with Kc() as node:
+        job = node.begin("slow", 2, **dict(MODEL, steps=60, snapshot=SLOW_DISK))
+        node.kc("wait", job, "--for", "step>=12")
+        assert node.snapshots(job) == []
+        for pid in node.ranks(job):
+            kill(pid)
+        until("the restart", lambda: restored(node, job))
+        assert told(node, job) == [("copy-saving", 5), ("copy-saved", 5)], told(node, job)
+        assert restored(node, job) == [(5, "from the copy in memory")]
+        assert node.snapshots(job)[0]["step"] == 5 and node.snapshots(job)[0]["verified"]
+        out = node.kc("events", job).stdout
+        assert "copy-saved" in out and "copy-saving" in out, out
+        finish(node, job, 60)
+
+
+def test_a_full_disk_is_told_and_memory_is_enough():
+    name = "a_full_disk_is_told_and_memory_is_enough"
+    space = ["unshare", "-m"] if os.getuid() == 0 else ["unshare", "-Urm"]
+    probe = subprocess.run([*space, "mount", "-t", "tmpfs", "none", "/mnt"], capture_output=True, text=True)
+    if probe.returncode:
+        print(f"skipped {name}: no private mounts here ({probe.stderr.strip()})")
+        return
+    undisturbed(60)
+    done = subprocess.run([*space, sys.executable, os.path.abspath(__file__), "--inside", _roots[60]], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def inside_a_full_disk():
+    home = tempfile.mkdtemp(prefix="kc-disk-")
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m,mode=1777", "tmpfs", home], check=True)
+    with Kc(home=home) as node: # not even the first snapshot finds room
+        job = node.begin("full", 2, **dict(MODEL, steps=60, snapshot={"every": 5}))
+        until("a snapshot fails", lambda: node.events(job, "snapshot-failed"))
+        node.kc("wait", job, "--for", "step>=12")
+        kill(node.ranks(job)[0])
+        until("the restart", lambda: restored(node, job))
+        [said] = node.events(job, "copy-not-saved")
+        for word in ("rank-0.pack", "needs ", " free", "No space left on device"):
+            assert word in said["text"], said
+        [(step, text)] = restored(node, job)
+        assert step >= 5 and step % 5 == 0 and text == "from the copy in memory", (step, text)
+        node.kc("wait", job, ok=(0, 1))
+        assert node.steps(job) == list(range(1, 61)) and node.root(job) == _roots[60]
+
+
+def test_a_job_that_fails_leaves_its_copy_on_disk():
+    with Kc() as node:
+        job = node.begin("failed", 2, **dict(MODEL, steps=60, snapshot=SLOW_DISK, policy={"max_restarts": 0}))
+        node.kc("wait", job, "--for", "step>=12")
+        pid = keeper(node, job)
+        inodes = {os.stat(p).st_ino for p in copies(pid).values()}
+        kill(node.ranks(job)[1])
+        node.kc("wait", job, ok=(1,))
+        assert told(node, job) == [("copy-saving", 5), ("copy-saved", 5)]
+        assert [s["step"] for s in node.snapshots(job)] == [5]
+        until("the keeper is gone, and the memory with it", lambda: not alive(pid))
+        assert not inodes & {os.stat(p).st_ino for q in everybody() for p in copies(q).values()}
+        node.kc("resume", job)
+        finish(node, job, 60)
+        assert restored(node, job)[0] == (5, "")
+
+
+def everybody():
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            os.listdir(f"/proc/{pid}/fd")
+        except OSError:
+            continue
+        yield int(pid)
+
+
+def test_kills_at_any_moment():
+    """Ranks are killed again and again, also while a copy is made; what is restored is always of a snapshot's step."""
+    with Kc() as node:
+        job = node.begin("often", 2, **dict(MODEL, steps=120, snapshot={"every": 3}))
+        for turn in range(1, 7):
+            node.kc("wait", job, "--for", f"step>={15 * turn}")
+            until("its ranks train", lambda: node.read(job, "state.json")["state"] == "running")
+            kill(node.ranks(job)[turn % 2])
+            until("the next incarnation", lambda: node.read(job, "state.json")["incarnation"] == turn + 1)
+        finish(node, job, 120)
+        assert len(restored(node, job)) == 6 and all(s % 3 == 0 for s, _ in restored(node, job)), restored(node, job)
+        assert not node.events(job, "snapshot-broken")
+
+
+def test_a_killed_keeper_takes_its_copies_with_it():
+    """Its ranks save to disk and leave; the next keeper has empty objects, and the job goes on from the disk."""
+    with Kc() as node:
+        job = node.begin("bereft", 2, **dict(MODEL, steps=100, snapshot={"every": 10}))
+        node.kc("wait", job, "--for", "step>=25")
+        kill(keeper(node, job))
+        finish(node, job, 100)
+        [(step, text)] = restored(node, job)
+        assert step >= 25 and text == "", (step, text)
+
+
+def test_a_killed_kcd_changes_nothing():
+    with Kc() as node:
+        job = node.begin("alone", 2, **dict(MODEL, steps=60, snapshot=SLOW_DISK))
+        node.kc("wait", job, "--for", "step>=8")
+        node.kill_kcd()
+        kill(node.ranks(job)[0])
+        until("the restart", lambda: restored(node, job))
+        assert restored(node, job) == [(5, "from the copy in memory")]
+        assert told(node, job)[-1] == ("copy-saved", 5)
+        node.start_kcd()
+        finish(node, job, 60)
+
+
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["--inside"]:
+        _roots[60] = sys.argv[2]
+        sys.exit(inside_a_full_disk())
     main(globals())
