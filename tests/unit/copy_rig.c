@@ -117,3 +117,31 @@ int copy_rig_fill(struct rig *r, const int fds[RIG_RANKS], uint64_t version, uin
         kc_copy_free(own[i]);
     return code;
 }
+
+int copy_rig_newest(const struct rig *r, const int fds[RIG_RANKS], char line[1024])
+{
+    struct kc_copies *c;
+    struct kc_whole *w;
+    struct kc_error e = {""};
+    char why[512] = "";
+    int code = kc_copies_open(fds, r->ranks, &c, &e);
+    if (code == 0) {
+        code = kc_copies_whole(c, 0, why, sizeof why, &w, &e);
+        if (code == 0) {
+            code = (int)w->manifest.version;
+            kc_whole_free(kc_copies_storage(c), w);
+        }
+        kc_copies_free(c);
+    }
+    snprintf(line, 1024, "%.500s%.500s", why, e.text);
+    ck_assert_msg(!strchr(line, '\n'), "%s", line);
+    return code;
+}
+
+void copy_rig_flip(const int fds[RIG_RANKS], uint32_t rank, uint64_t at)
+{
+    unsigned char byte;
+    ck_assert_int_eq(pread(fds[rank], &byte, 1, (off_t)at), 1);
+    byte ^= 0x40;
+    ck_assert_int_eq(pwrite(fds[rank], &byte, 1, (off_t)at), 1);
+}

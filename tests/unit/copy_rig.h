@@ -21,5 +21,9 @@ enum copy_rig_until { COPY_RIG_BEGUN, COPY_RIG_PACKS, COPY_RIG_WHOLE };
  * kc_copy_begin(). Returns what position 0's commit said, 0 if it did not come to that. */
 int copy_rig_fill(struct rig *r, const int fds[RIG_RANKS], uint64_t version, uint64_t keep, enum copy_rig_until until,
                   struct kc_error *e);
+/* The newest whole copy: its version, or -errno. `line`: what was said, one line. */
+int copy_rig_newest(const struct rig *r, const int fds[RIG_RANKS], char line[1024]);
+/* Turn a bit in a rank's object. */
+void copy_rig_flip(const int fds[RIG_RANKS], uint32_t rank, uint64_t at);
 
 #endif
