@@ -1,7 +1,7 @@
 """What flow tests of real training share: kc as a person types it, small jobs on the golden data, and readers of snapshots
 and safetensors of their own (kc-snapshot(5) and the safetensors format), so that no value is checked by the code that
 wrote it."""
-import array, json, os, struct, subprocess
+import array, ctypes, json, os, struct, subprocess
 
 from kc_flow import BIN, ROOT, Node, until
 
@@ -80,17 +80,69 @@ def snapshot(path):
         manifest = json.load(f)["manifest"]
     values = [{t["name"]: array.array("f", bytes(4 * size(t["shape"]))) for t in manifest["tensors"]} for _ in range(3)]
     for pack in manifest["packs"]:
-        with open(os.path.join(path, pack["file"]), "rb") as f:
-            data = f.read()
-        assert len(data) == pack["bytes"]
-        index, count, length = struct.unpack_from("<QQQ", data, len(data) - 48)  # the footer
-        assert (manifest["format"], count, length) == (2, pack["extents"], len(data))
+        data, index, count = pack_of(os.path.join(path, pack["file"]))
+        assert (manifest["format"], count, len(data)) == (3, pack["extents"], pack["bytes"])
         for i in range(count):
-            tensor, kind, *box = struct.unpack_from("<II10Q", data, index + 128 * i)
-            lo, hi, offset = struct.unpack_from("<QQQ", data, index + 128 * i + 88)
+            tensor, kind, *box = struct.unpack_from("<II10Q", data, index + 192 * i)
+            lo = struct.unpack_from("<Q", data, index + 192 * i + 88)[0]
             t = manifest["tensors"][tensor]
-            put(values[kind][t["name"]], t.get("dims", t["shape"]), box[:5], box[5:], lo, array.array("f", data[offset:offset + 4 * (hi - lo)]))
+            words = extent_of(path, pack["file"], i)
+            put(values[kind][t["name"]], t.get("dims", t["shape"]), box[:5], box[5:], lo, array.array("f", words.tobytes()))
     return manifest, [by_name_in_files(manifest["tensors"], v) for v in values]
+
+
+def pack_of(path):
+    """(bytes, where the index begins, extents), by the footer."""
+    with open(path, "rb") as f:
+        data = f.read()
+    index, count, length = struct.unpack_from("<QQQ", data, len(data) - 48)
+    assert length == len(data), path
+    return data, index, count
+
+
+def extent_of(version, file, i):
+    """The bits of an extent's values, differences undone."""
+    data, index, _ = pack_of(os.path.join(version, file))
+    lo, hi, offset, _, _, codec, _, stored, _, _, origin = struct.unpack_from("<QQQQQIIQQQQ", data, index + 192 * i + 88)
+    body, base = data[offset:offset + stored], None
+    if origin:
+        base = extent_of(os.path.join(os.path.dirname(version), f"v{origin:08d}"), file, i)
+    if codec == 5:
+        return base
+    if codec < 2:
+        return array.array("I", body * (hi - lo if codec else 1))
+    return array.array("I", (undo(codec, word, base[k] if base else 0) for k, word in enumerate(words_of(body))))
+
+
+def words_of(frame):
+    """The words of a frame, chunk by chunk, from the planes of their bytes."""
+    left, at = struct.unpack_from("<I", frame, 4)[0], 8
+    while left:
+        n = min(left, 1 << 17)
+        entries = struct.unpack_from("<4I", frame, at)
+        at, planes = at + 16, []
+        for entry in entries:
+            how, length = entry >> 24, entry & 0xffffff
+            body = frame[at:at + length]
+            planes.append(body if how == 0 else body * n if how == 1 else inflate(body, n))
+            at += length
+        yield from (a | b << 8 | c << 16 | d << 24 for a, b, c, d in zip(*planes))
+        left -= n
+
+
+def inflate(frame, n):
+    out = ctypes.create_string_buffer(n)
+    assert ctypes.CDLL("libzstd.so.1").ZSTD_decompress(out, ctypes.c_size_t(n), frame, ctypes.c_size_t(len(frame))) == n
+    return out.raw
+
+
+def undo(codec, word, base):
+    """planes, xor: a turned word; difference: of places in the order of numbers."""
+    if codec < 4:
+        return ((word >> 1 | word << 31) & 0xffffffff) ^ base
+    place = (~base if base >> 31 else base | 1 << 31) & 0xffffffff
+    place = (place + (word >> 1 ^ -(word & 1))) & 0xffffffff
+    return place ^ 1 << 31 if place >> 31 else ~place & 0xffffffff
 
 
 def put(tensor, dims, first, sizes, lo, values):
