@@ -257,7 +257,8 @@ static int gather(const struct kc_storage *st, const char *directory, struct kc_
             if (!version_of(w, version))
                 r = add_parent(st, directory, version, w, blamed, e);
         }
-    qsort(w->parent, w->parents, sizeof(struct kc_whole *), newer_first);
+    if (w->parents > 0)
+        qsort(w->parent, w->parents, sizeof(struct kc_whole *), newer_first);
     return r;
 }
 
