@@ -53,12 +53,10 @@ static bool same_tensors(const struct kc_map *map, const struct kc_manifest *m)
     return same;
 }
 
-void kc_increment_restored(struct kc_state *s, const struct kc_whole *w)
+/* `w` is a version in the directory. */
+static void lean_on(struct kc_state *s, const struct kc_whole *w)
 {
-    char path[4096];
-    kc_catalog_path(s->directory, w->manifest.version, path);
-    forget(&s->base);
-    if (strcmp(path, w->path) != 0 || w->manifest.packs != s->shard->ranks || !same_tensors(&s->map, &w->manifest))
+    if (w->manifest.packs != s->shard->ranks || !same_tensors(&s->map, &w->manifest))
         return;
     const struct kc_pack *p = &w->pack[s->rank];
     struct kc_extent *index = malloc((p->count + 1u) * sizeof *index);
@@ -66,6 +64,21 @@ void kc_increment_restored(struct kc_state *s, const struct kc_whole *w)
         return; /* then the next is full */
     memcpy(index, p->extent, p->count * sizeof *index);
     s->base = (struct kc_known){.version = w->manifest.version, .extent = index, .count = p->count};
+}
+
+void kc_increment_restored(struct kc_state *s, const struct kc_whole *w)
+{
+    char path[4096];
+    struct kc_whole *twin;
+    kc_catalog_path(s->directory, w->manifest.version, path);
+    forget(&s->base);
+    if (strcmp(path, w->path) == 0) {
+        lean_on(s, w);
+    } else if (kc_whole_open(s->st, path, &twin, NULL) == 0) { /* what was restored is the copy in memory of that one */
+        if (kc_digest_equal(twin->manifest.root, w->manifest.root))
+            lean_on(s, twin);
+        kc_whole_free(s->st, twin);
+    }
 }
 
 void kc_increment_free(struct kc_state *s)

@@ -1,6 +1,6 @@
 /* test_increment.c - snapshots that lean on earlier ones: what is referred to, what is kept for it, and what happens when it is
  * damaged or gone. Rows F32, F33 of the list of faults. */
-#include "state_rig.h"
+#include "copy_rig.h"
 
 #include "state/catalog.h"
 #include "tests/unit/suite.h"
@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static char folder[256];
 
@@ -171,6 +172,46 @@ START_TEST(after_a_restart_the_same_layout_leans_on)
     kc_state_last_snapshot(r.state[0], &info);
     ck_assert_uint_lt(info.bytes, info.raw_bytes / 100);
     rig_close(&r);
+}
+END_TEST
+
+/* What is restored from memory is on disk as well: the next snapshot leans on that, if it is. */
+START_TEST(after_a_restart_from_memory_it_leans_on_the_disk)
+{
+    struct kc_error e = {""};
+    struct kc_snapshot_info info;
+    struct rig r;
+    int fds[RIG_RANKS];
+    rig_full_every = 50;
+    rig_keep = 20;
+    rig_open(&r, rig_large, rig_large_count, two, folder, NULL, "");
+    copy_rig_open(&r, fds);
+    rig_close(&r);
+    rig_copy_fds = fds;
+    for (int i = 0; i < 3; i++) {
+        rig_open(&r, rig_large, rig_large_count, two, folder, NULL, "");
+        if (i) {
+            ck_assert_int_eq(kc_state_choose(r.state[0], 0, &info, &e), 0);
+            ck_assert(info.memory && info.step == (uint64_t)i);
+            if (i == 2) { /* the disk has another state by that number: nothing to lean on */
+                char path[512];
+                version_path(2, "/MANIFEST.json", path);
+                rig_flip(path, 100);
+            }
+            ck_assert_msg(rig_restore(&r, 0, &e) == 0, "%s", e.text);
+            change(&r, 1, 0, (uint64_t)i);
+            advance(&r);
+        } else {
+            rig_train(&r);
+        }
+        save(&r);
+        kc_state_last_snapshot(r.state[0], &info);
+        ck_assert_msg((info.bytes < info.raw_bytes / 100) == (i == 1), "%d: %d bytes", i, (int)info.bytes);
+        rig_close(&r);
+    }
+    rig_copy_fds = NULL;
+    for (int i = 0; i < 2; i++)
+        close(fds[i]);
 }
 END_TEST
 
@@ -373,6 +414,7 @@ int main(void)
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_add_test(c, what_did_not_change_is_referred_to);
     tcase_add_test(c, after_a_restart_the_same_layout_leans_on);
+    tcase_add_test(c, after_a_restart_from_memory_it_leans_on_the_disk);
     tcase_add_loop_test(c, retention_keeps_what_others_lean_on, 0, 6);
     tcase_add_loop_test(c, harm_to_what_is_leant_on_costs_what_leans, 0, HARMS);
     tcase_add_test(c, a_parent_that_goes_costs_one_attempt);
