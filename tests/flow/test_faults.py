@@ -348,7 +348,7 @@ def reference(node, **how):
     return node.root(node.train("calm", 2, 1, **how))
 
 
-RUN = dict(QUICK, steps=300, snapshot={"every": 100})
+RUN = dict(QUICK, steps=600, snapshot={"every": 100})  # long enough that none ends before its death is seen
 
 
 def test_whoever_is_killed_nothing_is_lost():
@@ -366,7 +366,7 @@ def test_whoever_is_killed_nothing_is_lost():
                 node.start_kcd()
             node.kc("wait", job)
             assert node.root(job) == want, name
-            every_step_once(node, job, 300)
+            every_step_once(node, job, RUN["steps"])
             return node.read(job, "state.json")
 
         assert killed("rank", lambda j: node.ranks(j)[:1])["restarts"] == 1
@@ -415,7 +415,7 @@ def test_a_rank_dies_after_its_keeper():
         print(f"        the peer ended {time.monotonic() - begin:.2f} s after the death")
         node.kc("wait", job)
         assert node.root(job) == want
-        every_step_once(node, job, 300)
+        every_step_once(node, job, RUN["steps"])
 
 
 def helper(name, *arguments):
@@ -441,7 +441,7 @@ def test_a_keeper_dies_while_it_writes_the_board():
         node.start_kcd()
         node.kc("wait", job)
         assert node.root(job) == want
-        every_step_once(node, job, 300)
+        every_step_once(node, job, RUN["steps"])
 
 
 def test_F02_supervisors_fork_from_their_only_thread():

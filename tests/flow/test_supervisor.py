@@ -25,7 +25,7 @@ def test_start_to_finished():
         assert result["state_root"] == "%016x%016x" % (2**64 - 21, 20) and result["seconds"] > 0.1
         line = node.lines(job, "metrics.jsonl")[2]
         assert list(line) == ["step", "loss", "grad_norm", "lr", "tokens", "seconds", "tokens_per_second"]
-        assert open(node.path(job, "metrics.jsonl")).readlines()[2].startswith('{"step":3,"loss":1.66666667,')
+        assert open(node.path(job, "metrics.jsonl")).readlines()[2].startswith('{"step":3,"loss":1.6666666666666667,')
         assert node.lines(job, "metrics.jsonl")[-1] == {"step": 20, "validation_loss": 2.5}
         assert all(e["time"].endswith("Z") and e["monotonic_ns"] > 0 for e in node.events(job))
         begun = node.events(job, "started")
