@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TRIES 3 /* a copy that is read may be taken for a newer one meanwhile */
+#define TRIES 8 /* what is read may go meanwhile: a copy is taken for a newer one, a version is pruned */
 
 /* ---- the arithmetic ---- */
 
@@ -93,6 +93,14 @@ static bool fits(const char *pattern, const char *name)
     return false;
 }
 
+static bool any_fits(const struct kc_manifest *m, const char *pattern)
+{
+    for (uint32_t t = 0; t < m->tensors; t++)
+        if (fits(pattern, m->tensor[t].name))
+            return true;
+    return false;
+}
+
 static int look_at(struct kc_pair *p, uint32_t tensor, uint32_t kind, bool names, struct kc_tensor_view *v, struct kc_error *e)
 {
     const struct kc_manifest *m = &p->a.w->manifest;
@@ -121,21 +129,15 @@ static int look_at(struct kc_pair *p, uint32_t tensor, uint32_t kind, bool names
 static int look(struct kc_pair *p, const char *pattern, bool names, struct kc_tensor_view *v, struct kc_error *e)
 {
     const struct kc_manifest *m = &p->a.w->manifest;
-    uint32_t matching = 0;
     int r = 0;
     v->row = calloc((size_t)m->tensors * KC_KIND_COUNT + 1, sizeof *v->row);
     if (!v->row)
         return kc_fail(e, -ENOMEM, "no memory for the figures of tensors");
     for (uint32_t t = 0; t < m->tensors && r == 0; t++) {
-        if (!fits(pattern, m->tensor[t].name))
-            continue;
-        matching++;
-        for (uint32_t k = 0; k < KC_KIND_COUNT && r == 0; k++)
+        const bool wanted = fits(pattern, m->tensor[t].name);
+        for (uint32_t k = 0; k < KC_KIND_COUNT && wanted && r == 0; k++)
             r = look_at(p, t, k, names, v, e);
     }
-    if (r == 0 && !matching)
-        return kc_fail(e, -ENOENT, "no tensor of %s is called \"%.100s\"; the first is %s", p->a.w->path, pattern,
-                       m->tensors ? m->tensor[0].name : "none");
     kc_snapshot_describe(p->a.w, &v->info);
     if (p->b.w)
         kc_snapshot_describe(p->b.w, &v->before);
@@ -201,12 +203,15 @@ static void path_of(const struct candidate *c, const char *directory, char out[4
     kc_catalog_path(c->memory ? KC_COPY_DIRECTORY : directory, c->version, out);
 }
 
-static int look_once(const struct kc_tensor_question *q, const struct kc_copies *copies, struct kc_tensor_view *v, struct kc_error *e)
+/* *again: it may be that what was chosen went while it was read. */
+static int look_once(const struct kc_tensor_question *q, const struct kc_copies *copies, struct kc_tensor_view *v, bool *again,
+                     struct kc_error *e)
 {
     struct candidate list[CANDIDATES];
     struct kc_pair p;
     uint32_t count = 0, before = 1;
     char now_path[4096], before_path[4096];
+    *again = false;
     if (copies)
         add_copies(copies, list, &count);
     int r = add_disk(q->directory, list, &count, e);
@@ -220,15 +225,20 @@ static int look_once(const struct kc_tensor_question *q, const struct kc_copies 
     path_of(&list[0], q->directory, now_path);
     if (before < count)
         path_of(&list[before], q->directory, before_path);
+    *again = true;
     r = kc_pair_open(of[list[0].memory], now_path, before < count ? of[list[before].memory] : NULL,
                      before < count ? before_path : NULL, &p, e);
     if (r < 0)
         return r;
-    r = look(&p, q->pattern, q->names, v, e);
+    const bool named = any_fits(&p.a.w->manifest, q->pattern);
+    r = named ? look(&p, q->pattern, q->names, v, e)
+              : kc_fail(e, -ENOENT, "no tensor of %s is called \"%.100s\"; the first is %s", now_path, q->pattern,
+                        p.a.w->manifest.tensors ? p.a.w->manifest.tensor[0].name : "none");
+    *again = named && r < 0;
     v->info.memory = list[0].memory;
     v->before.memory = before < count && list[before].memory;
     kc_pair_close(&p);
-    return r == -EBADMSG && copies ? -ESTALE : r; /* overwritten or damaged: the same to who only looks */
+    return r;
 }
 
 static void clear(struct kc_tensor_view *v)
@@ -243,16 +253,13 @@ int kc_tensor_look(const struct kc_tensor_question *q, struct kc_tensor_view **o
 {
     struct kc_tensor_view *v = calloc(1, sizeof *v);
     struct kc_copies *copies = NULL;
-    int r = v ? -ESTALE : kc_fail(e, -ENOMEM, "no memory for the figures of tensors");
+    int r = v ? 0 : kc_fail(e, -ENOMEM, "no memory for the figures of tensors");
+    bool again = v != NULL;
     if (v && q->fds)
         kc_copies_open(q->fds, q->ranks, &copies, &(struct kc_error){""}); /* none: the disk has what there is */
-    for (int i = 0; i < TRIES && r == -ESTALE; i++) {
+    for (int i = copies ? 0 : TRIES; i < TRIES + 2 && again; i++) { /* at last the disk alone */
         clear(v);
-        r = look_once(q, copies, v, e);
-    }
-    if (r == -ESTALE) { /* snapshots come faster than they are read */
-        clear(v);
-        r = look_once(q, NULL, v, e);
+        r = look_once(q, i < TRIES ? copies : NULL, v, &again, e);
     }
     kc_copies_free(copies);
     if (r < 0)

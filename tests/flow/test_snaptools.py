@@ -43,6 +43,37 @@ def test_tensor_figures_of_a_snapshot():
         assert "is called \"h.9.*\"" in node.kc("tensor", job, "h.9.*", "--stats", ok=(4,)).stderr
 
 
+def test_tensor_of_a_job_that_runs_and_that_hangs():
+    """The copy in memory is read while ranks stand still, and while new ones are made as fast as can be; the figures are those of
+    a state that was: the version of the same step on disk has the same."""
+    with Kc() as node:
+        job = node.begin("t", 2, 1, steps=100000, snapshot={"every": 20, "keep": 1000}, optimizer={"lr": 1e-4})
+        ask = lambda *more: node.json("tensor", job, "ln_f.*", "--stats", *more, ok=(0, 4))
+        in_memory = lambda: ask().get("of", {}).get("memory") and (ask()["before"] or {}).get("memory")
+        until("two copies are in memory", in_memory)
+        ranks = node.ranks(job)
+        for pid in ranks:
+            os.kill(pid, signal.SIGSTOP)
+        first, again = ask(), ask()
+        assert first["of"]["memory"] and first["tensors"] == again["tensors"] and first["of"] == again["of"], (first, again)
+        told = node.json("snap", "restore", job, "--dry-run")
+        assert told["memory_step"] == first["of"]["step"], told
+        for pid in ranks:
+            os.kill(pid, signal.SIGCONT)
+        seen = {}
+        for _ in range(20):
+            told = node.json("tensor", job, "*", "--stats")
+            assert told["of"]["step"] % 20 == 0 and told["of"]["step"] > told["before"]["step"], told["of"]
+            seen[told["of"]["state_root"]] = tensors(told)
+        node.kc("stop", job)
+        saved = {s["state_root"]: s["path"] for s in node.snapshots(job)}
+        both = sorted(set(seen) & set(saved))
+        assert both, (sorted(seen), sorted(saved))
+        for (name, kind), row in seen[both[0]].items():
+            mean, std, largest, norm = figures(snapshot(saved[both[0]])[1][["master", "moment1", "moment2"].index(kind)][name])
+            assert same(row["mean"], mean) and same(row["std"], std) and same(row["largest"], largest) and same(row["norm"], norm), row
+
+
 def test_restore_dry_run_is_what_a_resume_does():
     """Version, reasons and state_root that were told are those of the resume; nothing is changed by asking."""
     with Kc() as node:
