@@ -47,7 +47,7 @@ def test_tensor_of_a_job_that_runs_and_that_hangs():
     """The copy in memory is read while ranks stand still, and while new ones are made as fast as can be; the figures are those of
     a state that was: the version of the same step on disk has the same."""
     with Kc() as node:
-        job = node.begin("t", 2, 1, steps=100000, snapshot={"every": 20, "keep": 1000}, optimizer={"lr": 1e-4})
+        job = node.begin("t", 2, 1, steps=100000, snapshot={"every": 100, "keep": 100}, optimizer={"lr": 1e-4})
         ask = lambda *more: node.json("tensor", job, "ln_f.*", "--stats", *more, ok=(0, 4))
         in_memory = lambda: ask().get("of", {}).get("memory") and (ask()["before"] or {}).get("memory")
         until("two copies are in memory", in_memory)
@@ -63,7 +63,7 @@ def test_tensor_of_a_job_that_runs_and_that_hangs():
         seen = {}
         for _ in range(20):
             told = node.json("tensor", job, "*", "--stats")
-            assert told["of"]["step"] % 20 == 0 and told["of"]["step"] > told["before"]["step"], told["of"]
+            assert told["of"]["step"] % 100 == 0 and told["of"]["step"] > told["before"]["step"], told["of"]
             seen[told["of"]["state_root"]] = tensors(told)
         node.kc("stop", job)
         saved = {s["state_root"]: s["path"] for s in node.snapshots(job)}
