@@ -1,0 +1,94 @@
+/* trace_make.c */
+#include "trace_make.h"
+
+#include "bench.h"
+#include "losses.h"
+#include "scratch.h"
+
+#include "base/file.h"
+#include "supervisor/protocol.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TRACE_MOST (1u << 31)
+
+struct making {
+    struct session *s;
+    uint64_t first, step;
+    double loss;
+};
+
+static bool on_step(void *self, uint64_t step, double loss)
+{
+    struct making *m = self;
+    bench_progress(m->s, "step %llu of %llu to %llu", (unsigned long long)step, (unsigned long long)m->first, (unsigned long long)m->step);
+    m->loss = loss;
+    return true;
+}
+
+/* The newest whole snapshot before the step; its own bits are the state's, whatever layout wrote it. */
+static const struct kc_snapshot_info *before(const struct snapshots *l, uint64_t step)
+{
+    for (size_t i = l->count; i-- > 0;)
+        if (!l->info[i].error && l->info[i].step < step)
+            return &l->info[i];
+    return NULL;
+}
+
+static int keep(struct session *s, const struct scratch *sc, const char *path)
+{
+    char from[PATH_MAX + 16], *data = NULL;
+    size_t bytes = 0;
+    scratch_trace(sc, from, sizeof from);
+    int rc = kc_file_read(from, TRACE_MOST, &data, &bytes);
+    if (!rc)
+        rc = kc_file_replace(path, data, bytes);
+    free(data);
+    return rc ? session_fail(s, KC_EXIT_SYSTEM, "%s can't be written: %s", path, strerror(-rc)) : KC_EXIT_OK;
+}
+
+/* A trace of another run than the job's is worth knowing about. */
+static void note_loss(struct session *s, const struct job *j, const struct making *m)
+{
+    struct losses l;
+    if (losses_read(j->directory, &l, NULL))
+        return;
+    if (losses_has(&l, m->step) && !losses_same(l.loss[m->step], m->loss))
+        session_note(s, "step %llu of %s had the loss %.17g, and %.17g in the run that was traced. `kc snap prove %s` finds the first "
+                     "step that differs", (unsigned long long)m->step, j->id, l.loss[m->step], m->loss, j->id);
+    losses_free(&l);
+}
+
+int trace_make(struct session *s, const char *id, uint64_t step, const char *path, struct trace_made *out)
+{
+    struct job j;
+    struct scratch sc = {.s = s};
+    struct kc_error e = {""};
+    int rc = job_read(&s->home, id, &j, &e);
+    if (rc)
+        return session_fail(s, session_code(rc), "%s", e.text);
+    int code = j.steps >= 0 && step > (uint64_t)j.steps
+                   ? session_fail(s, KC_EXIT_USAGE, "%s has %lld steps: there is no step %llu", id, (long long)j.steps,
+                                  (unsigned long long)step)
+                   : scratch_open(s, &j, &sc);
+    if (!code) {
+        const struct kc_snapshot_info *from = before(&sc.list, step);
+        struct making m = {.s = s, .first = from ? from->step + 1 : 1, .step = step, .loss = NAN};
+        struct scratch_run run = {.version = from ? from->version : 0, .until = step, .trace = step, .step = on_step, .self = &m};
+        code = scratch_run(&sc, &run);
+        bench_progress_end(s);
+        if (!code && !run.whole)
+            code = session_fail(s, KC_EXIT_SYSTEM, "the replay ended before step %llu", (unsigned long long)step);
+        if (!code)
+            code = keep(s, &sc, path);
+        if (!code)
+            note_loss(s, &j, &m);
+        *out = (struct trace_made){.version = run.version, .loss = m.loss};
+    }
+    scratch_close(&sc);
+    job_free(&j);
+    return code;
+}
