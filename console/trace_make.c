@@ -24,7 +24,7 @@ struct making {
 static bool on_step(void *self, uint64_t step, double loss)
 {
     struct making *m = self;
-    bench_progress(m->s, "step %llu of %llu to %llu", (unsigned long long)step, (unsigned long long)m->first, (unsigned long long)m->step);
+    bench_progress(m->s, "step %llu, to %llu", (unsigned long long)step, (unsigned long long)m->step);
     m->loss = loss;
     return true;
 }

@@ -97,7 +97,7 @@ static int look_at_losses(struct proof *p)
 static bool on_step(void *self, uint64_t step, double loss)
 {
     struct proof *p = self;
-    bench_progress(p->s, "step %llu of %llu to %llu", (unsigned long long)step, (unsigned long long)p->first,
+    bench_progress(p->s, "step %llu, to %llu", (unsigned long long)step,
                    (unsigned long long)p->until);
     if (losses_has(&p->losses, step) && losses_same(p->losses.loss[step], loss)) {
         p->compared++;
