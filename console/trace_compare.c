@@ -172,19 +172,20 @@ static bool same_part(const struct kc_traced *x, const struct kc_traced *y)
            !memcmp(x->first, y->first, sizeof x->first) && !memcmp(x->size, y->size, sizeof x->size);
 }
 
-/* What the ranks hold of the tensor at the end, each part once; false: that is not the tensor once and whole. */
+/* What the ranks hold of the tensor at the end, each part once, summands left out: where they have been added up, some rank
+ * has the sum. false: that is not the tensor once and whole. */
 static bool join(const struct parts *p, size_t first, size_t end, struct trace_side *out)
 {
     const struct kc_traced *row = p->part[first].row;
     const uint64_t whole = trace_elements(row) * (row->batched ? p->part[first].of->micro_batches : 1);
     struct trace_side s = {0};
     for (size_t i = first; i < end; i++) {
-        bool again = overwritten(p, i, end);
+        bool again = p->part[i].row->partial || overwritten(p, i, end);
         for (size_t k = first; k < i && !again; k++)
-            again = same_part(p->part[k].row, p->part[i].row) && !overwritten(p, k, end);
+            again = !p->part[k].row->partial && same_part(p->part[k].row, p->part[i].row) && !overwritten(p, k, end);
         if (again)
             continue;
-        if (p->part[i].row->partial || memcmp(p->part[i].row->whole, row->whole, sizeof row->whole))
+        if (memcmp(p->part[i].row->whole, row->whole, sizeof row->whole))
             return false;
         side_add(&s, &p->part[i]);
     }

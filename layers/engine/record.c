@@ -15,6 +15,7 @@ struct row {
     struct kc_traced is; /* its texts are in the pointers behind it until it is sealed */
     const char *op, *what, *tensor;
     uint64_t at;         /* bytes from the operand's begin */
+    bool found;          /* this step has not changed it */
 };
 
 struct kc_record {
@@ -37,7 +38,7 @@ struct kc_record {
 struct place {
     struct kc_record *r;
     uint32_t instruction, operand;
-    bool found; /* an input */
+    bool found; /* an input, or what is gathered of one */
 };
 
 static const struct kc_exec_instruction *instruction_of(const struct place *p)
@@ -54,7 +55,7 @@ static struct row *row_new(const struct place *p)
     struct row *row = r->row ? &r->row[r->rows] : &nowhere;
     r->rows++;
     *row = (struct row){.is = {.instruction = p->instruction, .operand = p->operand, .lane = i->lane, .micro = i->micro, .layer = i->layer},
-                        .what = "", .tensor = ""};
+                        .what = "", .tensor = "", .found = p->found};
     row->op = i->kind == KC_I_COLLECTIVE ? r->collective[i->collective] : r->c.ops->ops[i->opcode].name;
     return row;
 }
@@ -73,6 +74,15 @@ static void set_tensor(const struct place *p, struct row *row, const struct kc_p
     row->is.batched = t->rank && t->dim[0] == KC_BATCH;
 }
 
+/* Axes that there are. */
+static uint8_t axes_of(const struct kc_shard_plan *s)
+{
+    uint8_t axes = 0;
+    for (int a = 0; a < KC_AXES; a++)
+        axes |= (uint8_t)((s->axis[a] > 1) << a);
+    return axes;
+}
+
 /* A tensor of the plan, all that this rank has of it. */
 static void add_tensor(const struct place *p, int32_t tensor)
 {
@@ -87,8 +97,8 @@ static void add_tensor(const struct place *p, int32_t tensor)
     if (t->role == KC_GRADIENT && t->of >= 0)
         row->tensor = KC_TEXT(s, all[t->of].name);
     for (int a = 0; a < KC_AXES; a++)
-        if (s->axis[a] > 1 && t->place[a].kind == KC_PLACE_PARTIAL)
-            row->is.partial |= (uint8_t)(1u << a);
+        row->is.partial |= (uint8_t)((t->place[a].kind == KC_PLACE_PARTIAL) << a);
+    row->is.partial &= axes_of(s);
 }
 
 /* The elements [from, to) of a bucket: a row for each tensor that has some of them. */
@@ -98,7 +108,7 @@ static void add_run(const struct place *p, uint32_t bucket, enum kc_state_class 
     const struct kc_plan_bucket *b = KC_AT(s, struct kc_plan_bucket, s->buckets) + bucket;
     const struct kc_plan_segment *g = KC_AT(s, struct kc_plan_segment, s->segments) + b->segments_first;
     for (uint32_t i = 0; i < b->segments_count; i++) {
-        struct row whole = {{0}, NULL, NULL, NULL, 0};
+        struct row whole = {.at = 0};
         set_tensor(p, &whole, KC_AT(s, struct kc_plan_tensor, s->tensors) + g[i].tensor);
         const uint64_t end = g[i].offset + whole.is.count, lo = from > g[i].offset ? from : g[i].offset, hi = to < end ? to : end;
         if (lo >= hi)
@@ -112,12 +122,13 @@ static void add_run(const struct place *p, uint32_t bucket, enum kc_state_class 
     }
 }
 
-/* One number of a vector. */
-static void add_number(const struct place *p, const char *what, const char *name, uint64_t at)
+/* One number of a vector; `summand`: each rank has its own. */
+static void add_number(const struct place *p, const char *what, const char *name, uint64_t at, bool summand)
 {
     struct row *row = row_new(p);
     row->what = what, row->tensor = name;
     row->is.type = KC_F64, row->is.count = 1;
+    row->is.partial = summand ? axes_of(p->r->c.shard) : 0;
     row->at = at * kc_type_bytes[KC_F64];
 }
 
@@ -135,14 +146,15 @@ static void walk_collective(struct place *p, const struct kc_exec_instruction *i
     uint64_t position = 0;
     if (!i->outputs)
         return;
-    p->operand = i->inputs, p->found = false;
+    p->operand = i->inputs;
+    p->found = k->purpose == KC_PURPOSE_PARAMETER && c->shard->zero >= 3; /* for the ops, before the update */
     while (ranks[position] != c->exec->rank)
         position++;
     if (i->op >= 0)
         add_tensor(p, KC_AT(c->shard, int32_t, KC_AT(c->shard, struct kc_plan_op, c->shard->ops)[i->op].out)[0]);
     else if (k->purpose == KC_PURPOSE_AGREE)
         for (int a = KC_AGREE_LOSS; a <= KC_AGREE_NORM; a++)
-            add_number(p, "agreed", kc_agree_name[a], (uint64_t)a);
+            add_number(p, "agreed", kc_agree_name[a], (uint64_t)a, false);
     else if (k->bucket >= 0 && k->primitive == KC_REDUCE_SCATTER)
         add_run(p, (uint32_t)k->bucket, what, position * (k->count / members), (position + 1) * (k->count / members));
     else if (k->bucket >= 0)
@@ -162,7 +174,7 @@ static void walk_run(struct place *p, const struct kc_exec_instruction *i, const
             const uint64_t from = refs[k].offset / kc_type_bytes[refs[k].type];
             add_run(p, (uint32_t)refs[k].bucket, (enum kc_state_class)class, from, from + refs[k].size[0]);
         } else if (refs[k].space == KC_SPACE_RESULT) {
-            add_number(p, kc_role_name[KC_RESULT], kc_agree_name[KC_AGREE_NORM], 0);
+            add_number(p, kc_role_name[KC_RESULT], kc_agree_name[KC_AGREE_NORM], 0, true);
         }
     }
 }
@@ -217,7 +229,7 @@ static void record_seen(void *self, uint32_t n, uint32_t operand, const void *da
         if (row->operand != operand)
             continue;
         figures_take(row, (const unsigned char *)data + r->row[k].at);
-        row->when = operand < r->instructions[n].inputs ? KC_TRACED_FOUND : KC_TRACED_LEFT;
+        row->when = r->row[k].found ? KC_TRACED_FOUND : KC_TRACED_LEFT;
     }
 }
 
