@@ -16,7 +16,7 @@ def train(node, name, parallel, **changes):
     ranks = 1
     for axis in ("data", "tensor", "pipeline", "context"):
         ranks *= parallel.get(axis, 1)
-    how = dict(steps=12, snapshot={"every": 4, "keep": 3}, batch={"sequences": 8, "micro": 2},
+    how = dict(steps=12, snapshot={"every": 4, "keep": 3, "busy": "wait"}, batch={"sequences": 8, "micro": 2},
                parallel=dict({"data": 1, "zero": 0}, **parallel))
     return node.train(name, ranks, 0, **dict(how, **changes))
 
@@ -105,7 +105,7 @@ def test_a_state_that_is_another_is_found():
 
 def test_a_job_that_runs_is_proved_beside_it_and_without_kcd():
     with Kc() as node:
-        job = node.begin("runs", 2, 0, steps=100000, snapshot={"every": 30, "keep": 2}, batch={"sequences": 8, "micro": 4})
+        job = node.begin("runs", 2, 0, steps=100000, snapshot={"every": 30, "keep": 2, "busy": "wait"}, batch={"sequences": 8, "micro": 4})
         node.kc("wait", job, "--for", "step>=61")
         assert node.json("snap", "prove", job)["proved"]
         node.kill_kcd()
@@ -114,7 +114,7 @@ def test_a_job_that_runs_is_proved_beside_it_and_without_kcd():
         until("the job goes on", lambda: node.steps(job)[-1] > before)
         node.start_kcd()
         node.kc("stop", job)
-        assert node.events(job, "replica") == [] and node.read(job, "result.json")["restarts"] == 0
+        assert node.read(job, "state.json")["incarnation"] == 1
 
 
 def test_one_snapshot_alone_is_proved_by_the_step_after_it():
@@ -171,13 +171,15 @@ def test_traces_are_made_again_to_the_bit_from_any_snapshot():
 
 def test_layouts_are_compared_and_the_first_difference_is_named():
     with Kc() as node:
-        one = train(node, "one", {})
+        # seeded values: what has no gradient but rounding, the biases of keys, stays where it is
+        own = {"model": {"init": {"from": None}}, "optimizer": {"lr": 1e-3}}
+        one = train(node, "one", {}, **own)
         for number, layout in enumerate(LAYOUTS):
-            other = train(node, f"cut{number}", layout)
+            other = train(node, f"cut{number}", layout, **own)
             assert node.json("compare", one, other)["same"]
             found = node.json("compare", f"{one}@6", f"{other}@6")
             assert found["same"] and found["by"] == "figures" and found["compared"] > 100 and found["left_out"] < 30, found
-        faster = train(node, "faster", {"tensor": 2}, optimizer={"lr": 1.1e-2})
+        faster = train(node, "faster", {"tensor": 2}, model=own["model"], optimizer={"lr": 1.1e-3})
         found = node.json("compare", one, faster, ok=(1,))
         assert found["step"] == 2 and found["by"] == "losses", found  # the first update made it another model
         found = node.json("compare", f"{one}@1", f"{faster}@1", ok=(1,))
@@ -200,7 +202,7 @@ def test_a_file_that_is_no_trace_is_refused():
         path, cut = os.path.join(node.folder, "t"), os.path.join(node.folder, "cut")
         node.kc("trace", job, "--step", "2", "--out", path)
         data = open(path, "rb").read()
-        for wrong, code in ((data[:-1], 9), (data + b"x", 9), (data[:40000] + b"?" + data[40001:], 9), (b"", 9), (b"hello, this is no trace at all", 8)):
+        for wrong, code in ((data[:-1], 9), (data + b"x", 9), (data[:40000] + b"?" + data[40001:], 9), (b"", 9), (b"hello, this is a text and no trace at all", 8)):
             with open(cut, "wb") as f:
                 f.write(wrong)
             node.kc("compare", path, cut, ok=(code,))
@@ -212,7 +214,7 @@ def test_a_file_that_is_no_trace_is_refused():
 
 def test_nothing_is_left_of_one_that_is_interrupted():
     with Kc() as node:
-        job = node.train("long", 2, 0, steps=400, snapshot={"every": 200, "keep": 2}, batch={"sequences": 8, "micro": 4})
+        job = node.train("long", 2, 0, steps=400, snapshot={"every": 200, "keep": 2, "busy": "wait"}, batch={"sequences": 8, "micro": 4})
         kc = subprocess.Popen([os.path.join(BIN, "kc"), "snap", "prove", job, "--from", "0"], env=node.environment,
                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         until("it has a folder", lambda: left_behind(node))
