@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The state in memory that the keeper holds outlives the ranks: a restart begins from it, and a child of the keeper writes it to
-disk when the ranks are gone. Whatever becomes of that child, the job goes on. F38, F39."""
+disk when the ranks are gone. Whatever becomes of that child, the job goes on. F39."""
 import os, subprocess, sys, tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))

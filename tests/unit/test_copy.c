@@ -1,5 +1,5 @@
 /* test_copy.c - the copies in memory: read like versions on disk when whole, and never chosen when anything about them is
- * not as it must be. Rows F38, F39 of the list of faults. */
+ * not as it must be. Rows F31, F32 of the list of faults. */
 #include "copy_rig.h"
 #include "state/unpack.h"
 #include "tests/unit/suite.h"

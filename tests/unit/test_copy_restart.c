@@ -1,5 +1,5 @@
 /* test_copy_restart.c - what becomes of copies in memory when the ranks that made them are gone: the next ones choose them before
- * the disk, and whoever is left writes them there, through every failure. Rows F30, F38, F39 of the list of faults. */
+ * the disk, and whoever is left writes them there, through every failure. Rows F30, F32, F39 of the list of faults. */
 #include "copy_rig.h"
 #include "crash_log.h"
 #include "rig_faults.h"
