@@ -252,6 +252,7 @@ void check_algorithms(const struct kc_home *home, struct job *j)
     const struct kc_plan_collective *of = KC_AT(c.plans.comm, struct kc_plan_collective, c.plans.comm->collectives);
     for (uint32_t i = 0; i < c.plans.comm->collectives.count; i++)
         j->algorithms[of[i].primitive] |= 1u << of[i].algorithm;
+    j->parameters = c.graph->parameters, j->trained = c.graph->trained;
     j->planned = true;
     check_free(&c);
 }

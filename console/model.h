@@ -85,7 +85,8 @@ struct job {
     struct job_failure failure;
     struct job_snapshot snapshot;/* the newest */
     uint32_t algorithms[KC_PRIMITIVES]; /* of its collectives: a bit each; see check_algorithms() */
-    bool planned;                /* they are known */
+    bool planned;                /* they are known, and these: */
+    uint64_t parameters, trained;/* elements of the model, and of those that are not frozen */
     bool board;                  /* its board was read */
     bool keeper_alive;           /* means something with a board */
     int board_error;             /* -errno why not, 0 */

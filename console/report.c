@@ -303,6 +303,8 @@ void report_page(const struct job *j, FILE *out)
     report_progress(j, line, sizeof line);
     fprintf(out, "progress    %s%s\n", line, isnan(j->tokens_per_second) ? "  - tok/s" : "");
     fprintf(out, "model       %s\n", *j->model ? j->model : "-");
+    if (j->planned)
+        fprintf(out, "            %s\n", text_parameters(j->parameters, j->trained, line, sizeof line));
     page_algorithms(j, out);
     fprintf(out, "figures     validation loss %s, gradient norm %s, learning rate %s\n",
             text_number(j->validation_loss, "%.4f", a, sizeof a), text_number(j->grad_norm, "%.4g", b, sizeof b),

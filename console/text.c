@@ -1,6 +1,7 @@
 /* text.c - UTF-8 (RFC 3629) in, safe text out. No locale, no allocation. */
 #include "text.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 #include <wchar.h>
@@ -141,6 +142,14 @@ const char *text_bytes(double v, char *out, size_t room)
     for (; v >= 1024 && u < 5; u++)
         v /= 1024;
     snprintf(out, room, u == 0 || v >= 100 ? "%.0f %s" : "%.1f %s", v, unit[u]);
+    return out;
+}
+
+const char *text_parameters(uint64_t all, uint64_t trained, char *out, size_t room)
+{
+    const int n = snprintf(out, room, "%" PRIu64 " parameters", all);
+    if (trained != all && n > 0 && (size_t)n < room)
+        snprintf(out + n, room - (size_t)n, ": %" PRIu64 " trained, %" PRIu64 " frozen", trained, all - trained);
     return out;
 }
 

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 
 #define TEXT_KEEP_LINES 1 /* leave newlines and tabs as they are */
@@ -27,6 +28,8 @@ int text_width(const char *text);
 const char *text_number(double v, const char *format, char *out, size_t room);
 const char *text_bytes(double v, char *out, size_t room);    /* "1.5 MiB" */
 const char *text_seconds(double v, char *out, size_t room);  /* "0.31 s", "2 min 5 s", "3 h 10 min" */
+/* "875264 parameters", and where some are frozen ": 36864 trained, 838400 frozen" */
+const char *text_parameters(uint64_t all, uint64_t trained, char *out, size_t room);
 const char *text_rate(double v, char *out, size_t room);     /* "412k", "9.31k", "870" */
 
 #endif

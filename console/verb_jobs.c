@@ -51,7 +51,7 @@ int verb_ps(struct session *s, const struct arguments *a)
     return code;
 }
 
-/* `algorithms`: NULL leaves the key out, and that of the experts. Taken over. */
+/* `algorithms`: NULL leaves the key out, and those of the experts and of parameters. Taken over. */
 static int emit_job(struct session *s, struct job *j, json_t *algorithms)
 {
     json_t *o = session_envelope(s), *job;
@@ -60,6 +60,8 @@ static int emit_job(struct session *s, struct job *j, json_t *algorithms)
     if (algorithms) {
         json_object_set_new(job, "algorithms", algorithms);
         json_object_set_new(job, "experts", loads_json(j->loads));
+        json_object_set_new(job, "parameters", j->planned ? json_integer((json_int_t)j->parameters) : json_null());
+        json_object_set_new(job, "trained", j->planned ? json_integer((json_int_t)j->trained) : json_null());
     }
     json_object_set_new(o, "job", job);
     return session_emit(s, o);

@@ -29,10 +29,11 @@ static void print_memory(const struct check *c, FILE *out)
 static int print_check(struct session *s, const char *path, const struct check *c)
 {
     struct draft d;
+    char parameters[96];
     FILE *out = draft_open(&d);
     fprintf(out, "spec        %s is valid: %s\n", path, KC_TEXT(c->spec, c->spec->name));
     fprintf(out, "data        fits the model\n");
-    fprintf(out, "plan        %llu parameters\n", (unsigned long long)c->graph->parameters);
+    fprintf(out, "plan        %s\n", text_parameters(c->graph->parameters, c->graph->trained, parameters, sizeof parameters));
     plan_print(&c->figures, false, out);
     fprintf(out, "\nprograms    %u ranks played to the end: no deadlock\n", c->spec->ranks);
     print_cost(c, out);
@@ -46,9 +47,10 @@ static int print_check(struct session *s, const char *path, const struct check *
 static int print_plan(struct session *s, const char *path, const struct check *c)
 {
     struct draft d;
+    char parameters[96];
     FILE *out = draft_open(&d);
-    fprintf(out, "spec        %s: %s, %llu parameters\n", path, KC_TEXT(c->spec, c->spec->name),
-            (unsigned long long)c->graph->parameters);
+    fprintf(out, "spec        %s: %s, %s\n", path, KC_TEXT(c->spec, c->spec->name),
+            text_parameters(c->graph->parameters, c->graph->trained, parameters, sizeof parameters));
     plan_print(&c->figures, true, out);
     fprintf(out, "\nprograms    %u ranks played to the end: no deadlock\n", c->spec->ranks);
     print_cost(c, out);
@@ -78,6 +80,7 @@ static int emit(struct session *s, const struct check *c, bool checked)
     json_t *o = session_envelope(s), *plan = plan_json(&c->figures);
     json_object_set_new(o, "spec", kc_spec_json(c->spec));
     json_object_set_new(o, "parameters", json_integer((json_int_t)c->graph->parameters));
+    json_object_set_new(o, "trained", json_integer((json_int_t)c->graph->trained));
     json_object_set_new(o, "deadlock_free", json_true());
     json_object_set_new(o, "cost", cost_json(c));
     if (checked) {

@@ -40,6 +40,18 @@ static int sizes_check(const struct kc_job_spec *s, struct kc_error *e)
     return 0;
 }
 
+static uint64_t trained(const struct graph *g)
+{
+    uint64_t sum = 0;
+    for (uint32_t t = 0; t < g->tensor_count; t++) {
+        uint64_t n = g->tensors[t].role == KC_PARAMETER && !g->tensors[t].frozen;
+        for (int d = 0; d < g->tensors[t].rank; d++)
+            n *= g->tensors[t].size[d];
+        sum += n;
+    }
+    return sum;
+}
+
 static int graph_build(const struct kc_job_spec *spec, struct kc_arena *arena, struct linear *linear,
                        const struct kc_model_graph **out, struct kc_error *e)
 {
@@ -75,6 +87,7 @@ static int graph_build(const struct kc_job_spec *spec, struct kc_arena *arena, s
     root->family = kc_contract_text(arena, kc_family_name[spec->family]);
     root->layers = spec->layers;
     root->parameters = family->parameters(spec) + adapters;
+    root->trained = trained(&g);
     root->tokens = ends.tokens;
     root->targets = ends.targets;
     root->positions = ends.positions;

@@ -260,6 +260,7 @@ static const struct kc_field model_graph[] = {
     TEXT(kc_model_graph, family),
     SCALAR(kc_model_graph, layers),
     SCALAR(kc_model_graph, parameters),
+    SCALAR(kc_model_graph, trained),
     SPAN_OF(kc_model_graph, opcodes, graph_opcode_layout),
     SPAN_OF(kc_model_graph, expansions, graph_expansion_layout),
     SPAN_OF(kc_model_graph, temps, graph_temp_layout),

@@ -8,7 +8,7 @@
 #include "contracts/placement.h"
 #include "contracts/types.h"
 
-#define KC_MODEL_GRAPH_VERSION 5
+#define KC_MODEL_GRAPH_VERSION 6
 #define KC_RULE_TENSORS 14 /* most inputs plus outputs of an opcode */
 
 /* One row an opcode offers: with these placements of its inputs (on one axis) its outputs come out so. Order: inputs,
@@ -118,7 +118,8 @@ struct kc_model_graph {
     struct kc_contract head;
     kc_text family;
     uint32_t layers;
-    uint64_t parameters;    /* elements, tied ones once */
+    uint64_t parameters;    /* elements, tied ones once … */
+    uint64_t trained;       /* … and of these the ones that are not frozen */
     struct kc_span opcodes; /* struct kc_graph_opcode */
     struct kc_span expansions, temps, steps; /* struct kc_graph_expansion, kc_graph_temp, kc_graph_step */
     struct kc_span tensors; /* struct kc_graph_tensor */

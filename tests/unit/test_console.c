@@ -266,6 +266,9 @@ START_TEST(unknown_numbers_are_a_dash)
     ck_assert_str_eq(text_rate(NAN, out, sizeof out), "-");
     ck_assert_str_eq(text_seconds(125, out, sizeof out), "2 min 05 s");
     ck_assert_str_eq(text_bytes(1536, out, sizeof out), "1.5 KiB");
+    char line[80];
+    ck_assert_str_eq(text_parameters(800, 800, line, sizeof line), "800 parameters");
+    ck_assert_str_eq(text_parameters(800, 32, line, sizeof line), "800 parameters: 32 trained, 768 frozen");
     ck_assert_str_eq(text_rate(412300, out, sizeof out), "412k");
 }
 END_TEST

@@ -128,6 +128,7 @@ static void finals_compare(struct rehearsal *h)
     }
     ck_assert_uint_eq(compared, (uint64_t)kc_json_integer(h->reference, "adapters", 0));
     ck_assert_uint_eq(h->r.graph->parameters, kc_model_parameters(&h->spec.spec) + compared);
+    ck_assert_uint_eq(h->r.graph->trained, compared);
     safetensors_close(&s);
 }
 

@@ -219,7 +219,7 @@ START_TEST(parameters_are_hugging_faces_and_have_one_gradient_each)
     }
     ck_assert_uint_eq(parameters, json_object_size(s.head) - (json_object_get(s.head, "__metadata__") != NULL));
     ck_assert_uint_eq(sum, (uint64_t)kc_json_integer(run.reference, "parameters", 0));
-    ck_assert(g->parameters == sum && kc_model_parameters(&spec) == sum);
+    ck_assert(g->parameters == sum && g->trained == sum && kc_model_parameters(&spec) == sum);
     safetensors_close(&s);
     golden_close(&run);
     kc_arena_free(&arena);
