@@ -28,7 +28,8 @@ AXES = {"t": "tensor", "c": "context", "e": "expert", "d": "data", "p": "pipelin
 NUMBERS = dict(AXES, z="zero", v="chunks", a="accumulate")
 WORDS = {"seq": {"sequence": True}, "gpipe": {"pipeline_order": "gpipe"}, "interleaved": {"pipeline_order": "interleaved"},
          "zero-bubble": {"pipeline_order": "zero-bubble"}, "selective": {"recompute": "selective"}, "full": {"recompute": "full"},
-         "masked": {}}  # documents are told apart
+         "masked": {}, "lora": {}}  # documents are told apart; adapters alone are trained
+TARGETS = {"gpt2": ["*.c_*.weight"], "llama": ["*_proj.weight"], "moe": ["*_proj.weight"]}
 
 # A line is a model and a layout: axes t, c, e, d, p with their sizes, z ZeRO, v chunks, a micro-batches of a rank; a star: it is
 # in the short form.
@@ -113,6 +114,19 @@ TABLE = """
   moe   t2 e2 p2 a2 zero-bubble full
   llama t4 d2 z1 seq
   gpt2  t2 p2 v2 a3 interleaved d2 full z3
+* gpt2  t2 d2 z1 lora
+  gpt2  t3 lora
+  gpt2  t2 seq lora
+* gpt2  p2 a2 lora
+  gpt2  c2 lora masked
+* llama t2 seq lora
+  llama t4 lora
+  llama d2 z3 a2 lora
+* llama c2 d2 lora selective
+  llama p2 v2 a4 zero-bubble lora
+  tied  d2 p2 a2 z2 lora
+* moe   e2 lora
+  moe   t2 e2 p2 a2 full lora
 """
 
 
@@ -124,7 +138,7 @@ def layouts(starred):
 
 
 def read_layout(line):
-    """(model, masked, parallel of the spec, ranks, rows of a micro-batch)."""
+    """(model, words of the run, parallel of the spec, ranks, rows of a micro-batch)."""
     model, *parts = line.split()
     parallel, accumulate = {}, 1
     for part in parts:
@@ -137,7 +151,7 @@ def read_layout(line):
     ranks = math.prod(parallel.get(axis, 1) for axis in AXES.values())
     batch = parallel.get("data", 1) * parallel.get("expert", 1) * accumulate
     assert ROWS % batch == 0, line
-    return model, "masked" in parts, parallel, ranks, ROWS // batch
+    return model, [w for w in ("masked", "lora") if w in parts], parallel, ranks, ROWS // batch
 
 
 def write_tokens(path):
@@ -158,15 +172,18 @@ class Runs:
         write_tokens(self.tokens)
 
     def spec(self, line, **changes):
-        model, masked, parallel, ranks, micro = read_layout(line)
+        model, words, parallel, ranks, micro = read_layout(line)
         data = {"train": self.tokens, "order": "sequential"}
-        if masked:
+        if "masked" in words:
             data |= {"documents": "masked", "end_of_text": 0}
         spec = {"name": "layout", "ranks": ranks, "steps": STEPS, "threads": 1, "oversubscribe": True, "seed": 8,
                 "model": MODELS[model], "data": data, "batch": {"sequences": ROWS, "micro": micro},
                 # eps: where a gradient is nothing but rounding, its size must stay nothing (the bias of a key has none)
                 "optimizer": {"lr": self.lr, "eps": 1e-3, "clip": 0.5}, "lr_schedule": {"kind": "cosine", "warmup": 2},
-                "parallel": parallel, "snapshot": {"every": STEPS, "keep": 1}, "policy": {"on_crash": "stop"}} | changes
+                "parallel": parallel, "snapshot": {"every": STEPS, "keep": 1}, "policy": {"on_crash": "stop"}}
+        if "lora" in words:
+            spec |= {"lora": {"rank": 3, "alpha": 6, "targets": TARGETS[MODELS[model]["family"]]}}
+        spec |= changes
         path = os.path.join(self.node.folder, "layout.json")
         with open(path, "w") as f:
             json.dump(spec, f)
@@ -190,12 +207,14 @@ class Runs:
         return figures, manifest, values, root
 
     def reference(self, line):
-        model, masked = read_layout(line)[:2]
-        if (model, masked) not in self.alone:
-            alone = self.run(f"{model} a1 masked" if masked else f"{model} a1")
-            assert alone[0][-1][0] < alone[0][0][0] - self.learns, f"{model} on one rank learns nothing: {alone[0]}"
-            self.alone[model, masked] = alone
-        return self.alone[model, masked]
+        model, words = read_layout(line)[:2]
+        alone = " ".join([model, "a1", *words])
+        if alone not in self.alone:
+            run = self.run(alone)
+            learns = self.learns / 10 if "lora" in words else self.learns  # beside random weights, which stay
+            assert run[0][-1][0] < run[0][0][0] - learns, f"{alone} on one rank learns nothing: {run[0]}"
+            self.alone[alone] = run
+        return self.alone[alone]
 
     def compare(self, line):
         """How far it is from one rank: the largest relative difference of a figure, of a state; and its root."""
@@ -308,7 +327,7 @@ def random_layout(draw, model):
             break
     parts = [model] + [a + str(n) for a, n in axis.items() if n > 1]
     parts += ["a%d" % draw.choice([n for n in range(1, ROWS + 1) if ROWS % (rows * n) == 0]), "z%d" % draw.randrange(4)]
-    parts += draw.choice(([], [], ["selective"], ["full"])) + draw.choice(([], [], [], ["masked"]))
+    parts += draw.choice(([], [], ["selective"], ["full"])) + draw.choice(([], [], [], ["masked"])) + draw.choice(([], [], [], ["lora"]))
     if axis["t"] > 1:
         parts += draw.choice(([], ["seq"]))
     if axis["p"] > 1:
