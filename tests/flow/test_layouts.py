@@ -211,7 +211,7 @@ class Runs:
         alone = " ".join([model, "a1", *words])
         if alone not in self.alone:
             run = self.run(alone)
-            learns = self.learns / 10 if "lora" in words else self.learns  # beside random weights, which stay
+            learns = (self.learns / 10 or -1) if "lora" in words else self.learns  # beside random weights, which stay
             assert run[0][-1][0] < run[0][0][0] - learns, f"{alone} on one rank learns nothing: {run[0]}"
             self.alone[alone] = run
         return self.alone[alone]
