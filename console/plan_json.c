@@ -109,9 +109,10 @@ json_t *plan_json(const struct plan_figures *f)
     json_t *tensors = json_array();
     for (uint32_t i = 0; i < s->tensors.count; i++)
         json_array_append_new(tensors, tensor_json(s, &t[i]));
-    return json_pack("{s:I,s:o,s:I,s:b,s:s,s:I,s:I,s:o,s:o,s:o,s:I,s:o,s:o}", "ranks", (json_int_t)s->ranks, "mesh",
+    return json_pack("{s:I,s:o,s:I,s:b,s:s,s:I,s:I,s:I,s:o,s:o,s:o,s:I,s:o,s:o}", "ranks", (json_int_t)s->ranks, "mesh",
                      axes_json(s->axis), "zero", (json_int_t)s->zero, "sequence", (int)f->spec->sequence, "recompute",
-                     kc_recompute_name[f->spec->recompute], "micro_batches", (json_int_t)s->micro_batches, "micro",
+                     kc_recompute_name[f->spec->recompute], "recompute_layers",
+                     (json_int_t)s->recompute_layers, "micro_batches", (json_int_t)s->micro_batches, "micro",
                      (json_int_t)s->micro, "tensors", tensors, "communication", traffic_json(f), "memory", memory_json(f),
                      "memory_bytes", (json_int_t)f->memory_all, "experts", experts_json(f), "pipeline",
                      pipeline_json(f));

@@ -23,6 +23,11 @@ static void print_mesh(const struct kc_job_spec *spec, const struct kc_shard_pla
         fprintf(out, "%s%s %u", a ? ", " : "", kc_axis_name[a], s->axis[a]);
     fprintf(out, "\n            %u rank%s, zero %u, sequence %s, recompute %s\n", s->ranks, s->ranks == 1 ? "" : "s", s->zero,
             spec->sequence ? "cut" : "whole", kc_recompute_name[spec->recompute]);
+    if (s->recompute_layers)
+        fprintf(out, "            made again: the first %u layer%s of %s\n", s->recompute_layers, s->recompute_layers == 1 ? "" : "s",
+                s->stages.count > 1 ? "each stage" : "the model");
+    else if (spec->recompute == KC_RECOMPUTE_AUTO)
+        fprintf(out, "            made again: none, a rank needs no more than %u MiB\n", spec->recompute_memory);
     fprintf(out, "batch       %u sequences a step: %u micro-batch%s of %u row%s on %u rank%s\n", s->sequences,
             s->micro_batches, s->micro_batches == 1 ? "" : "es", s->micro, s->micro == 1 ? "" : "s", rows,
             rows == 1 ? "" : "s");

@@ -6,7 +6,7 @@
 #include "base/contract.h"
 #include "contracts/types.h"
 
-#define KC_JOB_SPEC_VERSION 8
+#define KC_JOB_SPEC_VERSION 9
 
 #define KC_FAMILY_TABLE(X) X(FAMILY_GPT2, "gpt2", 0) X(FAMILY_LLAMA, "llama", 0) X(FAMILY_MOE, "moe", 0)
 #define KC_DEVICE_TABLE(X) X(DEVICE_CPU, "cpu", 0)
@@ -86,6 +86,8 @@ struct kc_job_spec {
     uint32_t sequence;      /* 1: norms and residuals are cut along the sequence inside the tensor axis */
     uint32_t pipeline, chunks; /* enum kc_pipeline; virtual stages a rank */
     uint32_t recompute;     /* enum kc_recompute */
+    uint32_t recompute_layers; /* with full: the first so many layers of each stage; 0 all of them */
+    uint32_t recompute_memory; /* with auto: MiB that a rank may need in all */
     uint32_t expert_memory; /* MiB a rank for rows that experts of a layer receive; 0: enough for the worst case */
 
     uint32_t snapshot_keep;

@@ -12,7 +12,7 @@
 
 #include <assert.h>
 
-#define KC_SHARD_PLAN_VERSION 7
+#define KC_SHARD_PLAN_VERSION 8
 #define KC_ALIGN_ELEMENTS 64 /* tensors start at multiples of it in a bucket, shards are multiples of it */
 #define KC_EVERY_STAGE (-1)  /* as the stage of an op: on every stage that needs it */
 #define KC_FLAT KC_NONE      /* as the dimension of a placement: cut flat over a whole bucket, ignoring tensor borders */
@@ -115,8 +115,8 @@ struct kc_shard_plan {
     uint32_t axis[KC_AXES];     /* mesh sizes; rank = Σ coordinate · stride, fastest axis first */
     uint32_t sequence_pairs;    /* 1: the context axis cuts sequences into 2c chunks, coordinate i has chunks i and 2c−1−i */
     uint32_t pipeline, chunks;  /* enum kc_pipeline; virtual stages a rank */
-    uint32_t recompute;         /* enum kc_recompute */
-    uint32_t pad;
+    uint32_t recompute;         /* enum kc_recompute; never auto, which is one of the others here */
+    uint32_t recompute_layers;  /* of each stage, from its first on; 0 all */
     struct kc_span stages;      /* struct kc_plan_stage, pipeline × chunks */
     struct kc_span links;       /* struct kc_plan_link */
     struct kc_span tensors;     /* struct kc_plan_tensor */

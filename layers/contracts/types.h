@@ -32,7 +32,8 @@
     X(PIPELINE_ZERO_BUBBLE, "zero-bubble", 0)
 /* what forward does not keep for backward, which makes it again */
 #define KC_RECOMPUTE_TABLE(X)                                                                                          \
-    X(RECOMPUTE_NONE, "none", 0) X(RECOMPUTE_SELECTIVE, "selective", 0) /* attention */ X(RECOMPUTE_FULL, "full", 0)
+    X(RECOMPUTE_NONE, "none", 0) X(RECOMPUTE_SELECTIVE, "selective", 0) /* attention */ X(RECOMPUTE_FULL, "full", 0) \
+    X(RECOMPUTE_AUTO, "auto", 0) /* full, of as few layers as fit a memory */
 /* named dimensions of tensors */
 #define KC_DIM_TABLE(X)                                                                                                \
     X(NONE, "none", 0) X(BATCH, "batch", 0) X(SEQUENCE, "sequence", 0) X(HIDDEN, "hidden", 0) X(HEADS, "heads", 0)     \

@@ -89,6 +89,20 @@ static int check_experts(const struct kc_job_spec *s, struct kc_error *e)
     return 0;
 }
 
+static int check_recompute(const struct kc_job_spec *s, struct kc_error *e)
+{
+    if (s->recompute_layers && s->recompute != KC_RECOMPUTE_FULL)
+        return kc_fail(e, -EINVAL,
+                       "parallel.recompute_layers is %u, but parallel.recompute is \"%s\": layers are counted with \"full\"",
+                       s->recompute_layers, kc_recompute_name[s->recompute]);
+    if ((s->recompute == KC_RECOMPUTE_AUTO) != (s->recompute_memory > 0))
+        return kc_fail(e, -EINVAL,
+                       "parallel.recompute is \"%s\" and parallel.recompute_memory %u: \"auto\" is told by it how many MiB a rank "
+                       "may need, and nothing else is",
+                       kc_recompute_name[s->recompute], s->recompute_memory);
+    return 0;
+}
+
 int kc_spec_runs(const struct kc_job_spec *s, struct kc_error *e)
 {
     if (s->ranks <= KC_RANKS_MAX)
@@ -108,5 +122,7 @@ int spec_check_parallel(const struct kc_job_spec *s, struct kc_error *e)
                        "the tensor axis, leave it out");
     if (code == 0)
         code = check_pipeline(s, e);
+    if (code == 0)
+        code = check_recompute(s, e);
     return code == 0 ? check_experts(s, e) : code;
 }

@@ -144,14 +144,79 @@ static int expand_all(struct kc_plans *p, struct kc_error *e)
     return code;
 }
 
+struct inputs {
+    const struct kc_model_graph *graph;
+    const struct kc_device_view *devices;
+    const struct kc_comm_costs *costs;
+    struct kc_strategy_opcodes opcodes;
+};
+
+static int draft(const struct kc_job_spec *spec, const struct inputs *in, struct kc_plans *p, struct kc_error *e)
+{
+    const int code = cut(spec, in->graph, in->devices, in->costs, in->opcodes, p, e);
+    return code < 0 ? code : expand_all(p, e);
+}
+
+static void recompute(struct kc_job_spec *spec, uint32_t layers)
+{
+    spec->recompute = layers ? KC_RECOMPUTE_FULL : KC_RECOMPUTE_NONE;
+    spec->recompute_layers = layers;
+}
+
+/* What the rank that needs most needs, with so many layers of each stage made again. */
+static int need_with(struct kc_job_spec *spec, uint32_t layers, const struct inputs *in, uint64_t *most, struct kc_error *e)
+{
+    struct kc_plans p = {0};
+    recompute(spec, layers);
+    const int code = draft(spec, in, &p, e);
+    *most = 0;
+    for (uint32_t r = 0; code == 0 && r < p.shard->ranks; r++) {
+        struct kc_memory_need need;
+        if (p.exec[r]->rank < r) /* it has the programs of that one */
+            continue;
+        kc_startup_memory(spec, &p, r, &need);
+        *most = need.rank > *most ? need.rank : *most;
+    }
+    kc_plans_free(&p);
+    return code;
+}
+
+/* The fewest layers with which every rank's need is within the spec's bound. From the spec and what is planned from alone, so
+ * that all ranks and every later start find the same. */
+static int layers_choose(struct kc_job_spec *spec, const struct inputs *in, struct kc_error *e)
+{
+    const uint64_t room = (uint64_t)spec->recompute_memory << 20;
+    const uint32_t all = spec->layers - spec->axis[KC_PIPELINE] * spec->chunks + 1; /* of the longest stage, at most */
+    uint64_t need = 0;
+    uint32_t low = 0, high = all;
+    int code = need_with(spec, 0, in, &need, e);
+    if (code < 0 || need <= room)
+        return code;
+    code = need_with(spec, all, in, &need, e);
+    if (code == 0 && need > room)
+        code = kc_fail(e, -ENOMEM,
+                       "parallel.recompute_memory is %u MiB, but a rank needs %llu MiB with every layer made again: raise it, "
+                       "lower batch.micro, or share the model by parallel.tensor or parallel.pipeline",
+                       spec->recompute_memory, (unsigned long long)((need >> 20) + 1));
+    while (code == 0 && high - low > 1) {
+        const uint32_t middle = low + (high - low) / 2;
+        code = need_with(spec, middle, in, &need, e);
+        *(need <= room ? &high : &low) = middle;
+    }
+    recompute(spec, high);
+    return code;
+}
+
 int kc_startup_plan(const struct kc_job_spec *spec, const struct kc_model_graph *graph,
                     const struct kc_device_view *devices, const struct kc_comm_costs *costs,
                     struct kc_strategy_opcodes opcodes, struct kc_plans *out, struct kc_error *e)
 {
+    const struct inputs in = {.graph = graph, .devices = devices, .costs = costs, .opcodes = opcodes};
+    struct kc_job_spec planned = *spec; /* who plans reads no span of it */
     struct kc_plans p = {0};
-    int code = cut(spec, graph, devices, costs, opcodes, &p, e);
+    int code = spec->recompute == KC_RECOMPUTE_AUTO ? layers_choose(&planned, &in, e) : 0;
     if (code == 0)
-        code = expand_all(&p, e);
+        code = draft(&planned, &in, &p, e);
     if (code == 0)
         code = kc_schedule_check(p.exec, p.shard, p.comm, e);
     if (code < 0)

@@ -34,8 +34,9 @@ struct kc_plans {
 /* The size to try after -ENOSPC in this arena, or 0 when there is none. */
 size_t kc_startup_larger(const struct kc_arena *a);
 
-/* Cut, expand for every rank, and prove. Arenas that turn out too small are made again, larger. On failure *out is
- * untouched. -EINVAL, -ENOTSUP, -EDEADLK, -EPROTO with e; -ENOMEM. */
+/* Cut, expand for every rank, and prove. With parallel.recompute auto several are made, and that with the fewest layers made
+ * again whose ranks all need no more than parallel.recompute_memory is taken; which, stands in the shard plan. Arenas that turn out too small are made again, larger. On failure *out is
+ * untouched. -EINVAL, -ENOTSUP, -EDEADLK, -EPROTO with e; -ENOMEM, also for that bound. */
 int kc_startup_plan(const struct kc_job_spec *spec, const struct kc_model_graph *graph,
                     const struct kc_device_view *devices, const struct kc_comm_costs *costs,
                     struct kc_strategy_opcodes opcodes, struct kc_plans *out, struct kc_error *e);

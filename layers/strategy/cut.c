@@ -306,15 +306,15 @@ static void walk(struct walk *w)
     }
 }
 
-int kc_cut_begin(const struct kc_model_graph *graph, const struct kc_job_spec *spec, struct kc_arena *arena,
-                 struct kc_cut *out)
+int kc_cut_begin(const struct kc_model_graph *graph, const struct kc_job_spec *spec, const uint32_t *borders,
+                 struct kc_arena *arena, struct kc_cut *out)
 {
     *out = (struct kc_cut){.graph = graph, .spec = spec, .opcodes = KC_AT(graph, struct kc_graph_opcode, graph->opcodes)};
     struct walk w = {.cut = out, .arena = arena};
     uint8_t *marks = NULL;
     w.anew = kc_scratch_take(arena, graph->tensors.count, sizeof *w.anew);
     w.begun = kc_scratch_take(arena, graph->layers, 1);
-    if (!w.anew || !w.begun || kc_again_mark(graph, spec, arena, &marks) < 0)
+    if (!w.anew || !w.begun || kc_again_mark(graph, spec, borders, arena, &marks) < 0)
         return -ENOSPC;
     w.marks = marks;
     walk(&w);

@@ -41,9 +41,9 @@ static inline bool kc_cut_sends(const struct kc_cut_op *op)
     return op->opcode >= KC_STEP_RETURN;
 }
 
-/* The graph with its expansions carried out for the mesh of `spec`; nothing is placed yet. -ENOSPC. */
-int kc_cut_begin(const struct kc_model_graph *graph, const struct kc_job_spec *spec, struct kc_arena *arena,
-                 struct kc_cut *out);
+/* The graph with its expansions carried out for the mesh of `spec`; nothing is placed yet. `borders`: again.h. -ENOSPC. */
+int kc_cut_begin(const struct kc_model_graph *graph, const struct kc_job_spec *spec, const uint32_t *borders,
+                 struct kc_arena *arena, struct kc_cut *out);
 static inline uint32_t kc_cut_part(const struct kc_cut *c, uint32_t op)
 {
     uint32_t p = 0;

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <stdbool.h>
+#include <string.h>
 
 /* Where an op stands, or what made a tensor: the number of a layer, or one of these. */
 enum { FROM_EVERY = -3, FROM_FIRST = -2, FROM_LAST = -1 }; /* needs only inputs; before the layers; behind them */
@@ -190,7 +191,7 @@ static int links_write(struct build *b, uint32_t collectives, struct kc_arena *a
     return 0;
 }
 
-int kc_pipeline_build(const struct kc_job_spec *spec, uint32_t collectives, struct kc_shard_plan *plan,
+int kc_pipeline_build(const struct kc_job_spec *spec, const uint32_t *borders, uint32_t collectives, struct kc_shard_plan *plan,
                       struct kc_arena *arena, struct kc_error *e)
 {
     struct build b = {.plan = plan,
@@ -206,7 +207,9 @@ int kc_pipeline_build(const struct kc_job_spec *spec, uint32_t collectives, stru
     if (!b.place || !b.from || !b.first)
         return -ENOSPC;
     find_places(&b);
-    int r = cut(&b, spec, arena, e);
+    if (borders)
+        memcpy(b.first, borders, (b.stages + 1) * sizeof *b.first);
+    int r = borders ? 0 : cut(&b, spec, arena, e);
     if (r == 0)
         r = stages_write(&b, spec, arena);
     return r < 0 ? r : links_write(&b, collectives, arena, e);

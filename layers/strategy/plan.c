@@ -9,6 +9,7 @@
 #include "shard.h"
 
 #include <errno.h>
+#include <string.h>
 
 static int check_mesh(const struct kc_job_spec *spec, const struct kc_device_view *devices, struct kc_error *e)
 {
@@ -21,6 +22,8 @@ static int check_mesh(const struct kc_job_spec *spec, const struct kc_device_vie
                        spec->axis[KC_PIPELINE], (unsigned long long)product);
     if (spec->ranks > KC_PLAN_RANKS_MAX)
         return kc_fail(e, -EINVAL, "ranks = %u, at most %d", spec->ranks, KC_PLAN_RANKS_MAX);
+    if (spec->recompute == KC_RECOMPUTE_AUTO)
+        return kc_fail(e, -EINVAL, "parallel.recompute is auto: who knows what memory a plan needs sets the layers (startup.c)");
     if (devices->devices.count != spec->ranks)
         return kc_fail(e, -EINVAL, "ranks %u, but the device view has %u devices; one device a rank", spec->ranks,
                        devices->devices.count);
@@ -45,6 +48,33 @@ static uint64_t bucket_target(const struct kc_job_spec *spec, const struct kc_de
     return bytes > (double)BUCKET_BYTES_MAX ? BUCKET_BYTES_MAX : (uint64_t)bytes;
 }
 
+/* Where not all layers are made again: the stages of the model as if none were. Which of them are can only be told when they are
+ * there, and must not move them. *out in scratch memory; the arena is as it was. */
+static int borders_find(const struct kc_model_graph *graph, const struct kc_job_spec *spec, struct kc_strategy_opcodes opcodes,
+                        struct kc_arena *arena, uint32_t **out, struct kc_error *e)
+{
+    struct kc_job_spec plain = *spec; /* strategy reads no span of it */
+    const uint32_t stages = spec->axis[KC_PIPELINE] * (spec->chunks ? spec->chunks : 1);
+    struct kc_shard_plan *plan;
+    struct kc_made made;
+    uint32_t *borders = kc_scratch_take(arena, stages + 1u, sizeof *borders);
+    const size_t size = arena->size;
+    if (!borders)
+        return kc_fail(e, -ENOSPC, "the shard plan needs %zu bytes, its arena has %zu", arena->need, arena->size);
+    plain.recompute = KC_RECOMPUTE_NONE;
+    const int r = kc_shard_build(graph, &plain, NULL, opcodes, arena, &plan, &made, e);
+    if (r < 0)
+        return r;
+    for (uint32_t s = 0; s < stages; s++)
+        borders[s] = KC_AT(plan, struct kc_plan_stage, plan->stages)[s].layer_first;
+    borders[stages] = spec->layers;
+    kc_scratch_end(arena, size);
+    memset(arena->base, 0, arena->used);
+    arena->used = arena->need = 0;
+    *out = borders;
+    return 0;
+}
+
 /* The shard plan with its buckets, and the communication plan: neither is sealed. */
 static int plans_build(const struct kc_model_graph *graph, const struct kc_job_spec *spec,
                        const struct kc_device_view *devices, const struct kc_comm_costs *costs,
@@ -53,7 +83,10 @@ static int plans_build(const struct kc_model_graph *graph, const struct kc_job_s
 {
     const size_t size = shard_arena->size;
     struct kc_made made;
-    int r = kc_shard_build(graph, spec, opcodes, shard_arena, shard, &made, e);
+    uint32_t *borders = NULL;
+    int r = spec->recompute_layers ? borders_find(graph, spec, opcodes, shard_arena, &borders, e) : 0;
+    if (r == 0)
+        r = kc_shard_build(graph, spec, borders, opcodes, shard_arena, shard, &made, e);
     if (r == 0) {
         struct kc_plan_tensor *tensors = (void *)(shard_arena->base + (*shard)->tensors.offset);
         r = kc_bucket_layout(*shard, shard_arena, tensors, bucket_target(spec, devices, costs), e);

@@ -144,6 +144,7 @@ static void plan_scalars(const struct kc_model_graph *graph, const struct kc_job
                          struct kc_strategy_opcodes opcodes, struct kc_shard_plan *plan)
 {
     plan->ranks = spec->ranks, plan->zero = spec->zero, plan->recompute = spec->recompute;
+    plan->recompute_layers = spec->recompute_layers;
     memcpy(plan->axis, spec->axis, sizeof plan->axis);
     plan->sequence_pairs = spec->axis[KC_CONTEXT] > 1;
     plan->micro = spec->micro, plan->sequences = spec->sequences;
@@ -157,12 +158,12 @@ static void plan_scalars(const struct kc_model_graph *graph, const struct kc_job
 }
 
 /* Every op and tensor placed along every axis, and what follows from that. */
-static int cut_and_convert(const struct kc_model_graph *graph, const struct kc_job_spec *spec,
+static int cut_and_convert(const struct kc_model_graph *graph, const struct kc_job_spec *spec, const uint32_t *borders,
                            struct kc_strategy_opcodes opcodes, const struct kc_shard_plan *plan, struct kc_arena *arena,
                            struct kc_made *made, struct kc_error *e)
 {
     struct kc_cut cut;
-    int r = kc_cut_begin(graph, spec, arena, &cut);
+    int r = kc_cut_begin(graph, spec, borders, arena, &cut);
     for (int a = 0; r == 0 && a < KC_AXES; a++)
         if (kc_cut_uses(spec, a))
             r = kc_propagate(&cut, (enum kc_axis)a, arena, e);
@@ -171,7 +172,7 @@ static int cut_and_convert(const struct kc_model_graph *graph, const struct kc_j
     return r;
 }
 
-int kc_shard_build(const struct kc_model_graph *graph, const struct kc_job_spec *spec,
+int kc_shard_build(const struct kc_model_graph *graph, const struct kc_job_spec *spec, const uint32_t *borders,
                    struct kc_strategy_opcodes opcodes, struct kc_arena *arena, struct kc_shard_plan **out,
                    struct kc_made *made, struct kc_error *e)
 {
@@ -183,7 +184,7 @@ int kc_shard_build(const struct kc_model_graph *graph, const struct kc_job_spec 
     if (!plan)
         return full(arena, e);
     plan_scalars(graph, spec, opcodes, plan);
-    r = cut_and_convert(graph, spec, opcodes, plan, arena, made, e);
+    r = cut_and_convert(graph, spec, borders, opcodes, plan, arena, made, e);
     if (r == 0) {
         plan->evaluate_first = made->part_first[1], plan->logits_first = made->part_first[2];
         plan->backward_first = made->part_first[3];
@@ -192,7 +193,7 @@ int kc_shard_build(const struct kc_model_graph *graph, const struct kc_job_spec 
     if (r == 0)
         r = ops_write(plan, made, arena);
     if (r == 0)
-        r = kc_pipeline_build(spec, made->collective_count, plan, arena, e);
+        r = kc_pipeline_build(spec, borders, made->collective_count, plan, arena, e);
     if (r == -ENOSPC)
         return full(arena, e);
     *out = plan;

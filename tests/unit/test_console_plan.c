@@ -140,6 +140,71 @@ static void fits(const char *text)
         ck_assert_msg(end - line <= 80, "%.*s", (int)(end - line), line);
 }
 
+static void spec_again(const char *recompute)
+{
+    char text[1024];
+    snprintf(text, sizeof text,
+             "{\"name\":\"p\",\"ranks\":2,\"steps\":3,\"model\":{\"family\":\"gpt2\",\"layers\":12,\"hidden\":%d,\"heads\":3,"
+             "\"context\":512,\"vocab\":%d},\"data\":{\"train\":\"not-there.bin\"},\"batch\":{\"sequences\":32,\"micro\":8},"
+             "\"optimizer\":{\"lr\":0.001},\"parallel\":{\"pipeline\":2,%s}}",
+             HIDDEN, VOCAB, recompute);
+    console_home_write(&home, "spec.json", text);
+}
+
+static json_t *planned_again(const char *recompute)
+{
+    spec_again(recompute);
+    return planned();
+}
+
+static long long most_memory(json_t *plan)
+{
+    size_t i;
+    json_t *row;
+    long long most = 0;
+    json_array_foreach(json_object_get(plan, "memory"), i, row)
+        most = kc_json_integer(row, "rank_bytes", 0) > most ? kc_json_integer(row, "rank_bytes", 0) : most;
+    return most;
+}
+
+/* Between none and all of a stage's six: with a bound that n layers just fit n are found, and no more. */
+START_TEST(auto_makes_as_few_layers_again_as_fit)
+{
+    long long before = 0;
+    for (int n = 0; n <= 6; n += 2) {
+        char how[128];
+        struct console_answer a;
+        snprintf(how, sizeof how, n ? "\"recompute\":\"full\",\"recompute_layers\":%d" : "\"recompute\":\"none\"", n);
+        json_t *o = planned_again(how);
+        const long long need = most_memory(o);
+        ck_assert(n == 0 || need < before - (1 << 20)); /* by more than the unit in which the bound is told */
+        before = need;
+        json_decref(o);
+        snprintf(how, sizeof how, "\"recompute\":\"auto\",\"recompute_memory\":%lld", (need >> 20) + 1);
+        o = planned_again(how);
+        ck_assert_int_eq(kc_json_integer(o, "recompute_layers", -1), n);
+        ck_assert_int_eq(most_memory(o), need);
+        json_decref(o);
+        CONSOLE_RUN(&a, "plan", path_of("spec.json"));
+        char line[64];
+        snprintf(line, sizeof line, n ? "made again: the first %d layers of each stage\n" : "made again: none", n);
+        ck_assert_msg(strstr(a.out, line) != NULL, "%s", a.out);
+        console_answer_free(&a);
+    }
+    json_t *o = planned_again("\"recompute\":\"full\"");
+    ck_assert_int_eq(most_memory(o), before);
+    json_decref(o);
+    char how[128];
+    struct console_answer a;
+    snprintf(how, sizeof how, "\"recompute\":\"auto\",\"recompute_memory\":%lld", (before >> 20) - 1);
+    spec_again(how);
+    CONSOLE_RUN(&a, "plan", path_of("spec.json"));
+    ck_assert_int_eq(a.code, 10);
+    ck_assert_msg(strstr(a.err, "with every layer made again: raise it, lower batch.micro, or "), "%s", a.err);
+    console_answer_free(&a);
+}
+END_TEST
+
 START_TEST(a_plan_fits_80_columns_and_needs_no_such_machine)
 {
     struct console_answer a;
@@ -196,6 +261,7 @@ int main(void)
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, tensors_and_traffic_follow_from_the_sizes);
     tcase_add_test(t, memory_is_told_by_kind_and_for_ranks_that_differ);
+    tcase_add_test(t, auto_makes_as_few_layers_again_as_fit);
     tcase_add_test(t, ranks_that_no_job_has_are_planned_by_kinds);
     tcase_add_test(t, a_plan_fits_80_columns_and_needs_no_such_machine);
     suite_add_tcase(s, t);

@@ -214,12 +214,23 @@ static void costs_nothing(const struct fleet *f)
     ck_assert_uint_eq(moments, trained);
 }
 
+/* Backward has nothing to do in the layers below what is trained, also where it would make layers again: it counts for people. */
+static void nothing_below(const struct fleet *f, const struct regime *g)
+{
+    const struct kc_plan_op *op = KC_AT(f->shard, struct kc_plan_op, f->shard->ops);
+    const struct kc_plan_tensor *t = KC_AT(f->shard, struct kc_plan_tensor, f->shard->tensors);
+    for (uint32_t o = f->shard->backward_first; o < f->shard->ops.count; o++)
+        for (uint32_t i = 0; i < op[o].out.count && op[o].layer >= 0 && op[o].layer < g->below; i++)
+            ck_assert_int_eq(t[KC_AT(f->shard, int32_t, op[o].out)[i]].role, KC_RESULT);
+}
+
 static struct trained train(const struct test_frozen *spec, const struct regime *g)
 {
     struct trained t;
     struct fleet f;
     fleet_make(&f, &spec->spec);
     costs_nothing(&f);
+    nothing_below(&f, g);
     fleet_parameters(&f, &t.before);
     for (uint64_t s = 0; s < STEPS; s++)
         t.step[s] = fleet_train(&f, s);

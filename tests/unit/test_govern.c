@@ -121,7 +121,8 @@ START_TEST(the_least_spec_gets_the_documented_defaults)
     for (int a = 0; a < KC_AXES; a++)
         ck_assert_uint_eq(spec->axis[a], a == KC_DATA ? 2 : 1);
     ck_assert(spec->sequence == 0 && spec->pipeline == KC_PIPELINE_1F1B && spec->chunks == 1 &&
-              spec->recompute == KC_RECOMPUTE_NONE && spec->expert_memory == 0);
+              spec->recompute == KC_RECOMPUTE_NONE && spec->recompute_layers == 0 && spec->recompute_memory == 0 &&
+              spec->expert_memory == 0);
     for (int p = 0; p < KC_PRIMITIVES; p++)
         ck_assert_uint_eq(spec->algorithm[p], KC_CHOICE_AUTO);
 }
@@ -295,7 +296,12 @@ static const struct {
     {"parallel", "{\"pipeline\":2,\"pipeline_order\":\"zero-bubble\",\"chunks\":2}", "model.layers is 2, but parallel.pipeline × "
      "parallel.chunks = 2 × 2 = 4 stages"},
     {"parallel", "{\"pipeline\":2,\"pipeline_order\":\"zero-bubble\"}", NULL},
-    {"parallel.recompute", "\"all\"", "parallel.recompute is \"all\": it must be one of none, selective, full"},
+    {"parallel.recompute", "\"all\"", "parallel.recompute is \"all\": it must be one of none, selective, full, auto"},
+    {"parallel.recompute_layers", "2", "parallel.recompute_layers is 2, but parallel.recompute is \"none\": layers are counted with \"full\""},
+    {"parallel.recompute_memory", "2", "parallel.recompute is \"none\" and parallel.recompute_memory 2"},
+    {"parallel.recompute", "\"auto\"", "parallel.recompute is \"auto\" and parallel.recompute_memory 0"},
+    {"parallel", "{\"data\":2,\"recompute\":\"auto\",\"recompute_memory\":100}", NULL},
+    {"parallel", "{\"data\":2,\"recompute\":\"full\",\"recompute_layers\":1}", NULL},
     {"parallel.expert_memory", "5", "parallel.expert_memory is 5, but parallel.expert is 1 and model.experts 0"},
     {"snapshot.keep", "0", "snapshot.keep is 0"},
     {"snapshot.copies", "3", "snapshot.copies is 3: it must be a whole number from 0 to 2"},

@@ -251,6 +251,56 @@ START_TEST(what_is_made_again_trains_alike_in_less_memory)
 }
 END_TEST
 
+static const struct kc_plan_op *op_at(const struct fleet *f, int32_t op)
+{
+    return KC_AT(f->shard, struct kc_plan_op, f->shard->ops) + op;
+}
+
+/* Layers of which backward has an op of forward. */
+static void layers_again(const struct fleet *f, bool *again)
+{
+    for (uint32_t o = f->shard->backward_first; o < f->shard->ops.count; o++)
+        for (uint32_t k = 0; k < f->shard->evaluate_first; k++) {
+            const struct kc_plan_op *back = op_at(f, (int32_t)o), *forward = op_at(f, (int32_t)k);
+            if (back->layer >= 0 && back->layer == forward->layer && back->opcode == forward->opcode && forward->collective < 0 &&
+                back->collective < 0)
+                again[back->layer] = true;
+        }
+}
+
+/* Layer by layer: of each stage the first n, as Megatron-LM's --recompute-method block has it; each costs memory less, never a
+ * bit, and all of them are what "full" is. */
+START_TEST(the_first_layers_of_each_stage_are_made_again)
+{
+    struct kc_job_spec s = fleet_cut(fleet_small(_i ? KC_FAMILY_MOE : KC_FAMILY_LLAMA, 0),
+                                     _i ? KC_PIPELINE_1F1B : KC_PIPELINE_ZERO_BUBBLE, 2, 1, 1, 4);
+    const struct run want = run_of(&s);
+    uint64_t before = most_work(&s);
+    s.recompute = KC_RECOMPUTE_FULL;
+    const uint64_t all = most_work(&s);
+    for (s.recompute_layers = 1; s.recompute_layers <= 3; s.recompute_layers++) { /* six layers on two stages */
+        struct fleet f;
+        struct kc_error e = {""};
+        ck_assert_msg(fleet_plan(&f, &s, &e) == 0, "%s", e.text);
+        const struct kc_plan_stage *stage = KC_AT(f.shard, struct kc_plan_stage, f.shard->stages);
+        bool again[6] = {false};
+        layers_again(&f, again);
+        for (uint32_t p = 0; p < 2; p++)
+            for (uint32_t l = 0; l < stage[p].layers; l++)
+                ck_assert_int_eq(again[stage[p].layer_first + l], l < s.recompute_layers);
+        fleet_free(&f);
+        const uint64_t now = most_work(&s);
+        const struct run got = run_of(&s);
+        same_bits(&got, &want);
+        ck_assert_uint_le(now, before);
+        before = now;
+        free(got.values);
+    }
+    ck_assert_uint_eq(before, all);
+    free(want.values);
+}
+END_TEST
+
 START_TEST(an_evaluation_passes_all_stages)
 {
     struct kc_job_spec one = fleet_small(KC_FAMILY_GPT2, 1);
@@ -269,11 +319,6 @@ START_TEST(an_evaluation_passes_all_stages)
 END_TEST
 
 /* ---- memory ---- */
-
-static const struct kc_plan_op *op_at(const struct fleet *f, int32_t op)
-{
-    return KC_AT(f->shard, struct kc_plan_op, f->shard->ops) + op;
-}
 
 /* Does a backward op read the tensor? */
 static bool is_saved(const struct fleet *f, int32_t tensor)
@@ -405,6 +450,7 @@ int main(void)
     tcase_add_loop_test(t, other_axes_cross_a_pipeline, 0, CROSSED);
     tcase_add_loop_test(t, parts_of_gradients_and_parameters_train_as_wholes_do, 0, SHARDED);
     tcase_add_loop_test(t, what_is_made_again_trains_alike_in_less_memory, 0, REPEATED);
+    tcase_add_loop_test(t, the_first_layers_of_each_stage_are_made_again, 0, 2);
     tcase_add_test(t, an_evaluation_passes_all_stages);
     suite_add_tcase(s, t);
     t = tcase_create("plans");

@@ -75,7 +75,7 @@ static int spread(const struct kc_model_graph *g, const struct kc_job_spec *spec
                   struct kc_arena *scratch, struct kc_error *e)
 {
     ck_assert_int_eq(kc_arena_new(scratch, 1u << 20), 0);
-    ck_assert_int_eq(kc_cut_begin(g, spec, scratch, cut), 0);
+    ck_assert_int_eq(kc_cut_begin(g, spec, NULL, scratch, cut), 0);
     return kc_propagate(cut, axis, scratch, e);
 }
 
