@@ -263,8 +263,11 @@ int kc_catalog_old(const struct kc_storage *st, const char *directory, uint32_t 
 int kc_catalog_remove(const struct kc_storage *st, const char *directory, const struct kc_catalog *old, struct kc_error *e)
 {
     int r = 0;
-    for (uint32_t i = 0; i < old->count && r == 0; i++)
+    for (uint32_t i = old->count; i-- > 0 && r == 0;) { /* what leans before what it leans on, after a power cut too */
         r = hide(st, directory, old->version[i]);
+        if (r == 0 && i > 0)
+            r = st->sync_folder(st->self, directory);
+    }
     if (r == 0 && old->count > 0)
         r = remove_hidden(st, directory);
     return r < 0 ? kc_storage_fail(st, e, r, "remove old versions of", directory, 0) : 0;

@@ -218,6 +218,14 @@ void kc_copy_seal(struct kc_copy *c, uint32_t slot, uint64_t bytes)
     set(&c->head->slot[slot].pack_bytes, bytes <= c->shape.pack_bytes ? bytes : 0);
 }
 
+uint32_t kc_copy_find(const struct kc_copy *c, uint64_t version)
+{
+    uint32_t i = 0;
+    while (i < c->shape.slots && (get(&c->head->slot[i].version) != version || get(&c->head->slot[i].pack_bytes) == 0))
+        i++;
+    return i < c->shape.slots ? i : KC_COPY_SLOTS;
+}
+
 uint64_t kc_copy_highest(const struct kc_copy *c)
 {
     uint64_t highest = 0;

@@ -70,6 +70,8 @@ uint32_t kc_copy_begin(struct kc_copy *c, uint64_t version, uint64_t step, uint6
 unsigned char *kc_copy_pack(struct kc_copy *c, uint32_t slot);
 /* The pack is complete, index and footer too: others may read it. */
 void kc_copy_seal(struct kc_copy *c, uint32_t slot, uint64_t bytes);
+/* The slot in which that version's pack is complete; KC_COPY_SLOTS: none. */
+uint32_t kc_copy_find(const struct kc_copy *c, uint64_t version);
 /* The newest version that any slot has or had begun; whoever names a new version goes beyond it. */
 uint64_t kc_copy_highest(const struct kc_copy *c);
 

@@ -95,7 +95,8 @@ struct kc_increment {
     uint64_t version;
     const struct kc_extent *extent; /* its index: one of another place is no base */
     uint32_t count;
-    const unsigned char *image; /* its values, as kc_pack_plan() places them; NULL: only their digests are known */
+    const unsigned char *image; /* its values, as kc_pack_plan() places them; NULL: only their digests are known. They are
+                                   compared with these before anything is made to lean on them */
     bool rebase;                /* no differences, nor references to any: what is written leans on nothing that leans */
 };
 struct kc_coder; /* coder.h */

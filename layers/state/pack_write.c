@@ -67,6 +67,15 @@ static bool is_unchanged(const struct kc_increment *b, const struct kc_extent *b
     return base && kc_digest_equal(base->digest, x->digest) && !(b->rebase && base->depth > 0);
 }
 
+/* Its values, if something may differ from them: not where they are no longer what was saved. */
+static const void *values_of(const struct kc_increment *b, const struct kc_extent *base, uint64_t plain)
+{
+    if (!base || !b->image || b->rebase || base->depth >= KC_DEPTH_MAX)
+        return NULL;
+    const void *values = b->image + plain;
+    return kc_digest_equal(kc_digest(values, kc_extent_bytes(base)), base->digest) ? values : NULL;
+}
+
 static void refer(const struct kc_increment *b, const struct kc_extent *base, struct kc_extent *x)
 {
     x->codec = KC_CODEC_BASE;
@@ -150,8 +159,7 @@ static int store(struct writing *w, uint32_t i, const float *values, const struc
     struct kc_extent *x = &w->p->extent[i];
     struct kc_codec_result out = {.id = KC_CODEC_RAW, .stored = values, .bytes = kc_extent_bytes(x)};
     const struct kc_increment *b = w->before;
-    const bool differs = base && b->image && !b->rebase && base->depth < KC_DEPTH_MAX;
-    if (w->coder && !code(w, x, values, differs ? b->image + plain : NULL, &out))
+    if (w->coder && !code(w, x, values, values_of(b, base, plain), &out))
         return -EIO;
     x->codec = out.id;
     x->stored = out.bytes;

@@ -87,21 +87,21 @@ static int choose(struct kc_state *s, const struct kc_catalog *c, uint64_t versi
 {
     uint32_t seen = 0;
     for (uint32_t i = c->count; i-- > 0;) {
-        char path[4096], blamed[4096];
+        char path[4096];
+        bool own = false;
         if (version && c->version[i] != version)
             continue;
         seen++;
         kc_catalog_path(s->directory, c->version[i], path);
-        memcpy(blamed, path, sizeof blamed);
         const bool known = is_known_damaged(s, c->version[i]); /* then what is damaged has its mark, if one could be made */
         int r = known ? kc_fail(e, -EBADMSG, "%s was found damaged by a restore", path)
-                      : kc_whole_open_blame(s->st, path, out, blamed, e);
+                      : kc_whole_open_blame(s->st, path, out, &own, e);
         if (r == 0)
             return kc_restore_fits(s, *out, e);
         if (!is_damage(r))
             return r;
-        if (!known)
-            mark(s, s->st, blamed, e->text);
+        if (own) /* what it leans on is marked when it is tried itself */
+            mark(s, s->st, path, e->text);
         kc_print(notes, "%spassed over v%08" PRIu64 ": %s", notes->length ? "; " : "", c->version[i], e->text);
         if (version)
             return -EBADMSG;

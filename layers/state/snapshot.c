@@ -219,6 +219,9 @@ static int write_from(struct kc_state *s, struct kc_pack *pack, kc_pack_source *
     kc_catalog_tmp_path(s->directory, s->attempt.version, tmp);
     kc_catalog_pack_path(tmp, s->rank, path, sizeof path);
     const bool leans = kc_increment_of(s, &before);
+    const uint32_t slot = leans && s->background ? kc_copy_find(s->copy, before.version) : KC_COPY_SLOTS;
+    if (slot != KC_COPY_SLOTS && slot != s->background->slot)
+        before.image = kc_copy_pack(s->copy, slot); /* nobody takes it before this one is whole */
     int r = kc_pack_write(s->st, path, &head, pack, source, arg, leans ? &before : NULL, s->coder, e);
     s->attempt.written = pack->bytes;
     if (r == 0)

@@ -136,8 +136,8 @@ static bool carries(const struct kc_whole *a, const struct kc_extent *x, const s
            strcmp(a->manifest.tensor[x->tensor].name, b->manifest.tensor[y->tensor].name) == 0;
 }
 
-/* The chain behind an extent, to its end; blamed: the version where it breaks. */
-static int check_chain(const struct kc_whole *w, uint32_t pack, uint32_t extent, char blamed[4096], struct kc_error *e)
+/* The chain behind an extent, to its end. */
+static int check_chain(const struct kc_whole *w, uint32_t pack, uint32_t extent, struct kc_error *e)
 {
     struct kc_place at = {w, pack, extent}, next;
     for (; kc_extent_leans(kc_place_extent(at)); at = next) {
@@ -146,18 +146,17 @@ static int check_chain(const struct kc_whole *w, uint32_t pack, uint32_t extent,
         if (next.whole && pack < next.whole->manifest.packs && extent < next.whole->pack[pack].count &&
             carries(at.whole, x, next.whole, kc_place_extent(next)))
             continue;
-        snprintf(blamed, 4096, "%s", at.whole->path);
         return kc_fail(e, -EBADMSG, "%s: extent %u of pack %u needs one of version %" PRIu64 " that is not there", at.whole->path,
                        extent, pack, x->origin);
     }
     return 0;
 }
 
-static int check_chains(const struct kc_whole *w, char blamed[4096], struct kc_error *e)
+static int check_chains(const struct kc_whole *w, struct kc_error *e)
 {
     for (uint32_t p = 0; p < w->manifest.packs; p++)
         for (uint32_t i = 0; i < w->pack[p].count; i++) {
-            int r = check_chain(w, p, i, blamed, e);
+            int r = check_chain(w, p, i, e);
             if (r < 0)
                 return r;
         }
@@ -165,7 +164,7 @@ static int check_chains(const struct kc_whole *w, char blamed[4096], struct kc_e
 }
 
 /* Open one more; its files are closed, as there may be more of them than a process may have open. */
-static int add_parent(const struct kc_storage *st, const char *directory, uint64_t version, struct kc_whole *w, char blamed[4096],
+static int add_parent(const struct kc_storage *st, const char *directory, uint64_t version, struct kc_whole *w,
                       struct kc_error *e)
 {
     char path[4096];
@@ -176,10 +175,8 @@ static int add_parent(const struct kc_storage *st, const char *directory, uint64
     w->parent = more;
     kc_catalog_path(directory, version, path);
     int r = open_alone(st, path, &p, e);
-    if (r < 0) {
-        snprintf(blamed, 4096, "%s", path);
+    if (r < 0)
         return kc_fail_prefix(e, r, "v%08" PRIu64 " needs v%08" PRIu64, w->manifest.version, version);
-    }
     for (uint32_t i = 0; i < p->manifest.packs; i++) {
         st->close(st->self, p->pack[i].fd);
         p->pack[i].fd = -1;
@@ -199,24 +196,23 @@ static void directory_of(const char *path, char out[4096])
         slash[slash == out] = 0;
 }
 
-int kc_whole_open_blame(const struct kc_storage *st, const char *path, struct kc_whole **out, char blamed[4096],
-                        struct kc_error *e)
+int kc_whole_open_blame(const struct kc_storage *st, const char *path, struct kc_whole **out, bool *own, struct kc_error *e)
 {
     struct kc_whole *w;
     char directory[4096];
-    snprintf(blamed, 4096, "%s", path);
     int r = open_alone(st, path, &w, e);
+    *own = r < 0;
     if (r < 0)
         return r;
     directory_of(path, directory);
     for (uint32_t i = 0; i < w->manifest.parents && r == 0; i++) {
-        r = add_parent(st, directory, w->manifest.parent[i].version, w, blamed, e);
+        r = add_parent(st, directory, w->manifest.parent[i].version, w, e);
         if (r == 0 && !kc_digest_equal(w->parent[i]->manifest.digest, w->manifest.parent[i].manifest))
             r = kc_fail(e, -EBADMSG, "%s is not the version that v%08" PRIu64 " was made beside", w->parent[i]->path,
                         w->manifest.version);
     }
     if (r == 0)
-        r = check_chains(w, blamed, e);
+        r = check_chains(w, e);
     if (r < 0)
         kc_whole_free(st, w);
     else
@@ -226,8 +222,8 @@ int kc_whole_open_blame(const struct kc_storage *st, const char *path, struct kc
 
 int kc_whole_open(const struct kc_storage *st, const char *path, struct kc_whole **out, struct kc_error *e)
 {
-    char blamed[4096];
-    return kc_whole_open_blame(st, path, out, blamed, e);
+    bool own;
+    return kc_whole_open_blame(st, path, out, &own, e);
 }
 
 /* ---- a version that is being made ---- */
@@ -241,21 +237,20 @@ static int newer_first(const void *a, const void *b)
 /* All that an extent names, and all that these lean on themselves: so each of them stays whole as long as this one. */
 static int gather(const struct kc_storage *st, const char *directory, struct kc_whole *w, struct kc_error *e)
 {
-    char blamed[4096];
     uint64_t last = 0;
     int r = 0;
     for (uint32_t p = 0; p < w->manifest.packs; p++)
         for (uint32_t i = 0; i < w->pack[p].count && r == 0; i++) {
             const uint64_t origin = w->pack[p].extent[i].origin;
             if (origin && origin != last && !version_of(w, origin))
-                r = add_parent(st, directory, origin, w, blamed, e);
+                r = add_parent(st, directory, origin, w, e);
             last = origin ? origin : last;
         }
     for (uint32_t i = 0; i < w->parents && r == 0; i++)
         for (uint32_t k = 0; k < w->parent[i]->manifest.parents && r == 0; k++) {
             const uint64_t version = w->parent[i]->manifest.parent[k].version;
             if (!version_of(w, version))
-                r = add_parent(st, directory, version, w, blamed, e);
+                r = add_parent(st, directory, version, w, e);
         }
     if (w->parents > 0)
         qsort(w->parent, w->parents, sizeof(struct kc_whole *), newer_first);
@@ -265,13 +260,12 @@ static int gather(const struct kc_storage *st, const char *directory, struct kc_
 int kc_whole_learn(const struct kc_storage *st, const char *folder, const char *directory, struct kc_whole *w, struct kc_error *e)
 {
     struct kc_manifest *m = &w->manifest;
-    char blamed[4096];
     snprintf(w->path, sizeof w->path, "%s", folder);
     int r = open_packs(st, folder, w, true, e);
     if (r == 0)
         r = gather(st, directory, w, e);
     if (r == 0)
-        r = check_chains(w, blamed, e);
+        r = check_chains(w, e);
     if (r == 0 && !(m->parent = calloc(w->parents + 1u, sizeof *m->parent)))
         r = kc_fail(e, -ENOMEM, "no memory for a manifest");
     for (m->parents = 0; r == 0 && m->parents < w->parents; m->parents++) {

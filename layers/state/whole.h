@@ -18,9 +18,8 @@ struct kc_whole {
 
 /* -EBADMSG not whole or marked broken, or a version that it leans on is (e says why), -ENOMEM, -errno. */
 int kc_whole_open(const struct kc_storage *st, const char *path, struct kc_whole **out, struct kc_error *e);
-/* The same; on -EBADMSG *blamed is the folder of the version that is not as it must be: that one, or one that it leans on. */
-int kc_whole_open_blame(const struct kc_storage *st, const char *path, struct kc_whole **out, char blamed[4096],
-                        struct kc_error *e);
+/* The same; on failure *own says whether it is that version which is not as it must be, or one that it leans on. */
+int kc_whole_open_blame(const struct kc_storage *st, const char *path, struct kc_whole **out, bool *own, struct kc_error *e);
 /* One with nothing in it, to be filled; NULL no memory. */
 struct kc_whole *kc_whole_new(void);
 void kc_whole_free(const struct kc_storage *st, struct kc_whole *w); /* NULL is fine */

@@ -102,7 +102,7 @@ void rig_plan(struct rig *r, const struct rig_tensor *tensors, uint32_t count, s
     r->ranks = l.ranks;
 }
 
-uint32_t rig_keep = 2, rig_keep_every, rig_full_every = 1, rig_copies;
+uint32_t rig_keep = 2, rig_keep_every, rig_full_every = 1, rig_copies, rig_still;
 const int *rig_copy_fds;
 enum kc_guard rig_guard = KC_GUARD_PHASE;
 struct kc_background_if rig_background;
@@ -166,6 +166,7 @@ void rig_close(struct rig *r)
 
 float rig_value(uint32_t tensor, int kind, uint64_t element, uint64_t step)
 {
+    step = rig_still >> tensor & 1 ? 0 : step;
     uint64_t x = (element + 1) * 2654435761u + tensor * 40503u + (uint64_t)kind * 69069u + step * 7919u;
     x ^= x >> 13;
     return (float)(int32_t)(uint32_t)(x * 2246822519u) * 1e-7f;

@@ -3,6 +3,7 @@
 #include "copy_rig.h"
 
 #include "state/catalog.h"
+#include "state/state_impl.h"
 #include "tests/unit/suite.h"
 
 #include <check.h>
@@ -25,6 +26,7 @@ static void teardown(void)
     rig_keep = 2;
     rig_keep_every = 0;
     rig_full_every = 1;
+    rig_copies = 0;
     rig_remove(folder);
 }
 
@@ -212,6 +214,96 @@ START_TEST(after_a_restart_from_memory_it_leans_on_the_disk)
     rig_copy_fds = NULL;
     for (int i = 0; i < 2; i++)
         close(fds[i]);
+}
+END_TEST
+
+/* ---- differences ---- */
+
+/* Every value a little other than it was: what coding sees late in training. */
+static void drift(struct rig *r, uint64_t step)
+{
+    for (uint32_t rank = 0; rank < r->ranks; rank++) {
+        if (r->state[rank]->coder) /* what this folder takes says nothing about a disk */
+            memset(r->state[rank]->coder->rate, 0, sizeof r->state[rank]->coder->rate);
+        for (uint32_t t = 0; t < r->plan->tensors.count; t++)
+            for (int k = 0; k < 3; k++) {
+                const struct rig_part part = rig_part(r, t, rank);
+                const enum kc_state_class what = rig_class(r, k);
+                void *data;
+                ck_assert_int_eq(r->io[rank].open(r->io[rank].self, what, (uint32_t)part.tensor->bucket, &data), 0);
+                for (uint64_t i = 0; i < part.count; i++)
+                    if (rig_keeps(&part, what, i)) {
+                        const uint64_t e = rig_global(&part, i);
+                        ((float *)data)[part.tensor->offset + i] = rig_value(t, k, e, 1) * (1 + 1e-6f * rig_value(t, k, e, step) / 215);
+                    }
+                r->io[rank].close(r->io[rank].self, what, (uint32_t)part.tensor->bucket);
+            }
+    }
+    advance(r);
+}
+
+/* The copy of the version before is what the next is compared with: differences, until the ninth version begins anew. */
+START_TEST(differences_lean_on_the_copy_before)
+{
+    static const struct rig_layout other = {1, 0, 3, true, false};
+    struct kc_snapshot_info info;
+    struct rig r;
+    uint64_t full = 0;
+    rig_copies = 2;
+    rig_keep = 2;
+    rig_full_every = 50;
+    rig_open(&r, rig_large, rig_large_count, two, folder, NULL, "");
+    for (uint64_t v = 1; v <= 20; v++) {
+        struct kc_error e = {""};
+        drift(&r, v);
+        save(&r);
+        kc_state_last_snapshot(r.state[0], &info);
+        full = v == 1 ? info.bytes : full;
+        const bool anew = (v - 1) % 9 == 0;
+        ck_assert_msg(anew ? info.bytes > full * 9 / 10 : info.bytes < full * 7 / 10, "version %llu: %llu bytes, full %llu",
+                      (unsigned long long)v, (unsigned long long)info.bytes, (unsigned long long)full);
+        struct rig o;
+        rig_copies = 0;
+        rig_open(&o, rig_large, rig_large_count, other, folder, NULL, "");
+        ck_assert_msg(rig_restore(&o, v, &e) == 0, "%s", e.text);
+        rig_close(&o);
+        rig_copies = 2;
+        /* two are kept, and what they stand on, back to the one that began anew */
+        const uint64_t first = v <= 2 ? 1 : (v - 2) / 9 * 9 + 1;
+        for (uint64_t w = 1; w <= v; w++)
+            ck_assert_msg(there(w) == (w >= first), "at %llu: version %llu", (unsigned long long)v, (unsigned long long)w);
+    }
+    rig_close(&r);
+}
+END_TEST
+
+/* A copy that is no longer what was saved is leant on by nothing. */
+START_TEST(a_copy_that_changed_is_no_base)
+{
+    struct kc_snapshot_info info;
+    struct kc_error e = {""};
+    struct rig r;
+    char path[512];
+    rig_copies = 2;
+    rig_full_every = 50;
+    rig_open(&r, rig_large, rig_large_count, two, folder, NULL, "");
+    for (uint64_t v = 1; v <= 2; v++) {
+        drift(&r, v);
+        if (v == 2)
+            for (uint32_t i = 0; i < 2; i++) {
+                struct kc_state *s = r.state[i];
+                for (uint32_t k = 0; k < s->background->pack.count; k++) {
+                    const struct kc_extent *x = &s->background->pack.extent[k];
+                    float *values = (float *)(void *)(s->background->image + x->offset);
+                    values[(x->hi - x->lo) / 2] += 1;
+                }
+            }
+        save(&r);
+    }
+    version_path(2, "", path);
+    ck_assert_msg(kc_snapshot_verify(path, true, &info, &e) == 0, "%s", e.text);
+    ck_assert_uint_eq(info.parents, 0);
+    rig_close(&r);
 }
 END_TEST
 
@@ -415,6 +507,8 @@ int main(void)
     tcase_add_test(c, what_did_not_change_is_referred_to);
     tcase_add_test(c, after_a_restart_the_same_layout_leans_on);
     tcase_add_test(c, after_a_restart_from_memory_it_leans_on_the_disk);
+    tcase_add_test(c, differences_lean_on_the_copy_before);
+    tcase_add_test(c, a_copy_that_changed_is_no_base);
     tcase_add_loop_test(c, retention_keeps_what_others_lean_on, 0, 6);
     tcase_add_loop_test(c, harm_to_what_is_leant_on_costs_what_leans, 0, HARMS);
     tcase_add_test(c, a_parent_that_goes_costs_one_attempt);
