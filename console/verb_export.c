@@ -94,7 +94,7 @@ int verb_snap_export(struct session *s, const struct arguments *a)
     fprintf(out, "%s: step %llu, %u tensors in %u file%s, %s", c.out, (unsigned long long)info.step, info.tensors, info.files,
             info.files == 1 ? "" : "s", text_bytes((double)info.bytes, size, sizeof size));
     if (info.copied)
-        fprintf(out, ", and %u file%s of the tokenizer", info.copied, info.copied == 1 ? "" : "s");
+        fprintf(out, ", and %u file%s of its tokenizer and settings", info.copied, info.copied == 1 ? "" : "s");
     fputc('\n', out);
     return draft_close(s, &d);
 }

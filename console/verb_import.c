@@ -90,7 +90,7 @@ static int tell(struct session *s, const char *path, json_t *model, const struct
     fprintf(out, "%s: version %llu of step 0, %llu parameters, %s", path, (unsigned long long)info->version,
             (unsigned long long)c->graph->parameters, text_bytes((double)info->bytes, size, sizeof size));
     if (copied)
-        fprintf(out, "; %u files of the tokenizer are kept beside it", copied);
+        fprintf(out, "; %u file%s of its tokenizer and settings stay%s beside it", copied, copied == 1 ? "" : "s", copied == 1 ? "s" : "");
     fprintf(out, "\nA spec begins from it with\n\"model\": %s\n", text ? text : "");
     free(text);
     json_decref(block);

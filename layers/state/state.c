@@ -81,7 +81,7 @@ static int take_memory(struct kc_state *s, const struct kc_state_config *c, stru
     if (c->memory && (c->memory_bytes < s->map.window_bytes || (uintptr_t)c->memory % (uintptr_t)page != 0))
         return kc_fail(e, -EINVAL, "state needs %zu bytes of window memory on a page boundary; it got %zu at %p",
                        s->map.window_bytes, c->memory_bytes, c->memory);
-    s->own_window = !c->memory;
+    s->own_window = s->fresh = !c->memory;
     s->window = c->memory ? c->memory : map_zeros(s->map.window_bytes);
     s->private = map_zeros(s->map.private_bytes);
     if (!s->window || !s->private)
@@ -223,6 +223,7 @@ static int state_open(void *self, enum kc_state_class what, uint32_t bucket, voi
         r = -EBUSY;
     } else {
         s->open[what][bucket] = true;
+        s->fresh = false;
         c->opened[what]++;
         kc_guard_opened(s, what, bucket);
         *data = kc_state_at(s, what, bucket);

@@ -101,6 +101,7 @@ struct kc_state {
     struct kc_map map;
     unsigned char *window, *private;
     bool own_window;
+    bool fresh;      /* all memory is ours, and nobody wrote to it: pages that were not touched are none */
     uint64_t *store;
 
     pthread_mutex_t lock; /* tickets come from the lanes' threads */
@@ -174,7 +175,7 @@ int kc_restore_fits(const struct kc_state *s, const struct kc_whole *w, struct k
 struct kc_print;
 bool kc_restore_bits_change(const struct kc_state *s, const struct kc_manifest *m, struct kc_print *notes);
 /* ---- values.c ---- */
-/* Set parameters, moments and masters to 0, padding too. */
+/* Set parameters, moments and masters to 0, padding too; fresh memory is. */
 void kc_values_clear(struct kc_state *s);
 /* Put the elements lo … lo + count - 1 of this rank's box of a tensor where it keeps them; what it does not keep is left
  * out. A master makes its parameter, on every rank. */

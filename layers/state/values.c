@@ -14,6 +14,10 @@
 
 void kc_values_clear(struct kc_state *s)
 {
+    const bool fresh = s->fresh;
+    s->fresh = false;
+    if (fresh)
+        return;
     for (uint32_t b = 0; b < s->map.buckets; b++) {
         const struct kc_map_bucket *m = &s->map.bucket[b];
         memset(s->window + m->at[KC_STATE_PARAMETER], 0, m->bytes[KC_STATE_PARAMETER]);
