@@ -291,7 +291,7 @@ int kc_weights_model(const char *path, struct json_t **model, struct kc_error *e
 int kc_snapshot_import(const struct kc_job_spec *spec, const struct kc_shard_plan *shard, const char *out,
                        struct kc_snapshot_info *info, uint32_t *copied, struct kc_error *e);
 /* Can a run of this spec begin from what spec.init_from names? Reads all of it as kc_state_init() will, needs the
- * memory of one rank's state meanwhile. 0, also when it begins from the seed; errors of kc_state_new(), kc_state_init(). */
+ * memory of its parameters meanwhile. 0, also when it begins from the seed; errors of kc_state_new(), kc_state_init(). */
 int kc_weights_check(const struct kc_job_spec *spec, const struct kc_shard_plan *shard, struct kc_error *e);
 
 /* ---- the copies in memory that a keeper holds (state/copy.h): a memfd a rank ---- */
