@@ -251,7 +251,7 @@ void kc_startup_memory(const struct kc_job_spec *spec, const struct kc_plans *pl
                       n.parameters - n.gradients;
     n.work = kc_schedule_memory(plans->exec[rank]);
     n.activations = plans->exec[rank]->work_bytes;
-    n.program = PROGRAM_BYTES + (uint64_t)spec->threads * THREAD_BYTES;
+    n.program = PROGRAM_BYTES + (uint64_t)spec->threads * THREAD_BYTES + kc_state_coder_bytes();
     n.copies = kc_state_copy_bytes(shard, rank, spec->snapshot_copies);
     n.rank = n.parameters + n.gradients + n.moments + n.masters + n.work + n.communication + n.copies + n.program;
     *out = n;

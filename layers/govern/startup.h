@@ -54,7 +54,8 @@ struct kc_memory_need {
     uint64_t activations;   /* of `work` */
     uint64_t communication; /* what it shares with others beside parameters and gradients */
     uint64_t copies;        /* that the keeper holds of what the rank saves */
-    uint64_t program; /* libraries, heap, and what each thread of the team takes: an estimate, no less than was measured */
+    uint64_t program; /* libraries, heap, the coder of snapshots, and what each thread of the team takes: an estimate, no less
+                         than was measured */
     uint64_t rank;    /* the sum of these, activations once */
 };
 void kc_startup_memory(const struct kc_job_spec *spec, const struct kc_plans *plans, uint32_t rank,

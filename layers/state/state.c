@@ -53,6 +53,11 @@ size_t kc_state_class_bytes(const struct kc_shard_plan *shard, uint32_t rank, en
     return bytes;
 }
 
+size_t kc_state_coder_bytes(void)
+{
+    return kc_coder_bytes();
+}
+
 /* Private zeros, in huge pages where the kernel grants them: the guard changes the rights of all of it twice a step, which
  * costs 200 times as much in small pages. Starts on a border of huge pages, if it is as large as one. */
 static unsigned char *map_zeros(size_t bytes)

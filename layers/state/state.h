@@ -66,6 +66,8 @@ size_t kc_state_window_bytes(const struct kc_shard_plan *shard, uint32_t rank);
 size_t kc_state_class_bytes(const struct kc_shard_plan *shard, uint32_t rank, enum kc_state_class what);
 /* Of memory that the keeper holds for copies of what a rank saves (spec.snapshot_copies). */
 size_t kc_state_copy_bytes(const struct kc_shard_plan *shard, uint32_t rank, uint32_t copies);
+/* Of private memory that a rank with a directory takes to find the shortest form of what it saves. */
+size_t kc_state_coder_bytes(void);
 
 /* -EINVAL the plan contradicts itself or the memory does not fit it, -ENOTSUP pages are too large to guard buckets,
  * -ENOMEM. All values are 0 until kc_state_init() or a restore. */

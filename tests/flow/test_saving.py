@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+"""Snapshots beside training. The disk is made slow by the spec, so that many steps fit into one snapshot: what is due meanwhile,
+asked for meanwhile, or ended meanwhile has a rule, and no bit depends on any of it."""
+import json, os, subprocess, sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from kc_flow import BIN, main, until
+from kc_train import Kc
+
+SLOW = {"every": 20, "keep": 100, "mib_per_second": 3, "full_every": 1}
+QUICK = dict(steps=400, model={"init": {"from": None}}, lr_schedule={"warmup": 0, "kind": "constant"}, optimizer={"lr": 1e-3})
+
+
+def steps_of(node, job):
+    return [s["step"] for s in node.snapshots(job)]
+
+
+def left_out(node, job):
+    return [e for e in node.events(job, "snapshot-skipped") if e["rank"] == 0]
+
+
+def saved_as(answer):
+    """The manifest of what a checkpoint answered with."""
+    with open(os.path.join(answer["path"], "MANIFEST.json")) as f:
+        return json.load(f)["manifest"]
+
+
+def under_way(node, job):
+    """The stage, while a snapshot is not done."""
+    saving = node.json("show", job)["job"]["saving"]
+    return saving and saving["stage"] != "none" and saving["stage"]
+
+
+def test_what_is_due_meanwhile_is_left_out_or_waited_for():
+    with Kc() as node:
+        job = node.train("skip", 2, 1, snapshot=SLOW, **QUICK)
+        saved, skipped = steps_of(node, job), left_out(node, job)
+        assert len(saved) >= 2 and saved[0] == 20 and saved[-1] == 400, saved
+        assert len(skipped) > len(saved), "the disk was no slower than training"
+        assert sorted(saved + [e["step"] for e in skipped]) == list(range(20, 401, 20)), "none is left out in silence"
+        assert all(e["under_way"] < e["step"] and e["under_way"] in saved for e in skipped), skipped
+        print(f"        {len(saved)} saved, {len(skipped)} left out")
+        root = node.root(job)
+
+        job = node.train("wait", 2, 1, **dict(QUICK, snapshot=dict(SLOW, busy="wait"), steps=80))
+        assert steps_of(node, job) == [20, 40, 60, 80] and not left_out(node, job)
+        job = node.train("alone", 2, 1, **dict(QUICK, snapshot=dict(SLOW, copies=0), steps=80))
+        assert steps_of(node, job) == [20, 40, 60, 80] and not left_out(node, job)
+        assert node.root(node.train("none", 2, 1, **QUICK)) == root, "a snapshot changes no bit"
+
+
+def test_what_is_asked_for_is_never_left_out():
+    with Kc() as node:
+        job = node.begin("asked", 2, 1, snapshot=dict(SLOW, every=0), **dict(QUICK, steps=1000000))
+        node.kc("wait", job, "--for", "step>=5")
+        asks = subprocess.Popen([os.path.join(BIN, "kc"), "checkpoint", job, "--json"], env=node.environment,
+                                stdout=subprocess.PIPE, text=True)
+        until("it is under way", lambda: under_way(node, job))
+        before = node.json("show", job)["job"]["step"]
+        second = saved_as(node.json("checkpoint", job))
+        first = saved_as(json.loads(asks.communicate()[0]))
+        assert first["step"] <= before <= second["step"], "one that began after it was asked for"
+        assert second["version"] == first["version"] + 1
+        shown = node.kc("show", job).stdout
+        assert "saving      training stood" in shown and "written in" in shown, shown
+        figures = node.kc("metrics", job).stdout
+        for name in ("snapshot_stall_seconds", "snapshot_copy_seconds", "snapshot_write_seconds", "snapshot_raw_bytes",
+                     "snapshots_skipped_total", "snapshot_stage"):
+            assert f"kc_{name}" in figures, name
+        node.kc("stop", job)
+
+
+def test_an_end_finishes_what_is_under_way_and_saves():
+    with Kc() as node:
+        job = node.begin("ended", 2, 1, **dict(QUICK, snapshot=dict(SLOW, mib_per_second=1), steps=1000000, stop={"grace_seconds": 0.1}))
+        until("it is under way", lambda: under_way(node, job))
+        node.kc("stop", job)
+        assert not node.events(job, "killed"), "time in which a snapshot is written does not count"
+        end = node.result(job)["step"]
+        saved = steps_of(node, job)
+        assert node.state(job) == "stopped" and saved[-1] == end and saved[0] == 20, (saved, end)
+        node.kc("snap", "verify", job, "--deep")
+        node.kc("resume", job)
+        node.kc("wait", job, "--for", f"step>={end + 5}")
+        node.kc("stop", job)
+        assert node.steps(job) == list(range(1, node.result(job)["step"] + 1))
+
+
+def test_held_the_snapshot_goes_on():
+    with Kc() as node:
+        job = node.begin("held", 2, 1, **dict(QUICK, snapshot=SLOW, steps=1000000))
+        until("it is under way", lambda: under_way(node, job))
+        node.kc("pause", job)
+        until("it is done", lambda: steps_of(node, job) == [20] or len(steps_of(node, job)) > 1)
+        until("nothing is under way", lambda: not under_way(node, job))
+        count = len(steps_of(node, job))
+        assert node.state(job) == "paused"
+        step = saved_as(node.json("checkpoint", job))["step"]
+        assert step == node.json("show", job)["job"]["step"] and len(steps_of(node, job)) == count + 1
+        node.kc("stop", job)
+        assert steps_of(node, job)[-1] == step and len(steps_of(node, job)) == count + 1, "saved already"
+
+
+if __name__ == "__main__":
+    main(globals())
