@@ -1,4 +1,5 @@
 /* verb_snap.c - snapshots as they lie on the disk. */
+#include "copy.h"
 #include "report.h"
 #include "session.h"
 #include "snapshots.h"
@@ -68,31 +69,57 @@ static void print_snapshot(FILE *out, const struct kc_snapshot_info *i, const ch
             *i->state_root ? i->state_root : "-", inside(i->path), *i->reason ? ": " : "", i->reason);
 }
 
+/* What its keeper holds in memory; how many. */
+static size_t copies_of_job(struct session *s, const struct job *j, struct kc_snapshot_info out[KC_COPIES_MAX])
+{
+    struct copy_objects objects;
+    struct kc_copies *copies;
+    size_t n = 0;
+    copy_find(&s->home, j, &objects);
+    if (objects.fd && kc_copies_open(objects.fd, objects.ranks, &copies, NULL) == 0) {
+        n = kc_copies_list(copies, out);
+        kc_copies_free(copies);
+    }
+    copy_free(&objects);
+    return n;
+}
+
+static json_t *infos_json(const struct kc_snapshot_info *info, size_t count)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(array, snapshot_json(&info[i]));
+    return array;
+}
+
 int verb_snap_ls(struct session *s, const struct arguments *a)
 {
+    static struct kc_snapshot_info copy[KC_COPIES_MAX];
     struct snapshots list;
     struct job j;
     struct kc_error e = {""};
     int rc = job_read(&s->home, a->word[0], &j, &e), code = KC_EXIT_OK;
     if (rc)
         return session_fail(s, session_code(rc), "%s", e.text);
+    const size_t copies = copies_of_job(s, &j, copy);
     rc = snapshots_of_job(&j, &list, &e);
     job_free(&j);
     if (rc)
         return session_fail(s, session_code(rc), "%s", e.text);
     if (s->json) {
-        json_t *o = session_envelope(s), *array = json_array();
-        for (size_t i = 0; i < list.count; i++)
-            json_array_append_new(array, snapshot_json(&list.info[i]));
+        json_t *o = session_envelope(s);
         json_object_set_new(o, "id", json_string(a->word[0]));
-        json_object_set_new(o, "snapshots", array);
+        json_object_set_new(o, "snapshots", infos_json(list.info, list.count));
+        json_object_set_new(o, "copies", infos_json(copy, copies));
         code = session_emit(s, o);
-    } else if (list.count) {
+    } else if (list.count + copies) {
         struct draft d;
         FILE *out = draft_open(&d);
         fprintf(out, "%7s %9s %10s  %-8s %-32s  %s\n", "VERSION", "STEP", "SIZE", "VERIFIED", "STATE_ROOT", "PATH");
         for (size_t i = 0; i < list.count; i++)
             print_snapshot(out, &list.info[i], list.info[i].error ? "broken" : list.info[i].verified ? "yes" : "no");
+        for (size_t i = 0; i < copies; i++)
+            print_snapshot(out, &copy[i], "memory");
         code = draft_close(s, &d);
     } else {
         session_note(s, "%s has no snapshot yet. Write one: kc checkpoint %s", a->word[0], a->word[0]);

@@ -16,7 +16,7 @@
 #define KC_COPY_LAYOUT 1 /* raise it when anything below changes */
 #define KC_COPY_MAGIC "KCCOPY\n"
 #define KC_COPY_HEAD 4096
-#define KC_COPY_SLOTS 2  /* at most */
+#define KC_COPY_SLOTS KC_COPIES_MAX
 #define KC_COPY_DIRECTORY "memory:" /* paths of the storage: memory:/v00000005/rank-0.pack */
 
 /* What an object must be like; a restart with the same plan has the same. */

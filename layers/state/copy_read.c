@@ -1,7 +1,7 @@
 /* copy_read.c - the objects of all ranks as a storage. Reads by pread(2) alone, which an object that shrinks can't kill.
  * Believes a header for lengths only after it was compared with the object, and leaves the rest to the digests of packs and
  * manifest. */
-#include "copy.h"
+#include "state_impl.h"
 
 #include "base/print.h"
 
@@ -426,6 +426,21 @@ int kc_copies_whole(const struct kc_copies *c, uint64_t version, char *why, size
     if (own.text[0])
         return kc_fail(e, -ENOENT, "no copy in memory is whole: %.400s", own.text);
     return kc_fail(e, -ENOENT, version ? "there is no copy in memory of v%08" PRIu64 : "there is no copy in memory", version);
+}
+
+size_t kc_copies_list(const struct kc_copies *c, struct kc_snapshot_info out[KC_COPIES_MAX])
+{
+    uint64_t found[KC_COPY_SLOTS];
+    size_t n = 0;
+    for (uint32_t i = kc_copies_versions(c, found); i-- > 0;) {
+        struct kc_whole *w;
+        if (kc_copies_whole(c, found[i], NULL, 0, &w, NULL) < 0)
+            continue;
+        kc_snapshot_describe(w, &out[n]);
+        out[n++].memory = true;
+        kc_whole_free(&c->storage, w);
+    }
+    return n;
 }
 
 /* ---- for who writes one out ---- */

@@ -303,6 +303,9 @@ struct kc_copies;
  * is verified. */
 int kc_copies_open(const int *fds, uint32_t ranks, struct kc_copies **out, struct kc_error *e);
 void kc_copies_free(struct kc_copies *c); /* NULL is fine */
+/* The copies that are whole, oldest first; returns how many. Values are not read. */
+#define KC_COPIES_MAX 2
+size_t kc_copies_list(const struct kc_copies *c, struct kc_snapshot_info out[KC_COPIES_MAX]);
 /* Write the newest whole copy to a directory of snapshots, if it is of a later step than the newest whole version there: the
  * same values, in the same order of a commit; a damaged copy is marked and passed over. For who does it when the ranks are
  * gone. `look`: only say what would be written. `storage` NULL: a disk of its own. -ENOENT there is nothing to write (e says

@@ -142,7 +142,7 @@ def is_child(pid, parent):
 # 10 MB of state, steps of some tens of milliseconds; the disk takes seconds for a snapshot where it is made slow
 MODEL = dict(model={"init": {"from": None}, "layers": 4, "hidden": 128, "context": 64}, data={"order": "shuffled"},
              batch={"sequences": 8, "micro": 4}, policy={"max_restarts": 50})
-SLOW_DISK = {"every": 5, "mib_per_second": 3}
+SLOW_DISK = {"every": 5, "mib_per_second": 2}
 _roots = {}
 
 
@@ -156,6 +156,12 @@ def undisturbed(steps):
 
 def restored(node, job):
     return [(e["step"], e.get("text", "")) for e in node.events(job, "restored") if e["rank"] == 0]
+
+
+def saving(node, job):
+    """A first copy is whole, and the disk has begun with it: its version is listed as in memory alone."""
+    until("a copy is whole", lambda: node.json("snap", "ls", job)["copies"], 60)
+    assert node.snapshots(job) == []
 
 
 def finish(node, job, steps):
@@ -180,8 +186,8 @@ def test_killed_while_the_disk_is_written():
     """All ranks die while the first snapshot is on its way to the disk: the copy is written by the keeper's child, at full speed."""
     with Kc() as node:
         job = node.begin("slow", 2, **dict(MODEL, steps=60, snapshot=SLOW_DISK))
-        node.kc("wait", job, "--for", "step>=12")
-        assert node.snapshots(job) == []
+        saving(node, job)
+        assert "memory:/v00000001" in node.kc("snap", "ls", job).stdout
         for pid in node.ranks(job):
             kill(pid)
         until("the restart", lambda: restored(node, job))
@@ -224,7 +230,7 @@ def inside_a_full_disk():
 def test_a_job_that_fails_leaves_its_copy_on_disk():
     with Kc() as node:
         job = node.begin("failed", 2, **dict(MODEL, steps=60, snapshot=SLOW_DISK, policy={"max_restarts": 0}))
-        node.kc("wait", job, "--for", "step>=12")
+        saving(node, job)
         pid = keeper(node, job)
         inodes = {os.stat(p).st_ino for p in copies(pid).values()}
         kill(node.ranks(job)[1])
@@ -270,7 +276,7 @@ def test_a_killed_keeper_takes_its_copies_with_it():
 def test_a_killed_kcd_changes_nothing():
     with Kc() as node:
         job = node.begin("alone", 2, **dict(MODEL, steps=60, snapshot=SLOW_DISK))
-        node.kc("wait", job, "--for", "step>=8")
+        saving(node, job)
         node.kill_kcd()
         kill(node.ranks(job)[0])
         until("the restart", lambda: restored(node, job))

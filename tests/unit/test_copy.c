@@ -79,6 +79,10 @@ START_TEST(a_copy_is_read_like_a_version)
     ck_assert_uint_eq(kc_copies_versions(c, version), 2);
     ck_assert_uint_eq(version[0], 5);
     ck_assert_uint_eq(version[1], 4);
+    static struct kc_snapshot_info info[KC_COPIES_MAX];
+    ck_assert_uint_eq(kc_copies_list(c, info), 2);
+    ck_assert(info[0].version == 4 && info[0].step == 1 && info[1].version == 5 && info[1].step == 2 && info[1].memory);
+    ck_assert_str_eq(info[1].path, "memory:/v00000005");
     ck_assert_msg(read_all(c, 5, 2, &e) == 0, "%s", e.text);
     ck_assert_msg(read_all(c, 4, 1, &e) == 0, "%s", e.text);
     ck_assert_int_eq(read_all(c, 3, 1, &e), -ENOENT);
