@@ -26,7 +26,8 @@ struct kc_traced {
     uint32_t operand;     /* inputs, then outputs */
     uint8_t when;         /* enum kc_traced_when */
     uint8_t lane, type, rank; /* enum kc_lane_id, enum kc_type; dimensions */
-    uint8_t partial;      /* bits 1 << enum kc_axis: the value is the sum over ranks along these, of which this is one summand */
+    uint8_t partial;      /* bits 1 << enum kc_axis: ranks along these have values of their own, not parts of one: summands of it, or
+                             rows that went to their experts */
     uint8_t batched;      /* 1: dimension 0 is the batch; micro-batch m of the step is m · whole[0] rows further */
     uint16_t micro;
     int32_t layer;        /* -1 none */

@@ -13,7 +13,7 @@ struct kc_trace_if {
     bool (*wants)(void *self, uint32_t program, uint64_t step);
     /* Operand k (inputs, then outputs) of instruction n of the program: of an op all, of a collective what it gives. An input
      * is shown as the instruction finds it; an output as it leaves it, before anybody who waits for it goes on. On the thread
-     * of the instruction's lane; each operand is shown once at most. */
+     * of the instruction's lane; each operand is shown once at most. What an instruction leaves out of an output that it overwrites is 0. */
     void (*seen)(void *self, uint32_t n, uint32_t operand, const void *data);
 };
 

@@ -83,6 +83,17 @@ static uint8_t axes_of(const struct kc_shard_plan *s)
     return axes;
 }
 
+/* Do ranks along an axis have values of their own, not parts of one tensor: summands, or rows that went to their experts, which
+ * are cut by a dimension that the tensor does not have? */
+static bool of_rank_alone(const struct kc_plan_tensor *t, int axis)
+{
+    const struct kc_placement *p = &t->place[axis];
+    bool has = p->kind != KC_PLACE_SHARDED;
+    for (int d = 0; d < t->rank && !has; d++)
+        has = t->dim[d] == p->dim;
+    return p->kind == KC_PLACE_PARTIAL || !has;
+}
+
 /* A tensor of the plan, all that this rank has of it. */
 static void add_tensor(const struct place *p, int32_t tensor)
 {
@@ -97,7 +108,7 @@ static void add_tensor(const struct place *p, int32_t tensor)
     if (t->role == KC_GRADIENT && t->of >= 0)
         row->tensor = KC_TEXT(s, all[t->of].name);
     for (int a = 0; a < KC_AXES; a++)
-        row->is.partial |= (uint8_t)((t->place[a].kind == KC_PLACE_PARTIAL) << a);
+        row->is.partial |= (uint8_t)(of_rank_alone(t, a) << a);
     row->is.partial &= axes_of(s);
 }
 

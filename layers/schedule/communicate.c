@@ -195,6 +195,7 @@ static int collective_run(struct kc_executor *x, const struct kc_exec_instructio
     else if (c->purpose == KC_PURPOSE_AGREE)
         complete_agreement(x);
 
+    kc_executor_blank(x, i);
     struct kc_comm_op *op = NULL;
     const struct kc_comm_if *comm = x->c.comm;
     uint64_t from = kc_now();

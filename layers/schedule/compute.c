@@ -83,6 +83,24 @@ static int view_of(struct kc_executor *x, const struct kc_exec_ref *r, bool writ
                    write ? "writes" : "reads", kc_space_name[r->space], r->bucket);
 }
 
+static bool overlap(const struct kc_exec_ref *a, const struct kc_exec_ref *b)
+{
+    return a->space == b->space && a->bucket == b->bucket && a->offset < b->offset + kc_ref_bytes(b) &&
+           b->offset < a->offset + kc_ref_bytes(a);
+}
+
+void kc_executor_blank(struct kc_executor *x, const struct kc_exec_instruction *i)
+{
+    const struct kc_exec_ref *refs = kc_refs_of(x->c.plan, i);
+    for (uint32_t k = i->inputs; x->watch && !i->accumulate && k < (uint32_t)i->inputs + i->outputs; k++) {
+        bool fresh = refs[k].space == KC_SPACE_WORK;
+        for (uint32_t n = 0; n < i->inputs && fresh; n++)
+            fresh = !overlap(&refs[k], &refs[n]);
+        if (fresh)
+            memset(x->work + refs[k].offset, 0, kc_ref_bytes(&refs[k]));
+    }
+}
+
 static int op_run(struct kc_executor *x, const struct kc_exec_instruction *i, struct kc_error *e)
 {
     struct kc_view in[OPERANDS_MAX], out[OPERANDS_MAX];
@@ -110,6 +128,7 @@ static int op_run(struct kc_executor *x, const struct kc_exec_instruction *i, st
                                     .step = &x->run->values};
     for (uint32_t k = 0; k < i->inputs; k++)
         kc_executor_show(x, i, k, in[k].data);
+    kc_executor_blank(x, i);
     int token = i->part == KC_PART_DATA ? kc_probe_wait_begin(x->c.probe, KC_WAIT_DATA, KC_NO_GROUP, i->micro) : -1;
     r = x->c.ops->ops[i->opcode].enqueue(x->c.ops->self, &call, kc_team_lane(x->team), e);
     kc_probe_wait_end(x->c.probe, token);

@@ -80,6 +80,10 @@ static inline void kc_executor_show(const struct kc_executor *x, const struct kc
         x->watch->seen(x->watch->self, (uint32_t)(i - x->instructions), operand, data);
 }
 
+/* compute.c: where somebody looks on, clear outputs that are overwritten before the instruction runs. Rows for experts have room for
+ * more than come, and what an earlier tensor left behind them is nobody's value. */
+void kc_executor_blank(struct kc_executor *x, const struct kc_exec_instruction *i);
+
 /* compute.c: walk the program on the calling thread. 0, or the error in e (-ECANCELED: the other lane failed). */
 int kc_compute_lane(struct kc_executor *x, struct kc_error *e);
 /* communicate.c: what collectives need beside their operands; groups are known. -ENOMEM. */

@@ -188,6 +188,22 @@ def test_layouts_are_compared_and_the_first_difference_is_named():
         assert re.search(r"first difference: step 2, rank 0, \S+ \(instruction \d+\), \S+ \S+", said), said
 
 
+def test_rows_that_went_to_their_experts_are_no_difference():
+    with Kc() as node:
+        model = {"family": "moe", "layers": 2, "hidden": 32, "heads": 4, "kv_heads": 2, "ffn": 20, "context": 32, "vocab": 257,
+                 "experts": 5, "top_k": 2, "init": {"from": None}}
+        how = dict(steps=12, model=model, optimizer={"lr": 1e-3}, batch={"sequences": 8, "micro": 2},
+                   snapshot={"every": 4, "keep": 3, "busy": "wait"})
+        one = node.train("moe", 1, 0, **how)
+        two = node.train("moe2", 2, 0, parallel={"data": 1, "expert": 2, "zero": 0}, **how)
+        path = os.path.join(node.folder, "t")
+        node.kc("trace", two, "--step", "9", "--out", path)
+        node.kc("snap", "prune", two, "--keep", "1")
+        assert node.json("compare", path, f"{two}@9")["same"]  # what other steps left behind the rows is not in it
+        found = node.json("compare", f"{one}@9", path)
+        assert found["same"] and found["by"] == "figures" and found["compared"] > 100, found
+
+
 def test_a_bit_of_one_layout_is_found():
     with Kc() as node:
         a, b = train(node, "a", {"data": 2}), train(node, "b", {"data": 2}, optimizer={"lr": 1e-2 * (1 + 1e-7)})

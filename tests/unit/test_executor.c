@@ -240,6 +240,7 @@ static uint64_t *state_store(void *self, size_t *count)
 /* ---- a job ---- */
 
 static struct kc_probe *probes[RANKS]; /* NULL: the ranks record nothing */
+static const struct kc_trace_if *watchers[RANKS]; /* NULL: nobody looks on */
 
 struct job {
     struct toy toy;
@@ -345,6 +346,7 @@ static void job_make(struct job *j, struct toy_shape s, uint32_t threads, double
                                        .state = &r->state,
                                        .threads = threads,
                                        .probe = probes[i],
+                                       .trace = watchers[i],
                                        .clip = clip,
                                        .skip_nonfinite = skip,
                                        .oversubscribe = i % 2};
@@ -466,6 +468,76 @@ static void train_layout(struct toy_shape s, uint32_t threads, struct result *ou
     job_free(j);
     free(j);
 }
+
+/* ---- who looks on ---- */
+
+#define SHOWN_MOST 4096
+struct watcher {
+    struct kc_trace_if offer;
+    uint32_t asked;
+    _Atomic uint8_t shown[SHOWN_MOST][8]; /* by instruction and operand */
+};
+
+static bool watcher_wants(void *self, uint32_t program, uint64_t step)
+{
+    ((struct watcher *)self)->asked++;
+    return program == KC_PROGRAM_TRAIN && step == 2;
+}
+
+static void watcher_seen(void *self, uint32_t n, uint32_t operand, const void *data)
+{
+    struct watcher *w = self;
+    if (!data || n >= SHOWN_MOST || operand >= 8) /* Check allocates and is not for threads */
+        abort();
+    w->shown[n][operand]++;
+}
+
+/* All operands of ops that are there, and what a collective gives: once each. */
+static void check_shown(const struct watcher *w, const struct kc_exec_plan *plan)
+{
+    const struct kc_exec_program *p = &plan->programs[KC_PROGRAM_TRAIN];
+    const struct kc_exec_instruction *i = KC_AT(plan, struct kc_exec_instruction, plan->instructions) + p->first;
+    for (uint32_t n = 0; n < p->count; n++) {
+        const struct kc_exec_ref *refs = KC_AT(plan, struct kc_exec_ref, plan->refs) + i[n].refs;
+        for (uint32_t k = 0; k < 8; k++) {
+            const bool there = k < (uint32_t)i[n].inputs + i[n].outputs && refs[k].space != KC_SPACE_NONE;
+            const bool due = (i[n].kind == KC_I_COMPUTE && there) || (i[n].kind == KC_I_COLLECTIVE && there && k >= i[n].inputs);
+            ck_assert_msg(w->shown[n][k] == due, "instruction %u operand %u: %u", n, k, w->shown[n][k]);
+        }
+    }
+}
+
+START_TEST(who_looks_on_sees_each_operand_once_and_changes_nothing)
+{
+    static const struct toy_shape shapes[] = {
+        {.ranks = 2, .zero = 1, .layers = 3, .hidden = 40, .vocab = 7, .context = 5, .micro = 2, .sequences = 8, .latency_ns = 1},
+        {.ranks = 2, .zero = 0, .layers = 2, .hidden = 40, .vocab = 7, .context = 5, .micro = 2, .sequences = 8, .latency_ns = 1}};
+    for (size_t k = 0; k < 2; k++) {
+        struct watcher *w = calloc(2, sizeof *w);
+        struct result *alone = malloc(sizeof *alone), *watched = malloc(sizeof *watched);
+        train_layout(shapes[k], 2, alone);
+        for (int i = 0; i < 2; i++) {
+            w[i].offer = (struct kc_trace_if){.self = &w[i], .wants = watcher_wants, .seen = watcher_seen};
+            watchers[i] = &w[i].offer;
+        }
+        train_layout(shapes[k], 2, watched);
+        struct job *j = malloc(sizeof *j);
+        job_make(j, shapes[k], 1, 1.0, false);
+        for (int i = 0; i < 2; i++) {
+            ck_assert_uint_eq(w[i].asked, STEPS); /* once a run */
+            check_shown(&w[i], j->rank[i].plan);
+            watchers[i] = NULL;
+        }
+        ck_assert_mem_eq(watched->loss, alone->loss, sizeof alone->loss);
+        ck_assert_mem_eq(watched->values, alone->values, alone->count * sizeof *alone->values);
+        job_free(j);
+        free(j);
+        free(w);
+        free(alone);
+        free(watched);
+    }
+}
+END_TEST
 
 /* ---- what comes out ---- */
 
@@ -1228,6 +1300,7 @@ int main(void)
     TCase *t = tcase_create("training");
     tcase_set_timeout(t, 60);
     tcase_add_test(t, the_first_loss_is_that_of_the_formula_and_training_lowers_it);
+    tcase_add_test(t, who_looks_on_sees_each_operand_once_and_changes_nothing);
     tcase_add_test(t, clipping_scales_by_the_global_norm);
     tcase_add_test(t, F43_F44_every_layout_gives_the_same_losses_norms_and_parameters);
     tcase_add_test(t, zero_one_and_thread_count_change_no_bit);
