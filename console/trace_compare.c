@@ -193,6 +193,18 @@ static bool join(const struct parts *p, size_t first, size_t end, struct trace_s
     return s.count == whole;
 }
 
+/* Is it one of a micro-batch though it has no batch, as a count of rows is? Micro-batches of two layouts need not be the same. */
+static bool of_micro_batch(const struct part *p)
+{
+    const char *what = text(p, p->row->what);
+    return !p->row->batched && (!strcmp(what, kc_role_name[KC_ACTIVATION]) || !strcmp(what, kc_role_name[KC_DERIVATIVE]));
+}
+
+static bool comparable(const struct part *a, const struct part *b)
+{
+    return !of_micro_batch(a) || a->of->micro_batches == b->of->micro_batches;
+}
+
 static void compare_tensors(const struct parts *a, const struct parts *b, double tolerance, struct trace_difference *d)
 {
     size_t at = 0;
@@ -207,7 +219,8 @@ static void compare_tensors(const struct parts *a, const struct parts *b, double
         }
         const size_t other = at;
         at = tensor_end(b, at);
-        if (!join(a, first, end, &p) || !join(b, other, at, &q) || p.count != q.count) { /* or one whose shape follows the layout */
+        if (!comparable(&a->part[first], &b->part[other]) || !join(a, first, end, &p) || !join(b, other, at, &q) || p.count != q.count) {
+            /* counts: its shape follows the layout */
             d->left_out++;
             continue;
         }
