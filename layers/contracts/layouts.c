@@ -320,7 +320,7 @@ static const struct kc_field plan_bucket[] = {
     ENUM(kc_plan_bucket, type, kc_type_name), SCALAR(kc_plan_bucket, axes),
     SCALAR(kc_plan_bucket, once),           SCALAR(kc_plan_bucket, stage),
     SCALAR(kc_plan_bucket, tied),           SCALAR(kc_plan_bucket, repeat),
-    SCALAR(kc_plan_bucket, frozen),         HIDDEN(kc_plan_bucket, pad),
+    SCALAR(kc_plan_bucket, frozen),         SCALAR(kc_plan_bucket, parts),
 };
 static const struct kc_layout plan_bucket_layout = LAYOUT(kc_plan_bucket, plan_bucket);
 static const struct kc_field plan_op[] = {

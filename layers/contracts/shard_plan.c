@@ -92,3 +92,12 @@ int kc_plan_omits(const struct kc_shard_plan *p, const struct kc_plan_op *op, ui
             return 1;
     return 0;
 }
+
+int kc_plan_in_parts(const struct kc_shard_plan *p, enum kc_state_class what)
+{
+    const struct kc_plan_bucket *b = KC_AT(p, struct kc_plan_bucket, p->buckets);
+    for (uint32_t i = 0; i < p->buckets.count; i++)
+        if (kc_bucket_in_parts(&b[i], what))
+            return 1;
+    return 0;
+}

@@ -12,7 +12,7 @@
 
 #include <assert.h>
 
-#define KC_SHARD_PLAN_VERSION 8
+#define KC_SHARD_PLAN_VERSION 9
 #define KC_ALIGN_ELEMENTS 64 /* tensors start at multiples of it in a bucket, shards are multiples of it */
 #define KC_EVERY_STAGE (-1)  /* as the stage of an op: on every stage that needs it */
 #define KC_FLAT KC_NONE      /* as the dimension of a placement: cut flat over a whole bucket, ignoring tensor borders */
@@ -51,8 +51,8 @@ struct kc_plan_segment {
 struct kc_plan_bucket {
     uint64_t count;  /* elements, padding included; a multiple of shards × 64 */
     uint64_t shard;  /* elements each owner has: count / shards */
-    uint32_t shards; /* owners: the ranks along `axes`; owner k has [k·shard, (k+1)·shard) for snapshots and counting
-                        always, and for optimizer state when zero ≥ 1 */
+    uint32_t shards; /* owners: the ranks along `axes`; owner k has [k·shard, (k+1)·shard): of it these
+                        elements count and are saved, and of the classes in `parts` nothing else is kept */
     uint32_t segments_first, segments_count; /* range in segments */
     int32_t layer;   /* the layer whose backward completes it; -1: embeddings and last norm */
     uint32_t type;   /* enum kc_type: of its parameters, as ops read them; all alike */
@@ -62,11 +62,16 @@ struct kc_plan_bucket {
     int32_t tied;    /* another stage that holds it as well and does not count it; -1 none */
     uint32_t repeat; /* so many neighbours on the tensor axis hold the same, of which the first counts it; 0 and 1: none */
     uint32_t frozen; /* 1: none of its parameters is trained: it has no gradients and no moments, nothing reduces it or updates
-                        it; it has masters, and with zero 3 it is gathered, as any */
-    uint32_t pad;
+                        it; it has masters, and parameters in parts are gathered, as any */
+    uint32_t parts;  /* bits 1 << enum kc_state_class: of these state keeps each owner's elements alone, and the whole is in work
+                        memory while ops need it; of the others each rank has it all */
 };
 static_assert(sizeof(struct kc_plan_bucket) == 64, "contracts have no hidden padding");
 
+static inline int kc_bucket_in_parts(const struct kc_plan_bucket *b, enum kc_state_class what)
+{
+    return b->parts >> what & 1;
+}
 /* Parameters that are f32 are their own masters; of others state keeps masters, which the optimizer updates. */
 static inline int kc_bucket_has_master(const struct kc_plan_bucket *b)
 {
@@ -138,6 +143,8 @@ struct kc_shard_plan {
  * order of tensors. */
 uint64_t kc_plan_tallies(const struct kc_shard_plan *p);
 
+/* Is a class of any bucket in parts? */
+int kc_plan_in_parts(const struct kc_shard_plan *p, enum kc_state_class what);
 /* Coordinate of `rank` on `axis`. */
 static inline uint32_t kc_plan_coordinate(const struct kc_shard_plan *p, uint32_t rank, enum kc_axis axis)
 {

@@ -123,7 +123,8 @@ static uint8_t accumulates(struct kc_builder *b, const struct kc_plan_op *o)
         int32_t t = KC_AT(b->shard, int32_t, o->out)[i];
         if (t < 0 || tensors[t].role != KC_GRADIENT)
             continue;
-        add &= b->written[t] || b->shard->zero >= 2;
+        add &= b->written[t] || kc_bucket_in_parts(KC_AT(b->shard, struct kc_plan_bucket, b->shard->buckets) + tensors[t].bucket,
+                                                    KC_STATE_GRADIENT);
         b->written[t] = 1;
     }
     return add;

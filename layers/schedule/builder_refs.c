@@ -32,16 +32,17 @@ struct kc_exec_ref kc_ref_run(const struct kc_builder *b, enum kc_space space, u
 }
 
 /* Does state keep a part of the class alone, so that the whole is in work memory while ops work on it? */
-static bool in_parts(const struct kc_builder *b, enum kc_space space)
+static bool in_parts(const struct kc_builder *b, enum kc_space space, uint32_t bucket)
 {
-    return b->shard->zero >= (space == KC_SPACE_GRADIENT ? 2u : 3u);
+    return kc_bucket_in_parts(KC_AT(b->shard, struct kc_plan_bucket, b->shard->buckets) + bucket,
+                              space == KC_SPACE_GRADIENT ? KC_STATE_GRADIENT : KC_STATE_PARAMETER);
 }
 
 struct kc_exec_ref kc_ref_whole(const struct kc_builder *b, enum kc_space space, uint32_t bucket, uint64_t offset,
                                 uint64_t count)
 {
     struct kc_exec_ref r = kc_ref_run(b, space, bucket, offset, count);
-    if (!in_parts(b, space))
+    if (!in_parts(b, space, bucket))
         return r;
     r.space = KC_SPACE_WORK, r.bucket = -1;
     r.offset += b->memory->offset[space == KC_SPACE_GRADIENT ? kc_memory_gradients(b->shard, bucket)

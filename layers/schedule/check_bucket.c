@@ -17,7 +17,7 @@ static int32_t parameters_of(const struct book *b, uint32_t bucket)
     return -2 - (int32_t)kc_memory_parameters(b->shard, bucket);
 }
 
-/* What a rank updates: its shard under zero >= 1, else everything; padding is nobody's. */
+/* What a rank updates: its shard of what is in parts, else everything; padding is nobody's. */
 static uint64_t owned_elements(const struct book *b, uint32_t bucket)
 {
     const struct kc_plan_bucket *k = KC_AT(b->shard, struct kc_plan_bucket, b->shard->buckets) + bucket;
@@ -25,7 +25,8 @@ static uint64_t owned_elements(const struct book *b, uint32_t bucket)
         return 0;
     const struct kc_plan_segment *s = KC_AT(b->shard, struct kc_plan_segment, b->shard->segments) + k->segments_first;
     uint64_t own = kc_plan_owner(b->shard, k, b->p->rank), n = 0;
-    uint64_t first = b->shard->zero ? own * k->shard : 0, end = b->shard->zero ? first + k->shard : k->count;
+    const int parts = kc_bucket_in_parts(k, KC_STATE_MOMENT1);
+    uint64_t first = parts ? own * k->shard : 0, end = parts ? first + k->shard : k->count;
     for (uint32_t i = 0; i < k->segments_count; i++) {
         uint64_t from = s[i].offset > first ? s[i].offset : first;
         uint64_t to = s[i].offset + s[i].count < end ? s[i].offset + s[i].count : end;
@@ -65,7 +66,8 @@ static uint64_t part_elements(const struct book *b, uint32_t bucket)
 /* All that adds to the bucket has run, and the sums are where norm and update look for them. */
 static int complete(const struct book *b, const struct bucket_book *g)
 {
-    return g->adds == g->adds_expected && (b->shard->zero >= 2 ? !g->pending : g->reductions == g->reductions_due);
+    const int parts = kc_bucket_in_parts(book_bucket(b, (uint32_t)(g - b->buckets)), KC_STATE_GRADIENT);
+    return g->adds == g->adds_expected && (parts ? !g->pending : g->reductions == g->reductions_due);
 }
 
 /* ---- whole in work memory ---- */
@@ -90,8 +92,9 @@ int bucket_operand(const struct book *b, const struct kc_exec_ref *r, int32_t te
 int bucket_adds(struct book *b, const struct kc_exec_instruction *i, int32_t tensor, struct kc_error *e)
 {
     struct bucket_book *g = &b->buckets[book_tensor(b, tensor)->bucket];
-    const int holds = b->shard->zero >= 2 || b->written[tensor]; /* it is cleared, or holds a sum */
-    if (b->shard->zero >= 2 && !g->pending)
+    const int parts = kc_bucket_in_parts(book_bucket(b, (uint32_t)book_tensor(b, tensor)->bucket), KC_STATE_GRADIENT);
+    const int holds = parts || b->written[tensor]; /* it is cleared, or holds a sum */
+    if (parts && !g->pending)
         g->reductions = 0;
     if (g->reductions)
         return book_wrong(b, e, "adds to a gradient that was reduced already");
@@ -270,12 +273,12 @@ int bucket_collective(struct book *b, const struct kc_exec_instruction *i, const
     if (c->purpose == KC_PURPOSE_GRADIENT) {
         if (!(g->open >> KC_SPACE_GRADIENT & 1))
             return book_wrong(b, e, "reduces gradients without a ticket");
-        if (b->shard->zero >= 2)
+        if (kc_bucket_in_parts(book_bucket(b, (uint32_t)c->bucket), KC_STATE_GRADIENT))
             return reduce_filling(b, i, (uint32_t)c->bucket, e);
         if (g->adds != g->adds_expected)
             return book_wrong(b, e, "reduces gradients that are not complete");
         g->reductions++;
-    } else if (c->purpose == KC_PURPOSE_PARAMETER && b->shard->zero >= 3) {
+    } else if (c->purpose == KC_PURPOSE_PARAMETER && kc_bucket_in_parts(book_bucket(b, (uint32_t)c->bucket), KC_STATE_PARAMETER)) {
         if (g->updated)
             return book_wrong(b, e, "gathers parameters that were updated in this step");
         return book_write(b, kc_refs_of(b->p, i) + 1, parameters_of(b, (uint32_t)c->bucket), 0, e);

@@ -99,10 +99,11 @@ static int operand_check(const struct book *b, const struct kc_exec_ref *r, int3
         return r->space == KC_SPACE_NONE ? 0 : book_wrong(b, e, "has an operand that the op leaves out");
     const struct kc_plan_tensor *t = book_tensor(b, tensor);
     const struct kc_box *box = &b->boxes[tensor];
+    const struct kc_plan_bucket *k = t->bucket >= 0 ? book_bucket(b, (uint32_t)t->bucket) : NULL;
     const uint8_t space[KC_ROLES] = {[KC_INPUT] = KC_SPACE_WORK,
-                                     [KC_PARAMETER] = b->shard->zero >= 3 ? KC_SPACE_WORK : KC_SPACE_PARAMETER,
+                                     [KC_PARAMETER] = k && kc_bucket_in_parts(k, KC_STATE_PARAMETER) ? KC_SPACE_WORK : KC_SPACE_PARAMETER,
                                      [KC_ACTIVATION] = KC_SPACE_WORK,
-                                     [KC_GRADIENT] = b->shard->zero >= 2 ? KC_SPACE_WORK : KC_SPACE_GRADIENT,
+                                     [KC_GRADIENT] = k && kc_bucket_in_parts(k, KC_STATE_GRADIENT) ? KC_SPACE_WORK : KC_SPACE_GRADIENT,
                                      [KC_DERIVATIVE] = KC_SPACE_WORK,
                                      [KC_RESULT] = KC_SPACE_RESULT};
     if (r->space != space[t->role] || r->type != t->type || r->rank != t->rank ||
@@ -258,7 +259,7 @@ static int collective_check(struct book *b, const struct kc_exec_instruction *i,
 static int clear_check(struct book *b, const struct kc_exec_instruction *i, struct kc_error *e)
 {
     const struct kc_exec_ref *r = kc_refs_of(b->p, i) + i->inputs;
-    if (r->space == KC_SPACE_WORK && b->shard->zero >= 2) /* for gradients: whose is seen at the first of them */
+    if (r->space == KC_SPACE_WORK && kc_plan_in_parts(b->shard, KC_STATE_GRADIENT)) /* for gradients: whose is seen at the first of them */
         return book_write(b, r, CLEARED, i->micro, e);
     return r->space == KC_SPACE_RESULT ? 0 : book_wrong(b, e, "clears something that is not the result");
 }
@@ -273,7 +274,7 @@ static int instruction_check(struct book *b, const struct kc_exec_instruction *i
             return bucket_norm(b, i, e);
         if (i->opcode == b->shard->opcode_update)
             return bucket_update(b, i, e);
-        if (i->opcode == b->shard->opcode_add && b->shard->zero >= 2)
+        if (i->opcode == b->shard->opcode_add && kc_plan_in_parts(b->shard, KC_STATE_GRADIENT))
             return bucket_add(b, i, e);
         return book_wrong(b, e, "is no op of the shard plan");
     case KC_I_COLLECTIVE:

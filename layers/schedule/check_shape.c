@@ -81,6 +81,11 @@ static uint64_t members_of(const struct shape *s, const struct kc_plan_collectiv
         .ranks.count;
 }
 
+static int in_parts(const struct shape *s, const struct kc_plan_collective *c, enum kc_state_class what)
+{
+    return c->bucket >= 0 && kc_bucket_in_parts(KC_AT(s->shard, struct kc_plan_bucket, s->shard->buckets) + c->bucket, what);
+}
+
 /* Where an operand of a collective lies: of buckets that state keeps a part of alone, the whole is in work memory. */
 static uint8_t space_of(const struct shape *s, const struct kc_plan_collective *c, int writes)
 {
@@ -90,8 +95,8 @@ static uint8_t space_of(const struct shape *s, const struct kc_plan_collective *
         [KC_PURPOSE_ROOT] = KC_SPACE_STORE,        [KC_PURPOSE_STORE] = KC_SPACE_STORE,
         [KC_PURPOSE_ACTIVATION] = KC_SPACE_WORK,   [KC_PURPOSE_TRANSFER] = KC_SPACE_WORK,
         [KC_PURPOSE_RING] = KC_SPACE_WORK};
-    if ((c->purpose == KC_PURPOSE_GRADIENT && s->shard->zero >= 2) ||
-        (c->purpose == KC_PURPOSE_PARAMETER && s->shard->zero >= 3 && writes))
+    if ((c->purpose == KC_PURPOSE_GRADIENT && in_parts(s, c, KC_STATE_GRADIENT)) ||
+        (c->purpose == KC_PURPOSE_PARAMETER && in_parts(s, c, KC_STATE_PARAMETER) && writes))
         return KC_SPACE_WORK;
     return space[c->purpose];
 }
@@ -215,8 +220,8 @@ static void count_tensors(struct shape *s)
  * there is for the data check to say, that all members call as often for the order. */
 static int is_repeated(const struct shape *s, const struct kc_plan_collective *c)
 {
-    return (c->purpose == KC_PURPOSE_GRADIENT && s->shard->zero >= 2 && s->program == KC_PROGRAM_TRAIN) ||
-           (c->purpose == KC_PURPOSE_PARAMETER && s->shard->zero >= 3);
+    return (c->purpose == KC_PURPOSE_GRADIENT && in_parts(s, c, KC_STATE_GRADIENT) && s->program == KC_PROGRAM_TRAIN) ||
+           (c->purpose == KC_PURPOSE_PARAMETER && in_parts(s, c, KC_STATE_PARAMETER));
 }
 
 /* The others as often as their purpose asks for, on the ranks that hold what they move. */

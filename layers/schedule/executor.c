@@ -277,8 +277,9 @@ static void prepare(struct kc_executor *x, enum kc_program_id program, struct kc
     x->comm_ns = 0;
     memset(x->places, 0, (size_t)KC_STATES * x->c.shard->buckets.count * sizeof *x->places);
     /* gathered while ops run: the comm lane looks nothing up */
-    for (uint32_t k = 0; k < x->c.shard->buckets.count && x->c.shard->zero >= 3; k++)
-        if (kc_plan_holds(x->c.shard, KC_AT(x->c.shard, struct kc_plan_bucket, x->c.shard->buckets) + k, x->c.plan->rank))
+    const struct kc_plan_bucket *b = KC_AT(x->c.shard, struct kc_plan_bucket, x->c.shard->buckets);
+    for (uint32_t k = 0; k < x->c.shard->buckets.count; k++)
+        if (kc_bucket_in_parts(&b[k], KC_STATE_PARAMETER) && kc_plan_holds(x->c.shard, &b[k], x->c.plan->rank))
             x->places[KC_STATE_PARAMETER * x->c.shard->buckets.count + k].data =
                 (void *)x->c.state->read(x->c.state->self, KC_STATE_PARAMETER, k, NULL);
     memcpy(x->base, x->next, x->c.comm_plan->families.count * sizeof *x->base);

@@ -12,7 +12,7 @@ static const struct kc_plan_bucket *bucket_at(const struct kc_builder *b, uint32
 
 void expand_clear(struct kc_builder *b, uint32_t bucket)
 {
-    if (b->shard->zero < 2)
+    if (!kc_bucket_in_parts(bucket_at(b, bucket), KC_STATE_GRADIENT))
         return;
     expand_simple(b, KC_I_CLEAR, KC_PART_BACKWARD, 0, kc_ref_none(),
                   kc_ref_whole(b, KC_SPACE_GRADIENT, bucket, 0, bucket_at(b, bucket)->count));
@@ -25,7 +25,7 @@ void expand_add(struct kc_builder *b, uint32_t bucket, uint32_t micro)
     const uint64_t first = kc_plan_owner(b->shard, k, b->rank) * k->shard, end = first + k->shard;
     struct kc_exec_instruction add = expand_run(b->shard->opcode_add, KC_PART_BACKWARD, k, 1);
     add.accumulate = b->added[bucket], add.micro = (uint16_t)micro;
-    for (uint32_t i = 0; i < k->segments_count && b->shard->zero >= 2; i++) {
+    for (uint32_t i = 0; i < k->segments_count && kc_bucket_in_parts(k, KC_STATE_GRADIENT); i++) {
         const uint64_t from = g[i].offset > first ? g[i].offset : first;
         const uint64_t to = g[i].offset + g[i].count < end ? g[i].offset + g[i].count : end;
         if (from >= to)
@@ -98,13 +98,14 @@ void expand_list(struct kc_builder *b, const struct kc_turns *t, uint32_t stage,
                  uint32_t *left)
 {
     const uint32_t *first = &t->first[stage * TURN_LISTS + list];
+    const bool parts = kc_plan_in_parts(b->shard, KC_STATE_GRADIENT);
     struct parts p = {.reduced = -1};
     p.reads = turn_uses(t, stage, list, TURN_READS, &p.reads_count);
     p.adds = turn_uses(t, stage, list, TURN_ADDS, &p.adds_count);
     for (uint32_t i = first[0]; i < first[1]; i++) {
         before(b, t, &p, i);
         kc_builder_op(b, t->ops[i], micro);
-        if (b->shard->zero >= 2)
+        if (parts)
             behind(b, t, &p, i, micro);
         else if (left)
             reduce_last(b, t, t->ops[i], left);

@@ -101,7 +101,8 @@ static void train_update(struct kc_builder *b, uint32_t bucket)
     const struct kc_plan_bucket *k = bucket_at(b, bucket);
     const struct kc_plan_segment *g = KC_AT(b->shard, struct kc_plan_segment, b->shard->segments) + k->segments_first;
     uint64_t own = kc_plan_owner(b->shard, k, b->rank);
-    uint64_t first = b->shard->zero ? own * k->shard : 0, end = b->shard->zero ? first + k->shard : k->count;
+    const bool parts = kc_bucket_in_parts(k, KC_STATE_MOMENT1);
+    uint64_t first = parts ? own * k->shard : 0, end = parts ? first + k->shard : k->count;
     for (uint32_t i = 0; i < k->segments_count; i++) {
         uint64_t from = g[i].offset > first ? g[i].offset : first;
         uint64_t to = g[i].offset + g[i].count < end ? g[i].offset + g[i].count : end;
@@ -155,7 +156,7 @@ void expand_train(struct kc_builder *b, const struct kc_turns *t)
         train_update(b, k);
         for (size_t i = 0; i < count; i++)
             ticket(b, KC_I_CLOSE, own[i], k);
-        if (b->shard->zero < 3)
+        if (!kc_bucket_in_parts(bucket_at(b, k), KC_STATE_PARAMETER))
             expand_collectives(b, KC_PURPOSE_PARAMETER, (int32_t)k); /* while the next bucket is updated */
     }
     for (uint32_t k = 0; k < buckets; k++)

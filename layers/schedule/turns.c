@@ -134,13 +134,15 @@ static uint32_t find_uses(const struct kc_turns *t, uint32_t list, int what, str
 
 static int list_uses(struct kc_turns *t)
 {
-    const uint32_t lists = t->stages * TURN_LISTS, buckets = t->shard->zero >= 2 ? t->shard->buckets.count : 0;
+    const uint32_t lists = t->stages * TURN_LISTS, buckets = t->shard->buckets.count;
+    const bool parts[TURN_USES] = {[TURN_READS] = kc_plan_in_parts(t->shard, KC_STATE_PARAMETER),
+                                   [TURN_ADDS] = kc_plan_in_parts(t->shard, KC_STATE_GRADIENT)};
     uint32_t n = 0;
     t->uses_first = calloc((size_t)lists * TURN_USES + 1, sizeof *t->uses_first);
     t->uses = malloc(((size_t)lists * TURN_USES * buckets + 1) * sizeof *t->uses);
     for (uint32_t i = 0; t->uses && t->uses_first && i < lists * TURN_USES; i++) {
         const int what = (int)(i % TURN_USES);
-        if (buckets && (what == TURN_ADDS || t->shard->zero >= 3))
+        if (parts[what])
             n += find_uses(t, i / TURN_USES, what, t->uses + n);
         t->uses_first[i + 1] = n;
     }

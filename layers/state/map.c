@@ -114,6 +114,8 @@ static int take_bucket(const struct kc_shard_plan *p, uint32_t number, uint32_t 
                        p->stages.count);
     *out = (struct kc_map_bucket){.count = b->count, .shard = b->shard, .type = (enum kc_type)b->type, .frozen = b->frozen,
         .owner = kc_plan_owner(p, b, rank), .held = kc_plan_holds(p, b, rank), .counts = kc_plan_counts(p, b, rank)};
+    for (int c = 0; c < KC_STATES; c++)
+        out->sharded[c] = kc_bucket_in_parts(b, (enum kc_state_class)c);
     return 0;
 }
 
@@ -123,10 +125,10 @@ static bool trained(enum kc_state_class what)
     return what == KC_STATE_GRADIENT || what == KC_STATE_MOMENT1 || what == KC_STATE_MOMENT2;
 }
 
-static size_t bytes_of(const struct kc_map *m, const struct kc_map_bucket *b, enum kc_state_class what)
+static size_t bytes_of(const struct kc_map_bucket *b, enum kc_state_class what)
 {
     const bool none = !b->held || (what == KC_STATE_MASTER && b->type == KC_F32) || (b->frozen && trained(what));
-    const uint64_t elements = m->sharded[what] ? b->shard : b->count;
+    const uint64_t elements = b->sharded[what] ? b->shard : b->count;
     return none ? 0 : elements * kc_type_bytes[what == KC_STATE_PARAMETER ? b->type : KC_F32];
 }
 
@@ -139,7 +141,7 @@ static void lay_out(struct kc_map *m)
         m->class_at[c] = at[private];
         for (uint32_t i = 0; i < m->buckets; i++) {
             m->bucket[i].at[c] = at[private];
-            m->bucket[i].bytes[c] = bytes_of(m, &m->bucket[i], class);
+            m->bucket[i].bytes[c] = bytes_of(&m->bucket[i], class);
             m->class_buckets[c] += m->bucket[i].bytes[c] > 0;
             at[private] += page_up(m->bucket[i].bytes[c]);
         }
@@ -155,8 +157,6 @@ int kc_map_new(const struct kc_shard_plan *p, uint32_t rank, struct kc_map *out,
 {
     const struct kc_plan_tensor *t = KC_AT(p, struct kc_plan_tensor, p->tensors);
     struct kc_map m = {.buckets = p->buckets.count};
-    for (int c = 0; c < KC_STATES; c++)
-        m.sharded[c] = p->zero >= (c == KC_STATE_PARAMETER ? 3u : c == KC_STATE_GRADIENT ? 2u : 1u);
     int r = 0;
     if (rank >= p->ranks)
         return kc_fail(e, -EINVAL, "rank %u of a plan for %u ranks", rank, p->ranks);
@@ -206,7 +206,7 @@ struct kc_range kc_map_kept(const struct kc_map *m, const struct kc_map_tensor *
 {
     if (m->bucket[t->bucket].frozen && trained(what))
         return (struct kc_range){0, 0};
-    return m->sharded[what] ? kc_map_owned(m, t) : (struct kc_range){0, t->region.count};
+    return m->bucket[t->bucket].sharded[what] ? kc_map_owned(m, t) : (struct kc_range){0, t->region.count};
 }
 
 struct kc_range kc_map_counted(const struct kc_map *m, const struct kc_map_tensor *t, enum kc_kind kind)

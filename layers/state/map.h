@@ -35,6 +35,7 @@ struct kc_map_tensor {
 struct kc_map_bucket {
     uint64_t count, shard;     /* elements */
     enum kc_type type;         /* of its parameters */
+    bool sharded[KC_STATES];   /* of the class only the owned shard is kept */
     bool frozen;               /* it has no gradients and no moments */
     uint32_t owner;            /* which of its owners this rank is */
     bool held;                 /* the rank has one of its stages; else it takes no memory */
@@ -45,8 +46,6 @@ struct kc_map_bucket {
 
 struct kc_map {
     uint32_t tensors, buckets;
-    bool sharded[KC_STATES];   /* of the class only the owned shard is kept: moments and masters with zero ≥ 1, gradients
-                                  with zero ≥ 2, parameters with zero ≥ 3 */
     struct kc_map_tensor *tensor; /* parameters, in the order of the plan: their numbers on disk and in the vector */
     struct kc_map_bucket *bucket;
     size_t class_at[KC_STATES], class_bytes[KC_STATES]; /* each class lies in one run */

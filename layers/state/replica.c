@@ -36,7 +36,7 @@ static int64_t weight(const struct kc_shard_plan *p, const struct kc_plan_tensor
     int64_t copies = 1;
     bool first = true;
     for (int a = 0; a < KC_AXES; a++) {
-        const uint32_t n = p->zero >= 3 && b->axes >> a & 1 ? 1 : copies_along(p, t, a); /* parts have no copies there */
+        const uint32_t n = kc_bucket_in_parts(b, KC_STATE_PARAMETER) && b->axes >> a & 1 ? 1 : copies_along(p, t, a); /* parts have no copies there */
         copies *= n;
         first &= kc_plan_coordinate(p, rank, (enum kc_axis)a) % n == 0;
     }
@@ -118,7 +118,7 @@ static uint64_t part_of(const struct kc_shard_plan *p, const struct kc_plan_tens
     const struct kc_plan_bucket *b = &KC_AT(p, struct kc_plan_bucket, p->buckets)[t->bucket];
     uint64_t part = 0;
     for (int a = 0; a < KC_AXES; a++) {
-        const uint32_t n = p->zero >= 3 && b->axes >> a & 1 ? 1 : copies_along(p, t, a);
+        const uint32_t n = kc_bucket_in_parts(b, KC_STATE_PARAMETER) && b->axes >> a & 1 ? 1 : copies_along(p, t, a);
         const bool tied = a == KC_PIPELINE && b->tied >= 0;
         part = part * p->axis[a] + (tied ? 0 : kc_plan_coordinate(p, rank, (enum kc_axis)a) / n);
     }

@@ -23,7 +23,7 @@ void *kc_state_at(const struct kc_state *s, enum kc_state_class what, uint32_t b
     /* as integers: the start of the whole bucket may lie before anything that exists */
     const uintptr_t at = (uintptr_t)((kc_map_private(what) ? s->private : s->window) + b->at[what]);
     const size_t unit = kc_type_bytes[what == KC_STATE_PARAMETER ? b->type : KC_F32];
-    return (void *)(s->map.sharded[what] ? at - b->owner * b->shard * unit : at);
+    return (void *)(b->sharded[what] ? at - b->owner * b->shard * unit : at);
 }
 
 float *kc_state_tensor(const struct kc_state *s, enum kc_kind kind, uint32_t tensor)

@@ -203,7 +203,7 @@ static void write_down(const struct layout *l, uint32_t *number, struct kc_plan_
     for (uint32_t i = 0; i < l->count; i++)
         buckets[number[i]] = bucket_of(l->plan, &l->drafts[i]);
     for (uint32_t b = 0, n = 0; b < l->count; b++) {
-        buckets[b].segments_first = n;
+        buckets[b].segments_first = n, buckets[b].parts = kc_bucket_parts(l->plan->zero);
         for (uint32_t i = 0; i < l->count; i++)
             n += number[i] == b ? l->drafts[i].segments : 0;
     }

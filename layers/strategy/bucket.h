@@ -20,6 +20,13 @@
 #define BUCKET_BYTES_MAX                                                                                             \
     (UINT64_C(25) << 20) /* as PyTorch DDP: beyond it a larger operation gains nothing and overlaps less */
 
+/* What each level of ZeRO keeps in parts (kc_plan_bucket.parts): 1 moments and masters, 2 gradients too, 3 parameters too. */
+static inline uint32_t kc_bucket_parts(uint32_t zero)
+{
+    const uint32_t optimizer = 1u << KC_STATE_MOMENT1 | 1u << KC_STATE_MOMENT2 | 1u << KC_STATE_MASTER;
+    return (zero >= 1 ? optimizer : 0) | (zero >= 2 ? 1u << KC_STATE_GRADIENT : 0) | (zero >= 3 ? 1u << KC_STATE_PARAMETER : 0);
+}
+
 /* Fill buckets, segments, and bucket and offset of every parameter and gradient of the plan (whose tensors and ops
  * are there). -EINVAL a parameter without exactly one gradient, or in more than two stages, -ENOSPC. */
 int kc_bucket_layout(struct kc_shard_plan *plan, struct kc_arena *arena, struct kc_plan_tensor *tensors,

@@ -139,7 +139,7 @@ static int buckets_convert(struct build *b, enum kc_purpose purpose, struct kc_e
     const struct kc_plan_bucket *buckets = KC_AT(s, struct kc_plan_bucket, s->buckets);
     for (uint32_t k = 0; k < s->buckets.count; k++) {
         struct kc_placement from = kc_collectives_update_place(s), to = place_replicated();
-        if (buckets[k].frozen && (purpose == KC_PURPOSE_GRADIENT || s->zero < 3))
+        if (buckets[k].frozen && (purpose == KC_PURPOSE_GRADIENT || !kc_bucket_in_parts(&buckets[k], KC_STATE_PARAMETER)))
             continue; /* nothing adds to it or updates it */
         if (purpose == KC_PURPOSE_GRADIENT) {
             to = from;

@@ -1,6 +1,8 @@
 /* state_cut.c - see state_cut.h. */
 #include "state_cut.h"
 
+#include "strategy/bucket.h"
+
 #include <check.h>
 #include <string.h>
 
@@ -99,6 +101,7 @@ static void take_bucket(struct kc_shard_plan *p, struct kc_plan_bucket *b, const
     b->stage = (int32_t)cut_chance(stream, p->stages.count);
     b->tied = cut_chance(stream, 3) ? -1 : (int32_t)cut_chance(stream, p->stages.count);
     b->layer = -1;
+    b->parts = kc_bucket_parts(p->zero);
     b->type = t->type;
 }
 

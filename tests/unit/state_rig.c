@@ -2,6 +2,7 @@
 #include "state_rig.h"
 
 #include "base/bf16.h"
+#include "strategy/bucket.h"
 
 #include <check.h>
 #include <dirent.h>
@@ -93,6 +94,7 @@ void rig_plan(struct rig *r, const struct rig_tensor *tensors, uint32_t count, s
         b[bucket].axes = 1u << KC_DATA;
         b[bucket].tied = -1;
         b[bucket].layer = -1;
+        b[bucket].parts = kc_bucket_parts(l.zero);
         b[bucket].type = type;
         b[bucket].count = (offset + unit - 1) / unit * unit;
         b[bucket].shard = b[bucket].count / l.ranks;
