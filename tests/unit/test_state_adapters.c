@@ -152,7 +152,7 @@ static void train(struct job *j)
         values(j, KC_TEXT(j->plan.shard, p->name), &n);
         ck_assert_int_eq(j->rig.io[0].open(j->rig.io[0].self, KC_STATE_PARAMETER, (uint32_t)p->bucket, &data), 0);
         for (uint64_t i = 0; i < n; i++)
-            ((float *)data)[p->offset + i] = rig_value(t, 0, i, 3);
+            ((float *)data)[p->offset + i] = rig_value(t % 8, 0, i, 3);
         j->rig.io[0].close(j->rig.io[0].self, KC_STATE_PARAMETER, (uint32_t)p->bucket);
     }
     kc_state_advance(j->rig.state[0], 100, 8, 5, 1);
