@@ -69,8 +69,9 @@ def test_tensor_of_a_job_that_runs_and_that_hangs():
         saved = {s["state_root"]: s["path"] for s in node.snapshots(job)}
         both = sorted(set(seen) & set(saved))
         assert both, (sorted(seen), sorted(saved))
+        values = snapshot(saved[both[0]])[1]
         for (name, kind), row in seen[both[0]].items():
-            mean, std, largest, norm = figures(snapshot(saved[both[0]])[1][["master", "moment1", "moment2"].index(kind)][name])
+            mean, std, largest, norm = figures(values[["master", "moment1", "moment2"].index(kind)][name])
             assert same(row["mean"], mean) and same(row["std"], std) and same(row["largest"], largest) and same(row["norm"], norm), row
 
 
@@ -193,4 +194,5 @@ def test_errors_name_the_next_step():
         assert "is not empty" in node.kc("snap", "import", llama, "--name", "l", ok=(5,)).stderr
 
 
-main(globals())
+if __name__ == "__main__":
+    main(globals())
