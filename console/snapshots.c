@@ -44,6 +44,13 @@ int snapshots_of_job(const struct job *j, struct snapshots *out, struct kc_error
     return -ENOMEM;
 }
 
+int snapshots_aside(const struct job *j, struct kc_snapshot_info *out, struct kc_error *e)
+{
+    char directory[JOB_PATH_ROOM + 16];
+    snprintf(directory, sizeof directory, "%s/snapshots", j->directory);
+    return kc_snapshot_aside(directory, out, e);
+}
+
 void snapshots_of_model(const struct kc_home *home, const char *name, char *path, size_t room)
 {
     snprintf(path, room, "%s/models/%s", home->home, name);

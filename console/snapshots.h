@@ -13,6 +13,8 @@ struct snapshots {
 
 /* None is 0 with count 0. */
 int snapshots_of_job(const struct job *j, struct snapshots *out, struct kc_error *e);
+/* The state of a job that is kept aside because it is not finite. -ENOENT there is none. */
+int snapshots_aside(const struct job *j, struct kc_snapshot_info *out, struct kc_error *e);
 /* Where `kc snap import --name NAME` keeps a model: a folder of snapshots. */
 void snapshots_of_model(const struct kc_home *home, const char *name, char *path, size_t room);
 /* `word`: a job's id (all of its snapshots), a folder, or the name of an imported model. -ENOENT none of these. */

@@ -101,7 +101,9 @@ int verb_snap_ls(struct session *s, const struct arguments *a)
     int rc = job_read(&s->home, a->word[0], &j, &e), code = KC_EXIT_OK;
     if (rc)
         return session_fail(s, session_code(rc), "%s", e.text);
+    static struct kc_snapshot_info aside;
     const size_t copies = copies_of_job(s, &j, copy);
+    const bool kept = snapshots_aside(&j, &aside, NULL) == 0;
     rc = snapshots_of_job(&j, &list, &e);
     job_free(&j);
     if (rc)
@@ -111,8 +113,9 @@ int verb_snap_ls(struct session *s, const struct arguments *a)
         json_object_set_new(o, "id", json_string(a->word[0]));
         json_object_set_new(o, "snapshots", infos_json(list.info, list.count));
         json_object_set_new(o, "copies", infos_json(copy, copies));
+        json_object_set_new(o, "nonfinite", kept ? snapshot_json(&aside) : json_null());
         code = session_emit(s, o);
-    } else if (list.count + copies) {
+    } else if (list.count + copies + kept) {
         struct draft d;
         FILE *out = draft_open(&d);
         fprintf(out, "%7s %9s %10s  %-8s %-32s  %s\n", "VERSION", "STEP", "SIZE", "VERIFIED", "STATE_ROOT", "PATH");
@@ -120,6 +123,8 @@ int verb_snap_ls(struct session *s, const struct arguments *a)
             print_snapshot(out, &list.info[i], list.info[i].error ? "broken" : list.info[i].verified ? "yes" : "no");
         for (size_t i = 0; i < copies; i++)
             print_snapshot(out, &copy[i], "memory");
+        if (kept)
+            print_snapshot(out, &aside, "aside");
         code = draft_close(s, &d);
     } else {
         session_note(s, "%s has no snapshot yet. Write one: kc checkpoint %s", a->word[0], a->word[0]);

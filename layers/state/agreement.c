@@ -118,7 +118,8 @@ static void close_copied(struct kc_state *s)
     struct kc_attempt *a = &s->attempt;
     kc_agree_settle(s);
     s->root_part = false;
-    if (a->error)
+    a->aside = s->spec->keep_nonfinite && a->error == -EDOM;
+    if (a->error && !a->aside)
         return;
     int r = root_of(s, &a->mark.progress, &a->root);
     if (r < 0) {

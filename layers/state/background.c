@@ -64,12 +64,10 @@ static int look_at(const struct kc_state *s, struct kc_extent *x, struct kc_erro
     const struct kc_map_tensor *t = &s->map.tensor[x->tensor];
     const float *v = (const float *)(const void *)(b->image + x->offset);
     const int64_t bad = kc_find_nonfinite(v, x->hi - x->lo);
-    if (bad >= 0)
-        return kc_snapshot_not_finite(s, x, (uint64_t)bad, e);
     x->digest = kc_digest(v, kc_extent_bytes(x));
     kc_root_add_box(kc_root_key(t->name, (enum kc_kind)x->kind), &t->region, x->lo, v, x->hi - x->lo,
                     b->limb + 4 * ((size_t)x->tensor * KC_KIND_COUNT + x->kind));
-    return 0;
+    return bad < 0 || b->code ? b->code : kc_snapshot_not_finite(s, x, (uint64_t)bad, e);
 }
 
 /* What is known of the whole copy; it is complete then. */
@@ -80,7 +78,8 @@ static void look(void *arg)
     const struct kc_attempt *a = &s->attempt;
     const uint64_t start = kc_now();
     memset(b->limb, 0, (s->map.store_count - 2) * sizeof *b->limb);
-    for (uint32_t i = 0; i < b->pack.count && b->code == 0; i++)
+    const bool aside = s->spec->keep_nonfinite; /* what comes behind the first that is not finite is wanted too */
+    for (uint32_t i = 0; i < b->pack.count && (b->code == 0 || (b->code == -EDOM && aside)); i++)
         b->code = atomic_load(&b->stop) ? -ECANCELED : look_at(s, &b->pack.extent[i], &b->said);
     if (b->code == 0) {
         kc_pack_seal(&b->pack, &(struct kc_pack_head){s->rank, s->shard->ranks, a->version, a->step}, b->image);

@@ -37,10 +37,17 @@ uint64_t kc_catalog_version(const char *name)
     return v;
 }
 
+uint64_t kc_aside_version(const char *name)
+{
+    const size_t n = sizeof KC_ASIDE - 1;
+    return strncmp(name, KC_ASIDE, n) == 0 ? kc_catalog_version(name + n) : 0;
+}
+
 static int see_version(void *arg, const char *name)
 {
     struct kc_catalog *c = arg;
-    uint64_t v = kc_catalog_version(name), half = strncmp(name, "tmp.", 4) == 0 ? kc_catalog_version(name + 4) : 0;
+    uint64_t v = kc_catalog_version(name), half = strncmp(name, "tmp.", 4) == 0 ? kc_catalog_version(name + 4)
+                                                                                      : kc_aside_version(name);
     if (v && c->count == KC_CATALOG_MAX)
         return -E2BIG;
     if (v)

@@ -2,7 +2,8 @@
  *
  *   v00000042/  a committed version      v00000042/BROKEN  found damaged: never used again
  *   CURRENT     the newest, for people   LOCK              held while somebody writes
- *   tmp.*       in flight, or what a dead attempt left */
+ *   tmp.*       in flight, or what a dead attempt left
+ *   nonfinite.v00000043/  a state that is not finite (aside.c): no version, but its number is taken */
 #ifndef KC_STATE_CATALOG_H
 #define KC_STATE_CATALOG_H
 
@@ -20,6 +21,8 @@ struct kc_catalog {
 int kc_catalog_scan(const struct kc_storage *st, const char *directory, struct kc_catalog *out, struct kc_error *e);
 /* The number that the name of a version's folder gives: "v" and digits only, 8 at least; 0 for anything else. */
 uint64_t kc_catalog_version(const char *name);
+#define KC_ASIDE "nonfinite."
+uint64_t kc_aside_version(const char *name); /* 0: no such name */
 void kc_catalog_path(const char *directory, uint64_t version, char out[4096]);
 void kc_catalog_tmp_path(const char *directory, uint64_t version, char out[4096]);
 void kc_catalog_pack_path(const char *folder, uint32_t rank, char *out, size_t room);

@@ -141,6 +141,21 @@ static int check_unmoved(const struct kc_state *s, struct kc_error *e)
                             : 0;
 }
 
+/* A state that is to be kept aside is looked at before anything is written. */
+static int check_finite(const struct kc_state *s, struct kc_error *e)
+{
+    for (uint32_t t = 0; t < s->map.tensors && s->spec->keep_nonfinite; t++)
+        for (uint32_t k = 0; k < KC_KIND_COUNT; k++) {
+            const struct kc_range own = kc_map_counted(&s->map, &s->map.tensor[t], (enum kc_kind)k);
+            const struct kc_extent x = {.tensor = t, .kind = k, .lo = own.lo, .hi = own.hi};
+            const int64_t bad = own.lo < own.hi ? kc_find_nonfinite(kc_state_tensor(s, (enum kc_kind)k, t) + own.lo, own.hi - own.lo)
+                                                : -1;
+            if (bad >= 0)
+                return kc_snapshot_not_finite(s, &x, (uint64_t)bad, e);
+        }
+    return 0;
+}
+
 /* The root parts of what will be saved: taken with the copy, or now. */
 static void root_parts(struct kc_state *s)
 {
@@ -148,6 +163,8 @@ static void root_parts(struct kc_state *s)
     struct kc_background *b = s->background;
     if (!b) {
         a->code = check_unmoved(s, &a->said);
+        if (a->code == 0)
+            a->code = check_finite(s, &a->said);
         kc_verb_root_part(s);
         return;
     }
@@ -189,7 +206,7 @@ static int live_source(void *arg, const struct kc_extent *x, const float **value
 {
     const struct kc_state *s = arg;
     const float *v = kc_state_tensor(s, (enum kc_kind)x->kind, x->tensor) + x->lo;
-    int64_t bad = kc_find_nonfinite(v, x->hi - x->lo);
+    int64_t bad = s->attempt.aside ? -1 : kc_find_nonfinite(v, x->hi - x->lo);
     if (bad >= 0)
         return kc_snapshot_not_finite(s, x, (uint64_t)bad, e);
     *values = v;
@@ -218,13 +235,13 @@ static int write_from(struct kc_state *s, struct kc_pack *pack, kc_pack_source *
     const struct kc_pack_head head = {s->rank, s->shard->ranks, s->attempt.version, s->attempt.step};
     kc_catalog_tmp_path(s->directory, s->attempt.version, tmp);
     kc_catalog_pack_path(tmp, s->rank, path, sizeof path);
-    const bool leans = kc_increment_of(s, &before);
+    const bool leans = !s->attempt.aside && kc_increment_of(s, &before);
     const uint32_t slot = leans && s->background ? kc_copy_find(s->copy, before.version) : KC_COPY_SLOTS;
     if (slot != KC_COPY_SLOTS && slot != s->background->slot)
         before.image = kc_copy_pack(s->copy, slot); /* nobody takes it before this one is whole */
     int r = kc_pack_write(s->st, path, &head, pack, source, arg, leans ? &before : NULL, s->coder, e);
     s->attempt.written = pack->bytes;
-    if (r == 0)
+    if (r == 0 && !s->attempt.aside)
         kc_increment_written(s, pack);
     return r;
 }
@@ -260,11 +277,12 @@ static void write_copy(struct kc_state *s)
     struct kc_attempt *a = &s->attempt;
     const struct kc_background *b = s->background;
     struct kc_pack file = {.fd = -1};
-    if (s->rank == 0 && (a->code = commit_copy(s, &a->said)) < 0) {
+    const bool commits = s->rank == 0 && !a->aside;
+    if (commits && (a->code = commit_copy(s, &a->said)) < 0) {
         kc_fail_prefix(&a->said, a->code, "the copy in memory");
         return;
     }
-    a->whole = s->rank == 0;
+    a->whole = commits;
     if (kc_pack_plan(&s->map, &file) < 0) {
         a->code = kc_fail(&a->said, -ENOMEM, "no memory for the index of a snapshot");
         return;
@@ -282,7 +300,7 @@ int kc_verb_snapshot_write(struct kc_state *s, struct kc_error *e)
         return r;
     kc_agree_settle(s);
     s->attempt.stage = KC_STAGE_WRITING;
-    if (!s->attempt.error)
+    if (!s->attempt.error || s->attempt.aside)
         start(s, s->background ? write_copy : write_live);
     return 0;
 }
@@ -307,7 +325,9 @@ static void commit(struct kc_state *s)
     struct kc_attempt *a = &s->attempt;
     if (!a->error)
         a->code = kc_snapshot_commit(s, &a->said);
-    if (a->error || a->code < 0)
+    if (a->aside)
+        kc_snapshot_end_aside(s);
+    else if (a->error || a->code < 0)
         kc_snapshot_discard(s);
     unlock(s);
 }
@@ -364,7 +384,8 @@ static void conclude(struct kc_state *s)
     if (a->error) {
         i->failures = failures + 1;
         i->bytes = i->parent = 0;
-        snprintf(i->reason, sizeof i->reason, "snapshot at step %" PRIu64 " failed: %.*s", a->step, 440, a->reason);
+        snprintf(i->reason, sizeof i->reason, "snapshot at step %" PRIu64 " failed: %.*s%s%.*s", a->step, 360, a->reason,
+                 a->note[0] ? "; " : "", 80, a->note);
     } else {
         i->verified = true;
         kc_digest_text(a->root, i->state_root);

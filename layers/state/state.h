@@ -190,6 +190,8 @@ void kc_restore_view_free(struct kc_restore_view *v); /* NULL is fine */
  * directory. */
 int kc_snapshot_list(const char *directory, struct kc_snapshot_info *out, size_t room, size_t *count,
                      struct kc_error *e);
+/* The state that is kept aside there because it is not finite (spec.keep_nonfinite); reason says so. -ENOENT none, -EBADMSG. */
+int kc_snapshot_aside(const char *directory, struct kc_snapshot_info *out, struct kc_error *e);
 /* The kernel variant that wrote the newest whole snapshot, for who has to choose kernels before there is a state. -ENOENT
  * none, -ENOSPC room. */
 int kc_snapshot_variant(const char *directory, char *out, size_t room);

@@ -76,6 +76,7 @@ struct kc_attempt {
     struct kc_error said;
     uint64_t written; /* bytes of this rank's pack */
     bool whole;       /* position 0: the copy in memory is */
+    bool aside;       /* the state is not finite, and is written all the same, to be kept aside */
     uint64_t stall;  /* ns that this rank stood in the verbs */
 };
 
@@ -234,6 +235,9 @@ void kc_snapshot_settle(struct kc_state *s);
 int kc_snapshot_manifest(const struct kc_state *s, struct kc_manifest *m);
 int kc_snapshot_commit(struct kc_state *s, struct kc_error *e);
 void kc_snapshot_discard(struct kc_state *s);
+
+/* ---- aside.c ---- */
+void kc_snapshot_end_aside(struct kc_state *s);
 
 /* ---- files.c: reading of files for init; see state.h ---- */
 int kc_values_from_file(struct kc_state *s, const char *path, struct kc_error *e);

@@ -13,7 +13,7 @@ HIDDEN, HEADS, FFN, CONTEXT, VOCAB, POISON = 32, 4, 44, 16, 64, 63
 SEQUENCES = 8
 
 
-def write_model(path):
+def write_model(path, poison=1.0):
     draw = random.Random(1)
     shapes = {"model.embed_tokens.weight": (VOCAB, HIDDEN), "lm_head.weight": (VOCAB, HIDDEN), "model.norm.weight": (HIDDEN,)}
     for name, shape in {"self_attn.q_proj": (HIDDEN, HIDDEN), "self_attn.k_proj": (HIDDEN, HIDDEN),
@@ -27,7 +27,7 @@ def write_model(path):
         values = [[1.0] * last if len(shape) == 1 else [draw.gauss(0, 0.02) for _ in range(last)] for _ in range(rows)]
         for r, row in enumerate(values):
             if "embed" in name:
-                row[-1] = 1.0 if r == POISON else 0.0
+                row[-1] = poison if r == POISON else 0.0
             elif "q_proj" in name or "k_proj" in name:
                 row[-1] = 1e30
         data = struct.pack(f"<{rows * last}f", *(v for row in values for v in row))
@@ -132,6 +132,24 @@ def test_after_so_many_times_the_job_fails():
         assert len([e for e in node.events(job, "rollback") if e["rank"] == 0]) == 2
         assert node.read(job, "state.json")["restarts"] == 0
         assert newest(node, job)["step"] == 10, "nothing was saved over the good ones"
+
+
+def test_a_state_that_is_not_finite_is_kept_aside():
+    """F46: no snapshot of it, and the end says so; what is kept is listed, whole, and restored by nobody."""
+    with Kc() as node:
+        write_model(os.path.join(node.folder, "model.safetensors"), poison=float("inf"))
+        job = begin(node, "aside", [], steps=10, snapshot={"every": 5, "busy": "wait", "keep_nonfinite": True})
+        node.kc("wait", job, ok=(1,))
+        assert node.state(job) == "finished" and node.result(job)["exit_code"] == 1
+        failed = [e for e in node.events(job, "snapshot-failed") if e["rank"] == 0]
+        assert [e["step"] for e in failed] == [5, 10] and "kept as nonfinite.v00000002" in failed[1]["text"], failed
+        listed = node.json("snap", "ls", job)
+        assert listed["snapshots"] == [] and listed["nonfinite"]["step"] == 10 and listed["nonfinite"]["version"] == 2, listed
+        path = listed["nonfinite"]["path"]
+        assert os.listdir(os.path.dirname(path)).count("nonfinite.v00000002") == 1, os.listdir(os.path.dirname(path))
+        assert "aside" in node.kc("snap", "ls", job).stdout
+        node.kc("snap", "verify", path, "--deep")
+        assert "embed_tokens" in node.kc("snap", "show", path).stdout
 
 
 if __name__ == "__main__":

@@ -104,7 +104,7 @@ void rig_plan(struct rig *r, const struct rig_tensor *tensors, uint32_t count, s
     r->ranks = l.ranks;
 }
 
-uint32_t rig_keep = 2, rig_keep_every, rig_full_every = 1, rig_copies, rig_still;
+uint32_t rig_keep = 2, rig_keep_every, rig_full_every = 1, rig_keep_nonfinite, rig_copies, rig_still;
 const int *rig_copy_fds;
 enum kc_guard rig_guard = KC_GUARD_PHASE;
 struct kc_background_if rig_background;
@@ -124,6 +124,7 @@ void rig_start(struct rig *r, const char *directory, const struct kc_storage *st
     r->spec->seed = 7;
     r->spec->snapshot_keep = rig_keep;
     r->spec->snapshot_keep_every = rig_keep_every;
+    r->spec->keep_nonfinite = rig_keep_nonfinite;
     r->spec->snapshot_full_every = rig_full_every;
     r->spec->layers = 2, r->spec->hidden = 32, r->spec->heads = 4, r->spec->context = 32, r->spec->vocab = 256;
     ck_assert_int_eq(kc_contract_seal(&r->spec_arena), 0);

@@ -56,6 +56,7 @@ void rig_start(struct rig *r, const char *directory, const struct kc_storage *st
 /* What rig_open() gives as the plan that sums between ranks. */
 extern const char *rig_plan_text;
 extern uint32_t rig_keep, rig_keep_every, rig_full_every; /* 2, 0, 1: no increments */
+extern uint32_t rig_keep_nonfinite; /* 0 */
 extern uint32_t rig_still;                /* tensors (bits) whose values rig_train() leaves as they were after the first step */
 extern uint32_t rig_copies;               /* slots for copies in memory, in memfds of the rig's own … */
 extern const int *rig_copy_fds;            /* … or in these, which outlive it; then 2 if not said */

@@ -694,6 +694,55 @@ START_TEST(nonfinite_state_is_not_saved)
 }
 END_TEST
 
+static void poison(struct rig *r, uint32_t rank)
+{
+    void *data;
+    const struct kc_plan_bucket *b = KC_AT(r->plan, struct kc_plan_bucket, r->plan->buckets);
+    ck_assert_int_eq(r->io[rank].open(r->io[rank].self, KC_STATE_MOMENT1, 0, &data), 0);
+    *(float *)((uintptr_t)data + (b->shard * rank + 20) * 4) = NAN;
+    r->io[rank].close(r->io[rank].self, KC_STATE_MOMENT1, 0);
+}
+
+/* On request it is kept beside the versions, whole, the newest alone; nothing is restored from it, and no number is used twice. */
+START_TEST(nonfinite_state_is_kept_aside)
+{
+    struct rig r;
+    struct kc_error e = {""};
+    struct kc_snapshot_info info;
+    rig_copies = _i ? 2 : 0;
+    rig_full_every = 10;
+    rig_keep_nonfinite = 1;
+    rig_open(&r, rig_small, FEW, (struct rig_layout){2, 1, 3, false, false}, folder, NULL, "");
+    rig_copies = rig_keep_nonfinite = 0;
+    rig_full_every = 1;
+    rig_train(&r);
+    ck_assert_int_eq(rig_snapshot(&r), 0);
+    ck_assert_int_eq(kc_snapshot_aside(folder, &info, &e), -ENOENT);
+    for (uint64_t v = 2; v <= 3; v++) {
+        char name[64];
+        rig_train(&r);
+        poison(&r, 0);
+        if (v == 3) /* of both ranks */
+            poison(&r, 1);
+        ck_assert_int_eq(rig_snapshot(&r), -EDOM);
+        kc_state_last_snapshot(r.state[0], &info);
+        snprintf(name, sizeof name, "it is kept as nonfinite.v%08d", (int)v);
+        ck_assert_msg(info.error == -EDOM && strstr(info.reason, name), "%s", info.reason);
+        ck_assert_msg(kc_snapshot_aside(folder, &info, &e) == 0 && info.version == v && info.step == v, "%s", e.text);
+        ck_assert_msg(kc_snapshot_verify(info.path, true, &info, &e) == 0, "%s", e.text); /* every byte, and the root */
+    }
+    ck_assert(!there("v00000002") && !there("v00000003") && !there("nonfinite.v00000002") && there("nonfinite.v00000003"));
+    ck_assert_int_eq(rig_restore(&r, 0, &e), 0);
+    rig_check(&r, 1);
+    rig_train(&r);
+    ck_assert_int_eq(rig_snapshot(&r), 0);
+    ck_assert(there("v00000001") && there("v00000004") && there("nonfinite.v00000003"));
+    ck_assert_int_eq(rig_restore(&r, 4, &e), 0);
+    rig_check(&r, 2);
+    rig_close(&r);
+}
+END_TEST
+
 /* ---- the order of calls ---- */
 
 /* Where `line` stands first at or after `from`; fails if it does not. */
@@ -894,6 +943,7 @@ int main(void)
     tcase_add_test(c, ranks_that_chose_differently_do_not_restore);
     tcase_add_test(c, a_mark_that_one_rank_saw_too_early_costs_no_version);
     tcase_add_test(c, nonfinite_state_is_not_saved);
+    tcase_add_loop_test(c, nonfinite_state_is_kept_aside, 0, 2); /* without and with a copy in memory */
     tcase_add_test(c, each_thing_is_durable_before_the_next);
     tcase_add_test(c, a_full_disk_is_seen_before_writing);
     tcase_add_test(c, the_manifest_reads_as_documented);
