@@ -95,7 +95,7 @@ static int write_spec(struct bench_rig *r, const struct bench_job *j)
 {
     json_t *o = json_pack(
         "{s:s,s:I,s:I,s:b,s:i,s:s,s:{s:s,s:I,s:I,s:I,s:I,s:I},s:{s:s},s:{s:I,s:I},s:{s:f},s:{s:I,s:"
-        "I},s:{s:I,s:i},s:{s:s}}",
+        "I},s:{s:I,s:i,s:I},s:{s:s}}",
         "name", "bench", "ranks", (json_int_t)j->ranks, "threads", (json_int_t)j->threads,
         "oversubscribe", (int)j->oversubscribe, "steps", STEPS_ASKED, "precision", j->precision,
         "model", "family", "gpt2", "layers", (json_int_t)j->layers, "hidden", (json_int_t)j->hidden,
@@ -103,8 +103,10 @@ static int write_spec(struct bench_rig *r, const struct bench_job *j)
         (json_int_t)j->vocab, "data", "train", "train.bin", "batch", "sequences",
         (json_int_t)j->ranks * j->micro * j->accumulate, "micro", (json_int_t)j->micro, "optimizer",
         "lr", 1e-4, "parallel", "data", (json_int_t)j->ranks, "zero", (json_int_t)j->zero,
-        "snapshot", "every", (json_int_t)j->snapshot_every, "keep", 2, "policy", "on_crash",
-        "stop"); /* the ranks are killed in the end, and that is all */
+        "snapshot", "every", (json_int_t)j->snapshot_every, "keep", 2, "copies",
+        (json_int_t)j->copies, "policy", "on_crash", "stop"); /* the ranks are killed in the end, and that is all */
+    if (o && j->full_every)
+        json_object_set_new(json_object_get(o, "snapshot"), "full_every", json_integer(j->full_every));
     char *text = o ? json_dumps(o, JSON_INDENT(1)) : NULL;
     json_decref(o);
     int code = text ? write_whole(r, "spec.json", text, strlen(text))
@@ -281,6 +283,30 @@ static void take_split(struct bench_rig *r, const struct kc_reader *board)
     r->splits++;
 }
 
+static double metric(const struct kc_rank_view *v, enum kc_metric which)
+{
+    double value;
+    return kc_metric_get(&v->metrics, which, &value) ? value : NAN;
+}
+
+/* What rank 0 says of the snapshot that was committed last, once. */
+static void take_saving(struct bench_rig *r, const struct kc_reader *board)
+{
+    struct kc_rank_view v;
+    if (kc_reader_rank(board, 0, &v))
+        return;
+    const double saved = metric(&v, KC_METRIC_SNAPSHOTS), skipped = metric(&v, KC_METRIC_SNAPSHOTS_SKIPPED);
+    r->skipped = skipped > 0 ? skipped : 0;
+    if (!(saved > r->saved) || r->savings == RIG_SAVINGS)
+        return;
+    r->saved = saved;
+    r->saving[r->savings++] = (struct bench_saving){.stall = metric(&v, KC_METRIC_SNAPSHOT_STALL_SECONDS),
+                                                    .copy = metric(&v, KC_METRIC_SNAPSHOT_COPY_SECONDS),
+                                                    .write = metric(&v, KC_METRIC_SNAPSHOT_WRITE_SECONDS),
+                                                    .bytes = metric(&v, KC_METRIC_SNAPSHOT_BYTES),
+                                                    .raw_bytes = metric(&v, KC_METRIC_SNAPSHOT_RAW_BYTES)};
+}
+
 /* Why the newest snapshot failed, if one did. */
 static void take_failure(struct bench_rig *r, const struct kc_reader *board)
 {
@@ -304,6 +330,7 @@ static int look(struct bench_rig *r, const struct kc_reader *board, uint64_t *cu
     if (!r->variant[0] && !kc_reader_plan(board, &plan))
         snprintf(r->variant, sizeof r->variant, "%s", plan.variant);
     take_split(r, board);
+    take_saving(r, board);
     take_failure(r, board);
     return n;
 }
@@ -344,14 +371,14 @@ static int ended(struct bench_rig *r)
 int bench_rig_follow(struct bench_rig *r, size_t steps)
 {
     struct kc_reader *board = NULL;
-    uint64_t cursor = 0, asked = kc_now();
+    uint64_t asked = kc_now();
     int code = KC_EXIT_OK;
     while (!code && r->steps < steps) {
         struct kc_error e = {""};
         uint64_t wait = LOOK_NS;
         if (!board && kc_reader_attach(r->own.home.instance, r->id, &board, &e))
             board = NULL;
-        if (board && look(r, board, &cursor)) {
+        if (board && look(r, board, &r->cursor)) {
             const struct kc_step_record *last = &r->step[r->steps - 1];
             bench_progress(r->s, "step %zu of %zu: %.3g s", r->steps, steps, last->seconds);
         }

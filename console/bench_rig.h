@@ -17,7 +17,8 @@ struct bench_job {
     uint32_t layers, hidden, heads, context, vocab, micro, accumulate, ranks, threads, zero;
     bool oversubscribe;
     const char *precision;
-    uint64_t snapshot_every;
+    uint64_t snapshot_every;      /* 0: none */
+    uint32_t copies, full_every;  /* of snapshot, as in a spec; full_every 0: the default */
 };
 /* From the options. Exit codes, told. */
 int bench_job_read(struct session *s, const struct arguments *a, struct bench_job *out);
@@ -29,6 +30,13 @@ uint64_t bench_job_tokens(const struct bench_job *j);
 /* Matrix products of a step, causal attention counted half: what the peak of products bounds. */
 double bench_job_flops(const struct bench_job *j);
 
+/* What a job said of one snapshot, of rank 0: NaN unknown. */
+struct bench_saving {
+    double stall, copy, write; /* seconds */
+    double bytes, raw_bytes;   /* on disk, and of the values */
+};
+#define RIG_SAVINGS 64 /* most that are kept */
+
 /* What was seen of it. */
 struct bench_rig {
     struct session *s;  /* the user's */
@@ -39,8 +47,12 @@ struct bench_rig {
     uint64_t typed;       /* kc_now() when `kc start` was */
     struct kc_step_record step[RIG_STEPS];
     size_t steps;
+    uint64_t cursor;      /* how far the steps were read */
     double split[SPLITS][RIG_STEPS]; /* of rank 0, where a step's split was seen */
     size_t splits;
+    struct bench_saving saving[RIG_SAVINGS];
+    size_t savings;
+    double saved, skipped;         /* snapshots, as counted by the job */
     uint64_t events[KC_RANKS_MAX]; /* how far those of each rank were read */
     char unsaved[256];             /* why the newest snapshot that failed did; "" none */
     double pss;        /* bytes of a rank, mean; NaN unknown */

@@ -103,12 +103,16 @@ def test_step_tells_what_a_step_takes():
 
 def test_snapshot_tells_what_is_lost():
     with Bench() as node:
-        o = json.loads(node.kc("bench", "snapshot", *TINY, "--zero", "1", "--json").stdout)
-        assert o["snapshots"] == 4 and o["verified"] is True
+        o = json.loads(node.kc("bench", "snapshot", *TINY, "--zero", "1", "--every", "4", "--rounds", "1", "--json").stdout)
+        assert o["snapshots"] == 3 and o["every"] == 4 and o["rounds"] == 1
+        assert [w["way"] for w in o["ways"]] == ["synchronous", "background", "increments"]
         parameters = 64 * 32 + 16 * 32 + 12 * 32 * 32 + 13 * 32 + 2 * 32  # GPT-2, tied head
-        assert o["bytes"] > 12 * parameters, "values and both moments"
-        assert o["lost_seconds"] > 0 and o["disk_seconds"] > 0
-        assert abs(o["bytes_per_second"] * o["lost_seconds"] / o["bytes"] - 1) < 1e-6
+        for w in o["ways"]:
+            assert w["verified"] is True and w["copies"] == (0 if w["way"] == "synchronous" else 2), w
+            assert w["lost_least"] <= w["lost_seconds"] <= w["lost_most"], w
+        for w in o["ways"][:2]:
+            assert w["bytes"] > 12 * parameters / 2, "values and both moments, coded"
+        assert o["step_seconds"] > 0 and o["disk_seconds"] > 0 and o["ways"][0]["lost_seconds"] > 0
         nothing_left(node)
 
 
@@ -225,7 +229,7 @@ def inside_a_full_disk():
         os.makedirs(node.home)
         subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3M", "tmpfs", node.home], check=True)
         try:  # tokens take half a megabyte, a snapshot six
-            done = node.kc("bench", "snapshot", *TINY[:2], "--hidden", "192", *TINY[4:], ok=(1,))
+            done = node.kc("bench", "snapshot", *TINY[:2], "--hidden", "192", *TINY[4:], "--every", "4", "--rounds", "1", ok=(1,))
             last = done.stderr.splitlines()[-1]
             assert last.startswith("kc: a snapshot failed: ") and "No space left on device" in last and f". Make room in {node.home}, " in last, done.stderr
             nothing_left(node)

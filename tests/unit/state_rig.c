@@ -2,6 +2,7 @@
 #include "state_rig.h"
 
 #include "base/bf16.h"
+#include "state/state_impl.h"
 #include "strategy/bucket.h"
 
 #include <check.h>
@@ -128,6 +129,7 @@ void rig_start(struct rig *r, const char *directory, const struct kc_storage *st
     r->spec->snapshot_full_every = rig_full_every;
     r->spec->layers = 2, r->spec->hidden = 32, r->spec->heads = 4, r->spec->context = 32, r->spec->vocab = 256;
     ck_assert_int_eq(kc_contract_seal(&r->spec_arena), 0);
+    r->in_turn = storage && !rig_storages;
     r->copies = rig_copies ? rig_copies : rig_copy_fds ? 2 : 0;
     for (uint32_t i = 0; i < r->ranks && r->copies; i++) {
         r->copy_fd[i] = rig_copy_fds ? dup(rig_copy_fds[i]) : memfd_create("kc-copy.rig", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -264,6 +266,8 @@ int rig_verb(struct rig *r, enum kc_state_verb verb, struct kc_error *e)
     for (uint32_t i = 0; i < r->ranks; i++) {
         int code = r->io[i].verb(r->io[i].self, verb, e);
         first = first ? first : code;
+        if (r->in_turn)
+            kc_snapshot_settle(r->state[i]);
     }
     return first;
 }

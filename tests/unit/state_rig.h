@@ -37,6 +37,7 @@ struct rig {
     struct kc_state_if io[RIG_RANKS];
     int copy_fd[RIG_RANKS];
     uint32_t copies; /* whether there are such */
+    bool in_turn;    /* one storage for all ranks: what a verb starts in the background ends before the next rank's begins */
 };
 
 /* A small model: matrices, vectors, one tensor of a prime number of elements. `tensors` NULL: that one. */

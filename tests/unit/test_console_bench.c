@@ -194,6 +194,8 @@ static const struct {
     {{"bench", "step", "--hidden", "100", "--heads", "3"},
      "--heads 3 does not divide --hidden 100: --heads 2 would do"},
     {{"bench", "snapshot", "--micro", "4096", "--accumulate", "4096"}, "lower --micro, --accumulate"},
+    {{"bench", "snapshot", "--every", "1"}, "--every wants a whole number from 2 to 1000"},
+    {{"bench", "snapshot", "--rounds", "0"}, "--rounds wants a whole number from 1 to 99"},
     {{"bench", "snapshot", "--zero", "4"}, "--zero wants a whole number from 0 to 3"},
     {{"bench", "snapshot", "--steps", "9"}, "`kc bench snapshot` has no option --steps"},
     {{"bench", "comm", "--ranks", "1"}, "--ranks wants a whole number from 2 to 64"},

@@ -1,7 +1,7 @@
 /* test_torture.c - snapshots under every failure, every death and every power cut. The matrix: for every n the n-th call
  * that changes something fails, is short, lies, or is the last of its process, below it both ways of writing. The replay: a
- * log of calls, and what a crash behind each of them can leave. `test_torture long` (make torture) tries more of everything.
- * Rows F30, F34 of the list of faults. */
+ * log of calls, and what a crash behind each of them can leave. Both with the work done where the verbs stand and through
+ * copies in memory, in the threads beside the lanes. `test_torture long` (make torture) tries more of everything. Rows F30, F34 of the list of faults. */
 #include "crash_log.h"
 #include "rig_faults.h"
 #include "state_rig.h"
@@ -39,6 +39,7 @@ static void teardown(void)
     rig_keep = 2;
     rig_full_every = 1;
     rig_still = 0;
+    rig_copies = 0;
     rig_remove(folder);
 }
 
@@ -54,7 +55,14 @@ static bool there(const char *name)
 }
 
 static const enum kc_disk_way ways[] = {KC_DISK_URING, KC_DISK_THREADS};
-enum { WAYS = 2 };
+enum { WAYS = 2, PATHS = 2 * WAYS };
+
+/* The way of a test's path; the second half of them go through copies in memory and the threads in the background. */
+static enum kc_disk_way take_path(int path)
+{
+    rig_copies = path / WAYS ? 2 : 0;
+    return ways[path % WAYS];
+}
 
 /* Faults in front of a disk that writes in one of the ways. */
 static struct kc_disk *faults_over(struct rig_faults *f, enum kc_disk_way way)
@@ -133,7 +141,7 @@ static void check_line(const struct rig *r, const struct rig_faults *f, uint64_t
 START_TEST(every_failing_call_leaves_the_newest_whole)
 {
     const struct trouble *t = &troubles[_i % TROUBLES];
-    const enum kc_disk_way way = ways[_i / TROUBLES];
+    const enum kc_disk_way way = take_path(_i / TROUBLES);
     bool hit = true;
     uint64_t n = 1;
     for (; hit; n++) {
@@ -170,6 +178,7 @@ END_TEST
 /* F30: for every call n of a snapshot (retention included), the process dies there. */
 START_TEST(every_death_leaves_the_newest_whole)
 {
+    const enum kc_disk_way way = take_path(_i);
     uint64_t n = 1;
     bool died = true;
     for (; died; n++) {
@@ -184,7 +193,7 @@ START_TEST(every_death_leaves_the_newest_whole)
         if (child == 0) {
             static struct rig_faults f;
             struct kc_error e;
-            faults_over(&f, ways[_i]);
+            faults_over(&f, way);
             rig_open(&r, rig_small, FEW, two, folder, &f.storage, "");
             if (rig_restore(&r, 0, &e) < 0)
                 _exit(1);
@@ -247,11 +256,12 @@ END_TEST
 START_TEST(every_corrupted_write_is_found_before_the_commit)
 {
     static struct rig_faults f;
+    const enum kc_disk_way way = take_path(_i);
     bool hit = true;
     uint32_t found = 0, writes = 0;
     for (uint64_t n = 1; hit; n++) {
         struct rig r;
-        struct kc_disk *d = second_step(&r, &f, &troubles[0], ways[_i]);
+        struct kc_disk *d = second_step(&r, &f, &troubles[0], way);
         f.at = n;
         f.corrupts = true;
         int code = rig_snapshot(&r);
@@ -404,7 +414,7 @@ START_TEST(a_power_cut_leaves_the_newest_whole)
     for (uint64_t seed = 0; seed < (longer ? 50 : 1); seed++) {
         struct crash_replay r = {.mixtures = longer ? 20 : 4, .seed = seed};
         struct cut c;
-        cut_open(&c, ways[_i]);
+        cut_open(&c, take_path(_i));
         incarnation(&c, longer ? 6 : 3);
         replay(&c, &r, true);
         ck_assert_uint_gt(r.images, 100);
@@ -420,7 +430,7 @@ START_TEST(a_power_cut_after_a_death_leaves_the_newest_whole)
     for (uint32_t n = 2; died; n += longer ? 1 : STRIDE) {
         struct crash_replay r = {.mixtures = longer ? 6 : 1, .seed = n};
         struct cut c;
-        cut_open(&c, ways[_i]);
+        cut_open(&c, take_path(_i));
         c.log.die_at = n;
         incarnation(&c, 2);
         died = c.log.dead;
@@ -443,7 +453,7 @@ START_TEST(a_power_cut_after_a_failure_leaves_the_newest_whole)
         struct crash_replay r = {.mixtures = longer ? 6 : 1, .seed = n};
         struct rig rig;
         struct cut c;
-        cut_open(&c, ways[_i]);
+        cut_open(&c, take_path(_i));
         rig_faults(&f);
         f.below = kc_disk_storage(c.disk);
         f.writes_only = true;
@@ -510,13 +520,13 @@ int main(int argc, char **argv)
     tcase_set_timeout(p, longer ? 7200 : 300);
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_add_checked_fixture(p, setup, teardown);
-    tcase_add_loop_test(c, every_failing_call_leaves_the_newest_whole, 0, TROUBLES * WAYS);
-    tcase_add_loop_test(c, every_death_leaves_the_newest_whole, 0, WAYS);
+    tcase_add_loop_test(c, every_failing_call_leaves_the_newest_whole, 0, TROUBLES * PATHS);
+    tcase_add_loop_test(c, every_death_leaves_the_newest_whole, 0, PATHS);
     tcase_add_test(c, every_failing_read_is_an_error_or_an_older_version);
-    tcase_add_loop_test(c, every_corrupted_write_is_found_before_the_commit, 0, WAYS);
-    tcase_add_loop_test(p, a_power_cut_leaves_the_newest_whole, 0, WAYS);
-    tcase_add_loop_test(p, a_power_cut_after_a_death_leaves_the_newest_whole, 0, WAYS);
-    tcase_add_loop_test(p, a_power_cut_after_a_failure_leaves_the_newest_whole, 0, WAYS);
+    tcase_add_loop_test(c, every_corrupted_write_is_found_before_the_commit, 0, PATHS);
+    tcase_add_loop_test(p, a_power_cut_leaves_the_newest_whole, 0, PATHS);
+    tcase_add_loop_test(p, a_power_cut_after_a_death_leaves_the_newest_whole, 0, PATHS);
+    tcase_add_loop_test(p, a_power_cut_after_a_failure_leaves_the_newest_whole, 0, PATHS);
     tcase_add_test(p, every_fsync_left_out_is_found_and_named);
     suite_add_tcase(suite, c);
     suite_add_tcase(suite, p);
