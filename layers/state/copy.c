@@ -114,7 +114,7 @@ static int take(struct kc_copy *c, uint64_t room, struct kc_error *e)
     /* It is never made smaller: a reader may have mapped it. */
     if ((uint64_t)st.st_size < c->bytes && ftruncate(c->fd, (off_t)c->bytes) != 0)
         return kc_fail(e, -errno, "no %.1f MiB for the copies in memory: %s", (double)c->bytes / 0x1p20, strerror(errno));
-    fcntl(c->fd, F_ADD_SEALS, F_SEAL_SHRINK);
+    fcntl(c->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL); /* nor closed to the next incarnation */
     void *p = mmap(NULL, c->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, c->fd, 0);
     if (p == MAP_FAILED)
         return kc_fail(e, -errno, "the copies in memory, %.1f MiB: %s", (double)c->bytes / 0x1p20, strerror(errno));

@@ -239,6 +239,36 @@ START_TEST(a_mark_of_any_length_is_one)
 }
 END_TEST
 
+/* Bits anywhere, in any object, some at a time: what is read is what was saved, or it is refused. */
+START_TEST(whatever_is_turned_no_wrong_value_is_read)
+{
+    uint64_t x = 88172645463325252u, at[8];
+    uint32_t read = 0, rank[8];
+    for (int turn = 0; turn < 3000; turn++) {
+        struct kc_error e = {""};
+        struct kc_copies *c;
+        const int bits = 1 + turn % 8;
+        for (int i = 0; i < bits; i++) {
+            x ^= x << 13, x ^= x >> 7, x ^= x << 17;
+            rank[i] = (uint32_t)(x >> 40) % rig.ranks;
+            const struct kc_copy_shape s = copy_rig_shape(&rig, rank[i]);
+            const uint64_t packs = kc_copy_at(&s, 0) + s.pack_bytes; /* mostly where something is */
+            at[i] = x % 3 == 0 ? x / 3 % KC_COPY_HEAD : x / 3 % packs;
+            flip(rank[i], at[i]);
+        }
+        if (kc_copies_open(fds, rig.ranks, &c, &e) == 0) {
+            read += read_all(c, 5, 2, &e) == 0;
+            read += read_all(c, 4, 1, &e) == 0;
+            kc_copies_free(c);
+        }
+        for (int i = 0; i < bits; i++)
+            flip(rank[i], at[i]);
+    }
+    ck_assert_uint_gt(read, 3000); /* most of the time one is hit and the other not */
+    ck_assert_uint_lt(read, 5500);
+}
+END_TEST
+
 /* ---- while it is made ---- */
 
 START_TEST(a_copy_that_is_being_made_is_none)
@@ -366,6 +396,7 @@ START_TEST(an_object_never_shrinks)
 {
     ck_assert_int_ne(ftruncate(fds[0], 4096), 0);
     ck_assert_int_eq(errno, EPERM);
+    ck_assert_int_ne(fcntl(fds[0], F_ADD_SEALS, F_SEAL_WRITE), 0); /* the next incarnation can write as well */
 }
 END_TEST
 
@@ -424,6 +455,7 @@ int main(void)
     tcase_add_test(t, a_flipped_bit_in_an_index_makes_no_copy);
     tcase_add_test(t, a_flipped_bit_in_an_extent_is_found_and_marked);
     tcase_add_test(t, a_mark_of_any_length_is_one);
+    tcase_add_test(t, whatever_is_turned_no_wrong_value_is_read);
     tcase_add_test(t, a_copy_that_is_being_made_is_none);
     tcase_add_test(t, one_rank_ahead_leaves_the_older_copy);
     tcase_add_test(t, what_is_known_whole_is_not_overwritten);
