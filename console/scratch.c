@@ -158,21 +158,54 @@ int scratch_open(struct session *s, const struct job *j, struct scratch *out)
     return KC_EXIT_OK;
 }
 
-int scratch_same_layout(const struct scratch *sc, const struct kc_snapshot_info *of)
+static int look(const struct scratch *sc, const struct kc_snapshot_info *of, struct kc_snapshot_view **out, struct kc_error *e)
 {
     char path[PATH_MAX + 64];
-    struct kc_arena arena;
+    snprintf(path, sizeof path, "%s/snapshots/v%08llu", sc->folder, (unsigned long long)of->version);
+    return kc_snapshot_look(path, out, e);
+}
+
+static int load_spec(const struct scratch *sc, struct kc_arena *arena, const struct kc_job_spec **out, struct kc_error *e)
+{
+    char path[PATH_MAX + 16];
+    snprintf(path, sizeof path, "%s/spec.json", sc->folder);
+    int rc = kc_arena_new(arena, 2 * KC_SPEC_BYTES_MAX);
+    return rc ? kc_fail(e, rc, "no memory for a spec") : kc_spec_load(path, arena, out, e);
+}
+
+int scratch_position(const struct scratch *sc, const struct kc_snapshot_info *from, const struct kc_snapshot_info *to, uint64_t *out)
+{
+    struct kc_arena arena = {0};
+    struct kc_error e = {""};
+    const struct kc_job_spec *spec;
+    struct kc_snapshot_view *a = NULL, *b = NULL;
+    *out = 0;
+    if (!to)
+        return KC_EXIT_OK;
+    int rc = load_spec(sc, &arena, &spec, &e);
+    if (!rc && from)
+        rc = look(sc, from, &a, &e);
+    if (!rc)
+        rc = look(sc, to, &b, &e);
+    if (!rc) {
+        const uint64_t trained = (to->step - (from ? from->step : 0)) * spec->sequences;
+        *out = b->position > (a ? a->position : 0) + trained ? b->position - trained : 0;
+    }
+    kc_snapshot_view_free(a);
+    kc_snapshot_view_free(b);
+    kc_arena_free(&arena);
+    return rc ? session_fail(sc->s, session_code(rc), "%s", e.text) : KC_EXIT_OK;
+}
+
+int scratch_same_layout(const struct scratch *sc, const struct kc_snapshot_info *of)
+{
+    struct kc_arena arena = {0};
     struct kc_error e = {""};
     const struct kc_job_spec *spec;
     struct kc_snapshot_view *v = NULL;
-    snprintf(path, sizeof path, "%s/spec.json", sc->folder);
-    int rc = kc_arena_new(&arena, 2 * KC_SPEC_BYTES_MAX);
-    if (rc)
-        return session_fail(sc->s, KC_EXIT_SYSTEM, "no memory for a spec");
-    rc = kc_spec_load(path, &arena, &spec, &e);
-    snprintf(path, sizeof path, "%s/snapshots/v%08llu", sc->folder, (unsigned long long)of->version);
+    int rc = load_spec(sc, &arena, &spec, &e);
     if (!rc)
-        rc = kc_snapshot_look(path, &v, &e);
+        rc = look(sc, of, &v, &e);
     const bool same = !rc && v->ranks == spec->ranks && v->zero == spec->zero && v->precision == spec->precision &&
                       !memcmp(v->axis, spec->axis, sizeof v->axis);
     kc_snapshot_view_free(v);
@@ -204,14 +237,15 @@ static bool take_line(struct scratch_run *run, const char *line)
 
 int scratch_run(struct scratch *sc, struct scratch_run *run)
 {
-    char version[24], until[24], trace[24];
+    char version[24], until[24], position[24], trace[24];
     struct helper helper;
     struct helper_line line = {.used = 0};
     snprintf(version, sizeof version, "%llu", (unsigned long long)run->version);
     snprintf(until, sizeof until, "%llu", (unsigned long long)run->until);
+    snprintf(position, sizeof position, "%llu", (unsigned long long)run->position);
     snprintf(trace, sizeof trace, "%llu", (unsigned long long)run->trace);
     const char *const words[] = {"kc-rank", "--task", "replay", "--directory", sc->folder, "--version", version,
-                                 "--until", until, "--trace", trace, NULL};
+                                 "--until", until, "--position", position, "--trace", trace, NULL};
     int rc = helper_start(words, NULL, &helper);
     if (rc)
         return session_fail(sc->s, KC_EXIT_SYSTEM, "kc-rank can't be started: %s", strerror(-rc));

@@ -23,6 +23,7 @@ struct scratch {
 struct scratch_run {
     uint64_t version; /* to begin from; 0 the beginning */
     uint64_t until;   /* the last step */
+    uint64_t position;/* scratch_position() */
     uint64_t trace;   /* the step that is kept (scratch_trace); 0 none */
     bool (*step)(void *self, uint64_t step, double loss); /* after each; loss NaN: not finite; false: that is enough */
     void *self;
@@ -38,6 +39,9 @@ struct scratch_run {
 int scratch_open(struct session *s, const struct job *j, struct scratch *out);
 /* Can the spec of the job repeat the bits of what wrote this snapshot: is it the same layout? */
 int scratch_same_layout(const struct scratch *sc, const struct kc_snapshot_info *of);
+/* Samples that the job left out between two snapshots because a step was not finite (policy rollback): where it then went on
+ * from `from` (NULL: the beginning), or 0 where it left none out. `to` NULL: not known, 0. */
+int scratch_position(const struct scratch *sc, const struct kc_snapshot_info *from, const struct kc_snapshot_info *to, uint64_t *out);
 int scratch_run(struct scratch *sc, struct scratch_run *run);
 /* Where a run with `trace` left the trace. */
 void scratch_trace(const struct scratch *sc, char *out, size_t room);

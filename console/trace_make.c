@@ -38,6 +38,15 @@ static const struct kc_snapshot_info *before(const struct snapshots *l, uint64_t
     return NULL;
 }
 
+/* The oldest whole one that is not before it. */
+static const struct kc_snapshot_info *after(const struct snapshots *l, uint64_t step)
+{
+    for (size_t i = 0; i < l->count; i++)
+        if (!l->info[i].error && l->info[i].step >= step)
+            return &l->info[i];
+    return NULL;
+}
+
 static int keep(struct session *s, const struct scratch *sc, const char *path)
 {
     char from[PATH_MAX + 16], *data = NULL;
@@ -78,7 +87,9 @@ int trace_make(struct session *s, const char *id, uint64_t step, const char *pat
         const struct kc_snapshot_info *from = before(&sc.list, step);
         struct making m = {.s = s, .first = from ? from->step + 1 : 1, .step = step, .loss = NAN};
         struct scratch_run run = {.version = from ? from->version : 0, .until = step, .trace = step, .step = on_step, .self = &m};
-        code = scratch_run(&sc, &run);
+        code = scratch_position(&sc, from, after(&sc.list, step), &run.position);
+        if (!code)
+            code = scratch_run(&sc, &run);
         bench_progress_end(s);
         if (!code && !run.whole)
             code = session_fail(s, KC_EXIT_SYSTEM, "the replay ended before step %llu", (unsigned long long)step);

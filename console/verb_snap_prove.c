@@ -118,6 +118,8 @@ static int prove(struct proof *p, struct scratch *sc)
                             (unsigned long long)p->to->version);
     int code = p->to ? scratch_same_layout(sc, p->to) : KC_EXIT_OK;
     if (!code)
+        code = scratch_position(sc, p->from, p->to, &run.position);
+    if (!code)
         code = scratch_run(sc, &run);
     bench_progress_end(p->s);
     p->seconds = (double)(kc_now() - start) * 1e-9;

@@ -31,13 +31,13 @@
 #define TRACE_MOST  (1u << 31)
 
 static const char usage[] =
-    "usage: kc-rank --task replay --directory DIR --until STEP [--version V] [--trace STEP]\n"
+    "usage: kc-rank --task replay --directory DIR --until STEP [--version V] [--position Q] [--trace STEP]\n"
     "Trains from snapshot V (the beginning without one) to a step; with --trace writes DIR/trace. Normally started by\n"
     "`kc snap prove` and `kc trace`.\n";
 
 struct wish {
     const char *directory;
-    unsigned long long version, until, trace;
+    unsigned long long version, until, position, trace;
 };
 
 /* What all ranks share. */
@@ -100,7 +100,7 @@ static int rank_main(struct replay *r, uint32_t rank)
                                  .probe = r->probe[rank],
                                  .load = true,
                                  .trace_step = r->wish.trace};
-    const struct kc_replay replay = {.version = r->wish.version, .until = r->wish.until, .step = on_step, .self = &rank};
+    const struct kc_replay replay = {.version = r->wish.version, .until = r->wish.until, .position = r->wish.position, .step = on_step, .self = &rank};
     struct kc_error e = {""};
     struct kc_engine *engine = NULL;
     struct kc_outcome out = {.peer = -1};
@@ -129,6 +129,7 @@ static int read_arguments(int argc, char **argv, struct wish *out)
     static const struct option options[] = {{"directory", required_argument, NULL, 'd'},
                                             {"version", required_argument, NULL, 'v'},
                                             {"until", required_argument, NULL, 'u'},
+                                            {"position", required_argument, NULL, 'p'},
                                             {"trace", required_argument, NULL, 't'},
                                             {NULL, 0, NULL, 0}};
     struct wish w = {0};
@@ -139,6 +140,7 @@ static int read_arguments(int argc, char **argv, struct wish *out)
         case 'd': w.directory = optarg; break;
         case 'v': w.version = strtoull(optarg, &end, 10); break;
         case 'u': w.until = strtoull(optarg, &end, 10); break;
+        case 'p': w.position = strtoull(optarg, &end, 10); break;
         case 't': w.trace = strtoull(optarg, &end, 10); break;
         default: return -EINVAL;
         }

@@ -57,6 +57,7 @@ int kc_govern_run(const struct kc_govern_config *config, struct kc_outcome *out,
 struct kc_replay {
     uint64_t version; /* the snapshot to begin from; 0: the beginning */
     uint64_t until;   /* the last step */
+    uint64_t position;/* the sample that it goes on at, where the job's run left some out behind that state; 0: the state's own */
     void (*step)(void *self, uint64_t step, double loss); /* after each */
     void *self;
 };

@@ -7,7 +7,7 @@
 
 #include <errno.h>
 
-static int begin(const struct kc_govern_config *c, const struct kc_replay *r, struct kc_run *run, int32_t *peer, struct kc_error *e)
+static int load(const struct kc_govern_config *c, const struct kc_replay *r, struct kc_run *run, int32_t *peer, struct kc_error *e)
 {
     struct kc_snapshot_info found;
     int code = step_program(c, KC_PROGRAM_DIGEST, run, peer, e);
@@ -19,6 +19,16 @@ static int begin(const struct kc_govern_config *c, const struct kc_replay *r, st
     if (code == 0 && found.bits_change)
         return kc_fail(e, -ENOTSUP, "snapshot v%08llu: %s", (unsigned long long)r->version, found.reason);
     return code == 0 ? step_program(c, KC_PROGRAM_RESTORE, run, peer, e) : code;
+}
+
+static int begin(const struct kc_govern_config *c, const struct kc_replay *r, struct kc_run *run, int32_t *peer, struct kc_error *e)
+{
+    struct kc_progress now;
+    int code = load(c, r, run, peer, e);
+    kc_state_progress(c->state, &now);
+    if (code == 0 && r->position > now.position)
+        kc_state_skip_to(c->state, r->position, now.rollbacks);
+    return code;
 }
 
 int kc_govern_replay(const struct kc_govern_config *c, const struct kc_replay *r, struct kc_outcome *out, struct kc_error *e)

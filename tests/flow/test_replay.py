@@ -6,6 +6,7 @@ import json, os, re, signal, struct, subprocess, sys
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from kc_flow import BIN, main, until
 from kc_train import Kc, snapshot
+from test_rollback import begin as begin_poisoned
 
 LAYOUTS = ({"data": 2, "zero": 3}, {"tensor": 2}, {"pipeline": 2}, {"context": 2})
 MASK = (1 << 64) - 1
@@ -117,18 +118,29 @@ def test_a_job_that_runs_is_proved_beside_it_and_without_kcd():
         assert node.read(job, "state.json")["incarnation"] == 1
 
 
+def test_what_a_rollback_left_out_is_left_out_again():
+    with Kc() as node:
+        job = begin_poisoned(node, "poison", [12, 17])
+        node.kc("wait", job)
+        assert len([e for e in node.events(job, "rollback") if e["rank"] == 0]) == 2
+        for version in range(6):
+            assert node.json("snap", "prove", job, "--from", str(version))["proved"], version
+        said = node.kc("trace", job, "--step", "13", "--out", os.path.join(node.folder, "t")).stderr
+        assert "had the loss" not in said, said
+
+
 def test_one_snapshot_alone_is_proved_by_the_step_after_it():
     with Kc() as node:
-        job = node.train("single", 2, 0, steps=7, snapshot={"every": 6, "keep": 1}, batch={"sequences": 8, "micro": 4})
-        version = node.snapshots(job)[-1]["version"]  # of the last step: none comes after it
+        job = node.begin("held", 2, 0, steps=100000, snapshot={"every": 0}, batch={"sequences": 8, "micro": 4})
+        node.kc("wait", job, "--for", "step>=3")
+        node.kc("pause", job)
+        node.kc("checkpoint", job)
+        step = node.snapshots(job)[-1]["step"]
         said = node.kc("snap", "prove", job, ok=(6,)).stderr
-        assert f"no step after its newest snapshot, v{version:08d}" in said, said
-        more = node.begin("held", 2, 0, steps=100000, snapshot={"every": 0}, batch={"sequences": 8, "micro": 4})
-        node.kc("wait", more, "--for", "step>=3")
-        node.kc("checkpoint", more)
-        step = node.snapshots(more)[-1]["step"]
-        node.kc("wait", more, "--for", f"step>={step + 2}")
-        found = node.json("snap", "prove", more)
+        assert f"{job} has trained no step after its newest snapshot, v00000001" in said, said
+        node.kc("resume", job)
+        node.kc("wait", job, "--for", f"step>={step + 2}")
+        found = node.json("snap", "prove", job)
         assert found["proved"] and found["to"] is None and (found["first_step"], found["last_step"]) == (step + 1, step + 1), found
 
 
