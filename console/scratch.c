@@ -20,9 +20,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define PREFIX     "scratch."
 #define COSTS_MOST (1u << 20)
 
 static int write_file(const struct scratch *sc, const char *name, const char *text, size_t bytes)
@@ -126,9 +128,54 @@ static int compare_memory(const struct scratch *sc)
     return rc ? session_fail(sc->s, session_code(rc), "its steps can't be run once more beside what there is: %s", e.text) : KC_EXIT_OK;
 }
 
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+    (void)st, (void)type, (void)at;
+    remove(path);
+    return 0;
+}
+
+/* Folders of a kc that was killed: nobody holds them. Their links keep what jobs have removed since. */
+static void sweep(const struct session *s)
+{
+    char path[PATH_MAX + 300];
+    DIR *d = opendir(s->home.home);
+    for (struct dirent *f; d && (f = readdir(d));) {
+        if (strncmp(f->d_name, PREFIX, sizeof PREFIX - 1) != 0)
+            continue;
+        snprintf(path, sizeof path, "%s/%s", s->home.home, f->d_name);
+        int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
+            nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+        if (fd >= 0)
+            close(fd);
+    }
+    if (d)
+        closedir(d);
+}
+
+/* A sweep that comes between making it and holding it takes it: then once more. */
+static int make_folder(struct scratch *sc)
+{
+    struct stat st;
+    for (int tries = 0; tries < 3; tries++) {
+        snprintf(sc->folder, sizeof sc->folder, "%s/" PREFIX "XXXXXX", sc->s->home.home);
+        if (!mkdtemp(sc->folder))
+            break;
+        sc->held = open(sc->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (sc->held >= 0 && flock(sc->held, LOCK_EX) == 0 && stat(sc->folder, &st) == 0)
+            return KC_EXIT_OK;
+        if (sc->held >= 0)
+            close(sc->held);
+        sc->held = -1;
+    }
+    sc->folder[0] = 0;
+    return session_fail(sc->s, KC_EXIT_SYSTEM, "%s: no folder can be made: %s", sc->s->home.home, strerror(errno));
+}
+
 int scratch_open(struct session *s, const struct job *j, struct scratch *out)
 {
-    struct scratch sc = {.s = s};
+    struct scratch sc = {.s = s, .held = -1};
     int code = bench_program(s, "kc-rank");
     if (!code)
         code = bench_home(s);
@@ -137,11 +184,8 @@ int scratch_open(struct session *s, const struct job *j, struct scratch *out)
     if (*j->host && strcmp(j->host, s->home.host) != 0)
         return session_fail(s, KC_EXIT_REFUSED, "%s ran on %s: only that machine is sure to repeat its bits", j->id, j->host);
     snprintf(sc.id, sizeof sc.id, "%s", j->id);
-    snprintf(sc.folder, sizeof sc.folder, "%s/scratch.XXXXXX", s->home.home);
-    if (!mkdtemp(sc.folder)) {
-        code = session_fail(s, KC_EXIT_SYSTEM, "%s: no folder can be made: %s", s->home.home, strerror(errno));
-        sc.folder[0] = 0;
-    }
+    sweep(s);
+    code = make_folder(&sc);
     if (!code)
         code = write_spec(&sc, j);
     if (!code)
@@ -262,17 +306,12 @@ void scratch_trace(const struct scratch *sc, char *out, size_t room)
     snprintf(out, room, "%s/trace", sc->folder);
 }
 
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
-{
-    (void)st, (void)type, (void)at;
-    remove(path);
-    return 0;
-}
-
 void scratch_close(struct scratch *sc)
 {
     if (sc->folder[0])
         nftw(sc->folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    if (sc->folder[0] && sc->held >= 0)
+        close(sc->held);
     snapshots_free(&sc->list);
     sc->folder[0] = 0;
 }

@@ -15,6 +15,7 @@
 struct scratch {
     struct session *s;
     char folder[PATH_MAX];
+    int held;               /* its lock, which a folder whose kc is dead does not have */
     char id[JOB_ID_ROOM];
     struct snapshots list;  /* of the job, as they were when it was opened */
 };
@@ -35,7 +36,8 @@ struct scratch_run {
 /* All return an exit code and have told why if it is not 0. */
 
 /* Make the folder: the job's spec, table of costs and whole snapshots. What the ranks of another copy would need is compared with
- * free memory first. On failure nothing is left. */
+ * free memory first. On failure nothing is left, and what a kc left that was
+ * killed goes as well. */
 int scratch_open(struct session *s, const struct job *j, struct scratch *out);
 /* Can the spec of the job repeat the bits of what wrote this snapshot: is it the same layout? */
 int scratch_same_layout(const struct scratch *sc, const struct kc_snapshot_info *of);

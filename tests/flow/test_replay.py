@@ -4,7 +4,7 @@
 import json, os, re, signal, struct, subprocess, sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from kc_flow import BIN, main, until
+from kc_flow import BIN, main, processes_with, until
 from kc_train import Kc, snapshot
 from test_rollback import begin as begin_poisoned
 
@@ -248,6 +248,14 @@ def test_nothing_is_left_of_one_that_is_interrupted():
         until("it has a folder", lambda: left_behind(node))
         kc.send_signal(signal.SIGTERM)
         assert kc.wait(30) == 128 + signal.SIGTERM
+        assert not left_behind(node)
+        killed = subprocess.Popen([os.path.join(BIN, "kc"), "snap", "prove", job, "--from", "0"], env=node.environment,
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        until("it trains", lambda: processes_with("replay") and left_behind(node))
+        killed.kill()
+        killed.wait()
+        until("its ranks are gone", lambda: not [p for p in processes_with(left_behind(node)[0])])
+        assert node.json("snap", "prove", job)["proved"]  # and what was left goes
         assert not left_behind(node)
 
 
