@@ -257,6 +257,62 @@ START_TEST(another_begin_is_refused_until_the_one_under_way_has_ended)
 }
 END_TEST
 
+/* One slot: the copy before is gone as soon as the next begins. Two: it stays whole until that one is. */
+START_TEST(the_copy_before_stays_whole_where_there_are_two_slots)
+{
+    struct rig r;
+    struct kc_error e = {""};
+    struct kc_copies *all;
+    struct kc_whole *w;
+    char why[512];
+    rig_copies = (uint32_t)_i;
+    rig_open(&r, rig_small, FEW, two, folder, NULL, "");
+    rig_train(&r);
+    ck_assert_int_eq(rig_snapshot(&r), 0);
+    rig_train(&r);
+    for (int stage = RIG_BEGIN; stage < RIG_STAGES; stage++) {
+        ck_assert_int_eq(rig_stage(&r, (enum rig_stage)stage, &e), 0);
+        for (uint32_t i = 0; i < r.ranks; i++)
+            kc_snapshot_settle(r.state[i]);
+        ck_assert_int_eq(kc_copies_open(r.copy_fd, r.ranks, &all, &e), 0);
+        const int code = kc_copies_whole(all, 0, why, sizeof why, &w, &e);
+        const uint64_t version = code == 0 ? w->manifest.version : 0;
+        ck_assert_uint_eq(version, stage >= RIG_COPIED ? 2 : _i == 2 ? 1 : 0);
+        if (code == 0)
+            kc_whole_free(kc_copies_storage(all), w);
+        kc_copies_free(all);
+    }
+    rig_close(&r);
+    check_saved(rig_small, FEW, 2);
+}
+END_TEST
+
+/* The disk takes nothing: the copy in memory is whole all the same, on all ranks, and the next leaves it alone. */
+START_TEST(a_copy_is_whole_whatever_the_disk_says)
+{
+    struct rig r;
+    struct rig_faults f[2];
+    const struct kc_storage *storages[2] = {&f[0].storage, &f[1].storage};
+    struct kc_snapshot_info info;
+    for (int i = 0; i < 2; i++)
+        rig_faults(&f[i]);
+    rig_storages = storages;
+    rig_open(&r, rig_small, FEW, two, folder, NULL, "");
+    for (uint64_t step = 1; step < 5; step++) {
+        rig_train(&r);
+        f[1].full = step > 1 ? folder : NULL;
+        ck_assert_int_eq(rig_snapshot(&r), step > 1 ? -ENOSPC : 0);
+        for (int i = 0; i < 2; i++) {
+            kc_state_last_snapshot(r.state[i], &info);
+            ck_assert_uint_eq(r.state[i]->copied, info.version);
+        }
+    }
+    rig_close(&r);
+    rig_storages = NULL;
+    check_saved(rig_small, FEW, 1);
+}
+END_TEST
+
 /* A root of the state as it is now may be asked for while the copy of an older one is under way. */
 START_TEST(a_root_meanwhile_is_of_the_state_as_it_is)
 {
@@ -438,6 +494,8 @@ int main(void)
     tcase_add_test(c, every_chunk_is_copied_once);
     tcase_add_test(c, frozen_buckets_have_masters_alone);
     tcase_add_test(c, another_begin_is_refused_until_the_one_under_way_has_ended);
+    tcase_add_loop_test(c, the_copy_before_stays_whole_where_there_are_two_slots, 1, 3);
+    tcase_add_test(c, a_copy_is_whole_whatever_the_disk_says);
     tcase_add_test(c, a_root_meanwhile_is_of_the_state_as_it_is);
     tcase_add_test(c, the_writer_stands_back_and_both_begin_where_they_are_told);
     tcase_add_test(c, what_was_not_finite_at_the_mark_is_told_by_all_and_what_became_so_is_not);

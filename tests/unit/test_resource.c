@@ -137,6 +137,32 @@ START_TEST(a_process_binds_itself_to_its_cores)
 }
 END_TEST
 
+/* What works in the background keeps off the ranks' cpus, as long as there are others. */
+START_TEST(background_threads_take_what_no_rank_has)
+{
+    static const struct {
+        const char *allowed, *leases, *wanted;
+    } rows[] = {{"0-7", "cpu:0-1;cpu:4", "2-3,5-7"}, {"0-1", "cpu:0;cpu:1", "0-1"}, {"2-3", "cpu:0;cpu:1", "2-3"},
+                {"0-3", "cpu*:0-1;cpu*:0-1", "2-3"}};
+    char out[KC_CPUS_TEXT];
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct kc_lease *lease[2] = {NULL, NULL};
+        ck_assert_int_eq(kc_leases_parse(rows[i].leases, 2, lease, &e), 0);
+        ck_assert_int_eq(kc_resource_background(rows[i].allowed, lease, 2, out, sizeof out), 0);
+        ck_assert_str_eq(out, rows[i].wanted);
+        ck_assert_int_eq(kc_resource_background(rows[i].allowed, lease, 2, out, 2), -ENOSPC);
+        for (int k = 0; k < 2; k++)
+            kc_lease_release(NULL, lease[k]);
+    }
+    ck_assert_int_eq(kc_resource_background("", NULL, 0, out, sizeof out), -EINVAL);
+    ck_assert_int_eq(kc_resource_allowed(out, sizeof out), 0);
+    ck_assert_int_eq(kc_resource_bind(out, &e), 0); /* the same list, read and written */
+    char again[KC_CPUS_TEXT];
+    ck_assert_int_eq(kc_resource_allowed(again, sizeof again), 0);
+    ck_assert_str_eq(out, again);
+}
+END_TEST
+
 /* ---- what is found ---- */
 
 START_TEST(this_machine_has_the_cpus_that_this_process_may_use)
@@ -1215,6 +1241,7 @@ int main(void)
     tcase_set_timeout(t, 60);
     tcase_add_test(t, cpu_lists_are_read_and_written);
     tcase_add_test(t, a_process_binds_itself_to_its_cores);
+    tcase_add_test(t, background_threads_take_what_no_rank_has);
     tcase_add_test(t, this_machine_has_the_cpus_that_this_process_may_use);
     tcase_add_test(t, a_cpu_list_that_was_narrowed_narrows_the_pool);
     tcase_add_test(t, siblings_of_a_core_come_last_and_share_its_peak);
