@@ -101,3 +101,18 @@ int kc_plan_in_parts(const struct kc_shard_plan *p, enum kc_state_class what)
             return 1;
     return 0;
 }
+
+static int back_up(enum kc_pipeline order, uint32_t chunks)
+{
+    return order == KC_PIPELINE_ZERO_BUBBLE && chunks == 2;
+}
+
+uint32_t kc_stage_coordinate(enum kc_pipeline order, uint32_t ranks, uint32_t chunks, uint32_t stage)
+{
+    return back_up(order, chunks) && stage >= ranks ? 2 * ranks - 1 - stage : stage % ranks;
+}
+
+uint32_t kc_stage_of(enum kc_pipeline order, uint32_t ranks, uint32_t chunks, uint32_t coordinate, uint32_t chunk)
+{
+    return back_up(order, chunks) && chunk ? 2 * ranks - 1 - coordinate : chunk * ranks + coordinate;
+}

@@ -143,6 +143,12 @@ struct kc_shard_plan {
  * order of tensors. */
 uint64_t kc_plan_tallies(const struct kc_shard_plan *p);
 
+/* Which coordinate of a pipeline of `ranks` holds a virtual stage, 0 to ranks · chunks - 1: round and round, with one chunk the two
+ * are the same; two chunks of an order that fills every gap go down the ranks and back up, so that the first holds the last. */
+uint32_t kc_stage_coordinate(enum kc_pipeline order, uint32_t ranks, uint32_t chunks, uint32_t stage);
+/* And back: which stage is the chunk-th of a coordinate. */
+uint32_t kc_stage_of(enum kc_pipeline order, uint32_t ranks, uint32_t chunks, uint32_t coordinate, uint32_t chunk);
+
 /* Is a class of any bucket in parts? */
 int kc_plan_in_parts(const struct kc_shard_plan *p, enum kc_state_class what);
 /* Coordinate of `rank` on `axis`. */

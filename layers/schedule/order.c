@@ -11,43 +11,21 @@
 #define KC_TURN_NAME(id, letter, name) name,
 const char *const kc_turn_name[KC_TURNS] = {KC_TURN_TABLE(KC_TURN_NAME)};
 
-/* ---- which rank holds which stage ---- */
-
-/* Round and round: chunk after chunk from rank 0 to the last. With one chunk a rank, stage and rank are the same. */
-static uint32_t round_rank(const struct kc_order_shape *s, uint32_t stage)
-{
-    return stage % s->ranks;
-}
-static uint32_t round_stage(const struct kc_order_shape *s, uint32_t rank, uint32_t chunk)
-{
-    return chunk * s->ranks + rank;
-}
-/* Down and back up: rank 0 holds the first stage and the last. */
-static uint32_t v_rank(const struct kc_order_shape *s, uint32_t stage)
-{
-    return stage < s->ranks ? stage : 2 * s->ranks - 1 - stage;
-}
-static uint32_t v_stage(const struct kc_order_shape *s, uint32_t rank, uint32_t chunk)
-{
-    return chunk == 0 ? rank : 2 * s->ranks - 1 - rank;
-}
-
-static const struct kc_stage_map map_round = {"round", round_rank, round_stage};
-static const struct kc_stage_map map_v = {"v", v_rank, v_stage};
-
 /* ---- the orders ---- */
 
 static const struct kc_order_row rows[] = {
-    {"gpipe", 1, UINT32_MAX, "all forwards, then all backwards: every micro-batch is in memory at once", &map_round,
+    {KC_PIPELINE_GPIPE, "gpipe", 1, UINT32_MAX, "all forwards, then all backwards: every micro-batch is in memory at once",
      order_gpipe},
-    {"1f1b", 1, 1, "a backward as soon as there is one: rank r of p keeps p - r micro-batches", &map_round,
+    {KC_PIPELINE_1F1B, "1f1b", 1, 1, "a backward as soon as there is one: rank r of p keeps p - r micro-batches",
      order_1f1b},
-    {"interleaved", 2, UINT32_MAX,
-     "1f1b over several chunks a rank: the bubble divided by the chunks, more transfers", &map_round,
+    {KC_PIPELINE_INTERLEAVED, "interleaved", 2, UINT32_MAX,
+     "1f1b over several chunks a rank: the bubble divided by the chunks, more transfers",
      order_interleaved},
-    {"zero-bubble", 1, 1, "weight gradients fill the gaps of 1f1b: a third of its bubble in the memory of its rank 0",
-     &map_round, order_zb_h1},
-    {"zero-bubble", 2, 2, "two chunks a rank in a V: ranks stand still only before their first turn", &map_v,
+    {KC_PIPELINE_ZERO_BUBBLE, "zero-bubble", 1, 1,
+     "weight gradients fill the gaps of 1f1b: a third of its bubble in the memory of its rank 0",
+     order_zb_h1},
+    {KC_PIPELINE_ZERO_BUBBLE, "zero-bubble", 2, 2,
+     "two chunks a rank in a V: ranks stand still only before their first turn",
      order_zb_v},
 };
 #define ROWS (sizeof rows / sizeof *rows)

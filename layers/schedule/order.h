@@ -2,8 +2,8 @@
  * every micro-batch, and the transfers between them. Pure: the lists depend on order, shape and costs alone.
  *
  * A model is cut into ranks · chunks virtual stages; a rank holds `chunks` of them. An order is a row of the table in
- * order.c: a name, how many chunks it takes, which rank holds which stage, and a function that lists one rank's
- * compute turns. Transfers, slots, times, the proof and the chart follow from the lists. */
+ * order.c: a name, how many chunks it takes, and a function that lists one rank's
+ * compute turns. Which rank holds which stage is the plan's (contracts/shard_plan.h). Transfers, slots, times, the proof and the chart follow from the lists. */
 #ifndef KC_SCHEDULE_ORDER_H
 #define KC_SCHEDULE_ORDER_H
 
@@ -50,19 +50,12 @@ struct kc_order_costs {
     double send;                       /* one transfer; other ranks' and the compute lane's turns go on */
 };
 
-/* Which rank holds which virtual stage. */
-struct kc_stage_map {
-    const char *name;
-    uint32_t (*rank)(const struct kc_order_shape *, uint32_t stage);
-    uint32_t (*stage)(const struct kc_order_shape *, uint32_t rank, uint32_t chunk);
-};
-
 struct kc_order_pen;
 struct kc_order_row {
+    uint32_t pipeline; /* enum kc_pipeline: with the chunks it says who holds which stage (kc_stage_coordinate) */
     const char *name;
     uint32_t chunks_min, chunks_max;
     const char *says; /* in one line: what it is good for */
-    const struct kc_stage_map *map;
     void (*fill)(const struct kc_order_shape *, uint32_t rank, struct kc_order_pen *);
 };
 

@@ -29,7 +29,7 @@ static uint32_t digits(uint32_t n)
 static uint32_t chunk_of(const struct kc_order_lists *l, uint32_t stage)
 {
     uint32_t c = 0;
-    while (l->row->map->stage(&l->shape, order_rank(l, stage), c) != stage)
+    while (kc_stage_of((enum kc_pipeline)l->row->pipeline, l->shape.ranks, l->shape.chunks, order_rank(l, stage), c) != stage)
         c++;
     return c;
 }

@@ -4,6 +4,8 @@
 
 #include "order.h"
 
+#include "contracts/shard_plan.h"
+
 /* What one rank has at most of one stage and micro-batch: F, I, W, and four transfers. */
 enum { ORDER_COMPUTE_MOST = 3, ORDER_TURNS_MOST = 7 };
 
@@ -34,7 +36,7 @@ static inline uint32_t order_stages(const struct kc_order_lists *l)
 }
 static inline uint32_t order_rank(const struct kc_order_lists *l, uint32_t stage)
 {
-    return l->row->map->rank(&l->shape, stage);
+    return kc_stage_coordinate((enum kc_pipeline)l->row->pipeline, l->shape.ranks, l->shape.chunks, stage);
 }
 /* The two lie on different ranks, so that what passes between them is a transfer. */
 static inline bool order_apart(const struct kc_order_lists *l, uint32_t stage, uint32_t other)

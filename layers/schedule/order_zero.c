@@ -43,7 +43,7 @@ static void put_all(struct zb_v *z, uint32_t chunk)
 void order_zb_v(const struct kc_order_shape *s, uint32_t rank, struct kc_order_pen *out)
 {
     const uint32_t p = s->ranks, most = s->micros < 2 * p - 1 ? 2 * p - 1 : s->micros;
-    struct zb_v z = {.out = out, .stage = {rank, 2 * p - 1 - rank}};
+    struct zb_v z = {.out = out, .stage = {rank, kc_stage_of(KC_PIPELINE_ZERO_BUBBLE, p, 2, rank, 1)}};
     for (uint32_t n = 0; n < 2 * (p - rank) - 1; n++)
         put(&z, KC_TURN_F, 0);
     for (uint32_t n = 0; n < rank; n++) {

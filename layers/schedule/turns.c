@@ -154,10 +154,12 @@ static int list_uses(struct kc_turns *t)
 static int check_map(const struct kc_turns *t, const struct kc_order_row *row, const struct kc_order_shape *shape,
                      struct kc_error *e)
 {
-    for (uint32_t s = 0; s < t->stages; s++)
-        if (turn_coordinate(t, s) != row->map->rank(shape, s))
+    for (uint32_t s = 0; s < t->stages; s++) {
+        const uint32_t at = kc_stage_coordinate((enum kc_pipeline)row->pipeline, shape->ranks, shape->chunks, s);
+        if (turn_coordinate(t, s) != at)
             return kc_fail(e, -EINVAL, "stage %u is at coordinate %u of the pipeline axis, order %s has it at %u", s,
-                           turn_coordinate(t, s), row->name, row->map->rank(shape, s));
+                           turn_coordinate(t, s), row->name, at);
+    }
     return 0;
 }
 

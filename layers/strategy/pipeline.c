@@ -110,21 +110,14 @@ static int32_t stage_of(const struct build *b, int32_t place)
     return s;
 }
 
-/* Round and round; two chunks of an order that fills every gap go down the ranks and back up (schedule/order.c). */
-static uint32_t coordinate_of(const struct build *b, const struct kc_job_spec *spec, uint32_t stage)
-{
-    const uint32_t ranks = spec->axis[KC_PIPELINE];
-    const bool v = spec->pipeline == KC_PIPELINE_ZERO_BUBBLE && b->plan->chunks == 2;
-    return v && stage >= ranks ? 2 * ranks - 1 - stage : stage % ranks;
-}
-
 static int stages_write(struct build *b, const struct kc_job_spec *spec, struct kc_arena *arena)
 {
     struct kc_plan_stage *stages = kc_contract_array(arena, &b->plan->stages, b->stages, sizeof *stages);
     if (!stages)
         return -ENOSPC;
     for (uint32_t s = 0; s < b->stages; s++) {
-        stages[s].coordinate = coordinate_of(b, spec, s);
+        stages[s].coordinate =
+            kc_stage_coordinate((enum kc_pipeline)spec->pipeline, spec->axis[KC_PIPELINE], b->plan->chunks, s);
         stages[s].layer_first = b->first[s], stages[s].layers = b->first[s + 1] - b->first[s];
     }
     for (uint32_t o = 0; o < b->plan->ops.count; o++) {
