@@ -62,6 +62,7 @@ static int show_json(struct session *s, const struct kc_snapshot_view *v)
         {"path", session_text(v->info.path)}, {"version", whole(v->info.version)}, {"step", whole(v->info.step)},
         {"written", session_text(v->written)}, {"state_root", session_text(v->info.state_root)},
         {"verified", json_boolean(v->info.verified)}, {"format", whole(v->format)}, {"family", session_text(v->family)},
+        {"lora", v->lora_rank ? json_pack("{s:I,s:f}", "rank", (json_int_t)v->lora_rank, "alpha", v->lora_alpha) : json_null()},
         {"precision", json_string(kc_precision_name[v->precision])}, {"kernels", session_text(v->variant)},
         {"sums", session_text(v->plan)}, {"seed", whole(v->seed)}, {"tokens", whole(v->tokens)},
         {"position", whole(v->position)}, {"loss", kc_json_number(v->loss)}, {"grad_norm", kc_json_number(v->grad_norm)},
@@ -83,6 +84,8 @@ static void print_head(FILE *out, const struct kc_snapshot_view *v)
             (unsigned long long)v->tokens, text_number(v->loss, "%.4f", loss, sizeof loss), (unsigned long long)v->seed);
     fprintf(out, "  trained as  %s, %s, kernels %s\n", *v->family ? v->family : "-", kc_precision_name[v->precision],
             *v->variant ? v->variant : "-");
+    if (v->lora_rank)
+        fprintf(out, "  adapters    rank %llu, alpha %g\n", (unsigned long long)v->lora_rank, v->lora_alpha);
     fprintf(out, "  layout      %u rank%s", v->ranks, v->ranks == 1 ? "" : "s");
     for (int a = 0; a < KC_AXES; a++)
         if (v->axis[a] > 1)

@@ -20,14 +20,14 @@ static const char *name_of(const struct graph *g, uint32_t t)
 
 /* ---- which ---- */
 
-int graph_no_match(const struct graph *g, const char *field, uint32_t entry, const char *pattern, struct kc_error *e)
+int graph_no_match(const struct graph *g, const char *field, bool linear, uint32_t entry, const char *pattern, struct kc_error *e)
 {
     const char **names = calloc(g->tensor_count + 1u, sizeof *names);
     size_t count = 0;
     if (!names)
         return kc_fail(e, -ENOMEM, "no memory for the names of parameters");
     for (uint32_t t = 0; t < g->tensor_count; t++)
-        if (g->tensors[t].role == KC_PARAMETER)
+        if (g->tensors[t].role == KC_PARAMETER && (!linear || graph_is_linear(g, (int32_t)t)))
             names[count++] = name_of(g, t);
     char list[300] = "";
     for (int i = 0; i < NAMES_SHOWN && count > 0; i++) { /* the nearest, or simply the first ones */
@@ -53,7 +53,7 @@ static int mark(struct graph *g, const struct kc_job_spec *spec, struct kc_error
             if (g->tensors[t].role == KC_PARAMETER && fnmatch(KC_TEXT(spec, patterns[i]), name_of(g, t), 0) == 0)
                 g->tensors[t].frozen = found = true;
         if (!found)
-            return graph_no_match(g, "freeze", i, KC_TEXT(spec, patterns[i]), e);
+            return graph_no_match(g, "freeze", false, i, KC_TEXT(spec, patterns[i]), e);
     }
     for (uint32_t t = 0; t < g->tensor_count && spec->lora_rank; t++)
         if (g->tensors[t].role == KC_PARAMETER && !graph_is_adapter(g, (int32_t)t))

@@ -106,6 +106,8 @@ int32_t graph_adapter(struct graph *g, int32_t w, int32_t x, int32_t residual, s
  * several weights read x, the adapters' parts stand before those of the weights: where a tensor axis cuts these, theirs are
  * sums that are owed, and adapters' are not. */
 int32_t graph_adapter_backward(struct graph *g, int32_t w, int32_t dy, int32_t x, int32_t sum, struct op_size size);
+/* May the parameter have adapters, is it one? */
+bool graph_is_linear(const struct graph *g, int32_t parameter);
 bool graph_is_adapter(const struct graph *g, int32_t parameter);
 /* Elements of all adapters of a graph that is written. */
 uint64_t graph_adapter_elements(const struct graph *g);
@@ -113,8 +115,9 @@ uint64_t graph_adapter_elements(const struct graph *g);
 int graph_lora_check(const struct graph *g, const struct kc_job_spec *spec, struct kc_error *e);
 
 /* ---- freeze.c ---- */
-/* -EINVAL: entry `entry` of `field` is a pattern that means no parameter; e names those that it may have meant. */
-int graph_no_match(const struct graph *g, const char *field, uint32_t entry, const char *pattern, struct kc_error *e);
+/* -EINVAL: entry `entry` of `field` is a pattern that means no parameter; e names those that it may have meant, of weights
+ * that may have adapters, if `linear`. */
+int graph_no_match(const struct graph *g, const char *field, bool linear, uint32_t entry, const char *pattern, struct kc_error *e);
 /* The whole graph without what the spec freezes: with adapters that is everything else. Numbers of tensors change. -EINVAL (e) a pattern matches nothing, or there
  * is nothing left to train; -ENOMEM. */
 int graph_freeze(struct graph *g, const struct kc_job_spec *spec, struct graph_ends *ends, struct kc_error *e);

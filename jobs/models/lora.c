@@ -117,6 +117,11 @@ int32_t graph_adapter_backward(struct graph *g, int32_t w, int32_t dy, int32_t x
 
 /* ---- what the spec asks for ---- */
 
+bool graph_is_linear(const struct graph *g, int32_t parameter)
+{
+    return find(g, parameter) != NULL;
+}
+
 bool graph_is_adapter(const struct graph *g, int32_t parameter)
 {
     return adapted(g, parameter - 2) || adapted(g, parameter - 4);
@@ -150,15 +155,15 @@ int graph_lora_check(const struct graph *g, const struct kc_job_spec *spec, stru
             const char *name = KC_TEXT(g->arena->base, g->tensors[t].name);
             if (g->tensors[t].role != KC_PARAMETER || fnmatch(pattern, name, 0) != 0 || graph_is_adapter(g, (int32_t)t))
                 continue;
-            if (!find(g, (int32_t)t) && is_matrix(&g->tensors[t]))
+            if (!graph_is_linear(g, (int32_t)t) && is_matrix(&g->tensors[t]))
                 return kc_fail(e, -EINVAL,
                                "lora.targets[%u] is \"%.100s\", which means %s too: %s take no adapters, only the projections "
                                "of attention and of a dense MLP do", i, pattern, name,
                                strchr(name, '*') ? "experts" : "embeddings, heads and routers");
-            found |= find(g, (int32_t)t) != NULL;
+            found |= graph_is_linear(g, (int32_t)t);
         }
         if (!found)
-            return graph_no_match(g, "lora.targets", i, pattern, e);
+            return graph_no_match(g, "lora.targets", true, i, pattern, e);
     }
     return 0;
 }

@@ -15,6 +15,7 @@ static void describe(const struct kc_manifest *m, struct kc_snapshot_view *v)
     memcpy(v->axis, m->axis, sizeof v->axis);
     v->precision = m->precision;
     v->seed = m->seed;
+    v->lora_rank = m->lora_rank, v->lora_alpha = m->lora_alpha;
     v->tokens = m->progress.tokens;
     v->position = m->progress.position;
     v->loss = m->loss;

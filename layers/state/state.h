@@ -217,8 +217,8 @@ struct kc_snapshot_view {
     struct kc_snapshot_info info;
     uint32_t format, ranks, zero, axis[KC_AXES]; /* the layout that wrote it */
     enum kc_precision precision;
-    uint64_t seed, tokens, position;
-    double loss, grad_norm;                      /* NaN unknown */
+    uint64_t seed, tokens, position, lora_rank;  /* of adapters, 0 none; alpha 0 */
+    double loss, grad_norm, lora_alpha;          /* NaN unknown */
     char family[16], variant[64], plan[KC_PLAN_TEXT], written[32];
     uint64_t bytes[KC_SNAPSHOT_KINDS];           /* of the values of all tensors */
     uint32_t packs, tensors;

@@ -296,7 +296,8 @@ static void refused(enum kc_family family, const char *pattern, const char *a, c
 START_TEST(targets_that_cannot_be_are_refused_by_name)
 {
     refused(KC_FAMILY_LLAMA, "*.query.*", "lora.targets[0] is \"*.query.*\", which no parameter's name matches; there are ", "model.layers.");
-    refused(KC_FAMILY_GPT2, "*.ln_1.*", "lora.targets[0] is \"*.ln_1.*\", which no parameter's name matches", "there are ");
+    refused(KC_FAMILY_GPT2, "*.ln_1.*", "lora.targets[0] is \"*.ln_1.*\", which no parameter's name matches", "there are transformer.h.0.");
+    refused(KC_FAMILY_GPT2, "transformer.h.1.attn.c_atn.weight", "which no parameter's name matches", "there are transformer.h.1.attn.c_attn.weight, ");
     refused(KC_FAMILY_LLAMA, "*", "which means model.embed_tokens.weight too", "only the projections of attention and of a dense MLP do");
     refused(KC_FAMILY_MOE, "*.w1.*", "which means model.layers.0.block_sparse_moe.experts.*.w1.weight too: experts take no adapters", "");
     refused(KC_FAMILY_MOE, "*.gate.weight", "model.layers.0.block_sparse_moe.gate.weight", "routers take no adapters");
