@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """What is proved of a run while it runs and afterwards: replicas that silently differ are caught, and the rank and the parameter
-are named. F44."""
+are named."""
 import array, os, re, sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))

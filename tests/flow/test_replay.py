@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Steps once more, apart from the job: kc snap prove compares every bit with the job's, kc trace keeps a digest of each operand
-(read here by kc-trace(5) alone), kc compare says where two runs or two layouts differ first. F45."""
+(read here by kc-trace(5) alone), kc compare says where two runs or two layouts differ first. F39, F42."""
 import json, os, re, signal, struct, subprocess, sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
