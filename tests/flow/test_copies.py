@@ -262,6 +262,24 @@ def test_kills_at_any_moment():
         assert not node.events(job, "snapshot-broken")
 
 
+def test_in_any_layout():
+    """What a rank keeps alone is in its own copy: shards, parts of tensors, stages, masters of another precision."""
+    layouts = ({"data": 2, "zero": 3}, {"tensor": 2, "pipeline": 2}, {"data": 2, "zero": 1, "precision": "bf16"})
+    for layout in layouts:
+        ranks = 4 if "pipeline" in layout else 2
+        parallel = dict({"data": 1, "zero": 0}, **{k: v for k, v in layout.items() if k != "precision"})
+        how = dict(MODEL, steps=60, snapshot={"every": 4}, precision=layout.get("precision", "fp32"), parallel=parallel)
+        with Kc() as node:
+            whole = node.root(node.train("whole", ranks, **how))
+            job = node.begin("killed", ranks, **how)
+            node.kc("wait", job, "--for", "step>=18")
+            kill(node.ranks(job)[-1])
+            node.kc("wait", job)
+            [(step, text)] = restored(node, job)
+            assert step >= 4 and step % 4 == 0 and text == "from the copy in memory", (layout, step, text)
+            assert node.root(job) == whole, layout
+
+
 def test_a_killed_keeper_takes_its_copies_with_it():
     """Its ranks save to disk and leave; the next keeper has empty objects, and the job goes on from the disk."""
     with Kc() as node:
