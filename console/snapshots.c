@@ -15,12 +15,11 @@ static int by_version(const void *a, const void *b)
     return (x->version > y->version) - (x->version < y->version);
 }
 
-int snapshots_of_job(const struct job *j, struct snapshots *out, struct kc_error *e)
+/* Of a folder of snapshots, which need not be there. */
+static int list_folder(const char *directory, struct snapshots *out, struct kc_error *e)
 {
-    char directory[JOB_PATH_ROOM + 16];
     struct stat st;
     size_t count = 0;
-    snprintf(directory, sizeof directory, "%s/snapshots", j->directory);
     memset(out, 0, sizeof *out);
     if (stat(directory, &st) && errno == ENOENT)
         return 0;
@@ -44,6 +43,13 @@ int snapshots_of_job(const struct job *j, struct snapshots *out, struct kc_error
     return -ENOMEM;
 }
 
+int snapshots_of_job(const struct job *j, struct snapshots *out, struct kc_error *e)
+{
+    char directory[JOB_PATH_ROOM + 16];
+    snprintf(directory, sizeof directory, "%s/snapshots", j->directory);
+    return list_folder(directory, out, e);
+}
+
 int snapshots_aside(const struct job *j, struct kc_snapshot_info *out, struct kc_error *e)
 {
     char directory[JOB_PATH_ROOM + 16];
@@ -62,24 +68,31 @@ static bool is_folder(const char *path)
     return !stat(path, &st) && S_ISDIR(st.st_mode);
 }
 
+int snapshots_in_model(const struct kc_home *home, const char *name, struct snapshots *out, struct kc_error *e)
+{
+    char model[JOB_PATH_ROOM] = "";
+    if (kc_id_valid(name))
+        snapshots_of_model(home, name, model, sizeof model);
+    return is_folder(model) ? list_folder(model, out, e) : kc_fail(e, -ENOENT, "there is no imported model %.100s", name);
+}
+
 int snapshots_find(const struct kc_home *home, const char *word, struct snapshots *out, struct kc_error *e)
 {
     struct job j;
-    char model[JOB_PATH_ROOM] = "";
     if (kc_id_valid(word) && !job_read(home, word, &j, NULL)) {
         int rc = snapshots_of_job(&j, out, e);
         job_free(&j);
         return rc;
     }
-    if (kc_id_valid(word))
-        snapshots_of_model(home, word, model, sizeof model);
-    if (!is_folder(word) && !is_folder(model))
+    if (!is_folder(word) && snapshots_in_model(home, word, out, NULL) == 0)
+        return 0;
+    if (!is_folder(word))
         return kc_fail(e, -ENOENT, "\"%.200s\" is no job, no folder of a snapshot and no imported model. "
                        "`kc ps` lists jobs, `kc snap ls JOB` snapshots", word);
     struct kc_snapshot_info *info = calloc(1, sizeof *info);
     if (!info)
         return kc_fail(e, -ENOMEM, "no memory");
-    snprintf(info->path, sizeof info->path, "%s", is_folder(word) ? word : model);
+    snprintf(info->path, sizeof info->path, "%s", word);
     *out = (struct snapshots){info, 1};
     return 0;
 }

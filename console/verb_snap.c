@@ -92,20 +92,32 @@ static json_t *infos_json(const struct kc_snapshot_info *info, size_t count)
     return array;
 }
 
+/* What a job has, on disk and in memory, and kept aside; or an imported model. */
+static int list_all(struct session *s, const char *word, struct snapshots *list, struct kc_snapshot_info copy[KC_COPIES_MAX],
+                    size_t *copies, struct kc_snapshot_info *aside, bool *kept, struct kc_error *e)
+{
+    struct job j;
+    int rc = job_read(&s->home, word, &j, e);
+    *copies = 0;
+    *kept = false;
+    if (rc)
+        return snapshots_in_model(&s->home, word, list, NULL) == 0 ? 0 : rc;
+    *copies = copies_of_job(s, &j, copy);
+    *kept = snapshots_aside(&j, aside, NULL) == 0;
+    rc = snapshots_of_job(&j, list, e);
+    job_free(&j);
+    return rc;
+}
+
 int verb_snap_ls(struct session *s, const struct arguments *a)
 {
     static struct kc_snapshot_info copy[KC_COPIES_MAX];
     struct snapshots list;
-    struct job j;
     struct kc_error e = {""};
-    int rc = job_read(&s->home, a->word[0], &j, &e), code = KC_EXIT_OK;
-    if (rc)
-        return session_fail(s, session_code(rc), "%s", e.text);
     static struct kc_snapshot_info aside;
-    const size_t copies = copies_of_job(s, &j, copy);
-    const bool kept = snapshots_aside(&j, &aside, NULL) == 0;
-    rc = snapshots_of_job(&j, &list, &e);
-    job_free(&j);
+    size_t copies;
+    bool kept;
+    int rc = list_all(s, a->word[0], &list, copy, &copies, &aside, &kept, &e), code = KC_EXIT_OK;
     if (rc)
         return session_fail(s, session_code(rc), "%s", e.text);
     if (s->json) {

@@ -11,6 +11,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <sys/stat.h>
 
 static json_t *version_json(const struct kc_snapshot_info *i)
 {
@@ -110,10 +111,15 @@ static int print(struct session *s, const struct kc_tensor_view *v, bool names)
     return draft_close(s, &d);
 }
 
-/* A job's folder of snapshots and what its keeper holds; else a folder, or an imported model. */
+static bool is_folder(const char *path)
+{
+    struct stat st;
+    return !stat(path, &st) && S_ISDIR(st.st_mode);
+}
+
+/* A job's folder of snapshots and what its keeper holds; else a folder of snapshots, or an imported model. */
 static int find(struct session *s, const char *word, char *directory, size_t room, struct copy_objects *copies)
 {
-    struct snapshots list;
     struct kc_error e = {""};
     struct job j;
     *copies = (struct copy_objects){.fd = NULL};
@@ -124,11 +130,10 @@ static int find(struct session *s, const char *word, char *directory, size_t roo
         job_free(&j);
         return 0;
     }
-    if (snapshots_find(&s->home, word, &list, &e) < 0)
-        return session_fail(s, session_code(rc), "%s", e.text);
-    snprintf(directory, room, "%s", list.info[0].path);
-    snapshots_free(&list);
-    return 0;
+    snprintf(directory, room, "%s", word);
+    if (!is_folder(word))
+        snapshots_of_model(&s->home, word, directory, room);
+    return is_folder(directory) ? 0 : session_fail(s, session_code(rc), "%s", e.text);
 }
 
 int verb_tensor(struct session *s, const struct arguments *a)

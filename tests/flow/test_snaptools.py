@@ -152,7 +152,12 @@ def test_llmc_files_in_and_out():
         assert told["model"]["layers"] == 2 and told["model"]["init"]["from"] == told["path"], told
         rows = node.json("snap", "diff", "again", still, ok=(1,))["rows"]
         assert all(r["largest"] == 0 for r in rows if r["kind"] == "master"), rows
-        node.kc("snap", "export", "again", "--out", os.path.join(node.folder, "hf"))
+        assert [v["version"] for v in node.json("snap", "ls", "again")["snapshots"]] == [1]
+        node.kc("snap", "verify", "again", "--deep")
+        rows = tensors(node.json("tensor", "again", "h.0.ln_1.*", "--stats"))
+        assert sorted(k for _, k in rows) == ["master"] * 2 + ["moment1"] * 2 + ["moment2"] * 2, rows
+        assert all(r["norm"] == 0 for (_, k), r in rows.items() if k != "master"), rows
+        node.kc("snap", "export", "again/1", "--out", os.path.join(node.folder, "hf"))
         assert safetensors(os.path.join(node.folder, "hf", "model.safetensors")) == values
         assert len(node.kc("sample", "again", "--prompt", "The ", "--tokens", "5").stdout.encode("utf-8", "replace")) >= 5
 
