@@ -10,8 +10,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define MEASURED_PART 16               /* of a large pack this part is written first, as it is, to see what the disk takes */
+#define SMALL_EXTENT (UINT64_C(16) << 10) /* bytes */
 #define LARGE_PACK (UINT64_C(128) << 20) /* bytes: of a smaller one the fsync says it */
 
 struct writing {
@@ -111,33 +113,45 @@ static int add(struct writing *w, const void *data, size_t bytes, uint64_t at)
     return r;
 }
 
-/* Which codecs may be tried now. */
-static uint32_t allowed(struct writing *w, const struct kc_extent *x, const void *base)
+/* Which codecs may be tried now. What is small says nothing about a rate. */
+static uint32_t allowed(struct writing *w, const struct kc_extent *x)
 {
-    const uint32_t all = 1u << KC_CODEC_RAW | 1u << KC_CODEC_CONSTANT | 1u << KC_CODEC_PLANES |
-                         (base ? 1u << KC_CODEC_XOR | 1u << KC_CODEC_DIFFERENCE : 0);
+    const uint32_t all = KC_CODEC_ALL & ~(1u << KC_CODEC_BASE);
+    struct kc_codec_rate *rate = &w->coder->rate[x->kind];
     if (w->measured)
         return all & KC_CODEC_CHEAP;
-    return kc_codec_rate_next(&w->coder->rate[x->kind], all, 1);
+    if (kc_extent_bytes(x) < SMALL_EXTENT)
+        return kc_codec_rate_cost(rate, 1) <= 1 ? all : all & KC_CODEC_CHEAP;
+    return kc_codec_rate_next(rate, all, 1);
 }
 
-/* 1: it is coded, and *out says how; 0: the write before failed; < 0 never. */
-static int code(struct writing *w, const struct kc_extent *x, const float *values, const void *base,
-                struct kc_codec_result *out)
+/* Processor time: while others run instead of us, the disk works all the same. */
+static double processor_seconds(void)
 {
-    const uint32_t count = (uint32_t)(x->hi - x->lo), may = allowed(w, x, base);
-    const struct kc_codec_job job = {.values = values, .base = base, .type = KC_F32, .count = count, .allowed = may};
-    uint64_t from = kc_now();
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* How the values are stored, to *out; false: a write before failed. */
+static bool code(struct writing *w, const struct kc_extent *x, const float *values, const struct kc_extent *base, uint64_t plain,
+                 struct kc_codec_result *out)
+{
+    const uint32_t count = (uint32_t)(x->hi - x->lo), may = allowed(w, x);
+    const bool tries = (may & ~KC_CODEC_CHEAP) != 0;
+    const uint64_t from = kc_now();
     unsigned char *room = kc_coder_room(w->coder, &w->writes, count);
     w->blocked += kc_now() - from;
     if (!room)
-        return 0;
-    from = kc_now();
+        return false;
+    const double began = processor_seconds();
+    const struct kc_codec_job job = {.values = values, .base = tries ? values_of(w->before, base, plain) : NULL, .type = KC_F32,
+        .count = count, .allowed = may};
     if (kc_codec_encode(w->coder->codec, &job, room, kc_codec_bound(KC_F32, count), out) < 0)
         *out = (struct kc_codec_result){.id = KC_CODEC_RAW, .stored = values, .bytes = kc_extent_bytes(x)};
-    if (may & ~KC_CODEC_CHEAP)
-        kc_codec_rate_coded(&w->coder->rate[x->kind], kc_extent_bytes(x), out->bytes, seconds_since(from));
-    return 1;
+    if (tries && kc_extent_bytes(x) >= SMALL_EXTENT)
+        kc_codec_rate_coded(&w->coder->rate[x->kind], kc_extent_bytes(x), out->bytes, processor_seconds() - began);
+    return true;
 }
 
 /* What the disk took for the first part of a large pack. */
@@ -159,7 +173,7 @@ static int store(struct writing *w, uint32_t i, const float *values, const struc
     struct kc_extent *x = &w->p->extent[i];
     struct kc_codec_result out = {.id = KC_CODEC_RAW, .stored = values, .bytes = kc_extent_bytes(x)};
     const struct kc_increment *b = w->before;
-    if (w->coder && !code(w, x, values, values_of(b, base, plain), &out))
+    if (w->coder && !code(w, x, values, base, plain, &out))
         return -EIO;
     x->codec = out.id;
     x->stored = out.bytes;
