@@ -29,9 +29,10 @@ static json_t *known(bool is, uint64_t n)
 static json_t *snapshot_json(const struct kc_snapshot_info *i)
 {
     bool all = described(i);
-    return json_pack("{s:o,s:o,s:o,s:o,s:o,s:b,s:o}", "version", known(i->version > 0, i->version), "step",
+    return json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:b,s:o}", "version", known(i->version > 0, i->version), "step",
                      known(all, i->step), "state_root", session_text(i->state_root), "path", session_text(i->path),
-                     "bytes", known(all, i->bytes), "verified", i->verified, "reason", session_text(i->reason));
+                     "bytes", known(all, i->bytes), "values", known(all && i->raw_bytes, i->raw_bytes), "parent",
+                     known(i->parents > 0, i->parent), "verified", i->verified, "reason", session_text(i->reason));
 }
 
 /* The version that a folder's name gives: v00000004. 0: another name. */
@@ -59,13 +60,16 @@ static const char *inside(const char *path)
 
 static void print_snapshot(FILE *out, const struct kc_snapshot_info *i, const char *word)
 {
-    char version[24] = "-", step[24] = "-", bytes[32];
+    char version[24] = "-", step[24] = "-", leans[24] = "-", bytes[32], values[32];
     if (i->version)
         snprintf(version, sizeof version, "%llu", (unsigned long long)i->version);
     if (described(i))
         snprintf(step, sizeof step, "%llu", (unsigned long long)i->step);
-    fprintf(out, "%7s %9s %10s  %-8s %-32s  %s%s%s\n", version, step,
-            text_bytes(described(i) ? (double)i->bytes : NAN, bytes, sizeof bytes), word,
+    if (i->parents)
+        snprintf(leans, sizeof leans, "%llu", (unsigned long long)i->parent);
+    fprintf(out, "%7s %9s %10s %10s %8s  %-8s %-32s  %s%s%s\n", version, step,
+            text_bytes(described(i) ? (double)i->bytes : NAN, bytes, sizeof bytes),
+            text_bytes(described(i) && i->raw_bytes ? (double)i->raw_bytes : NAN, values, sizeof values), leans, word,
             *i->state_root ? i->state_root : "-", inside(i->path), *i->reason ? ": " : "", i->reason);
 }
 
@@ -130,7 +134,8 @@ int verb_snap_ls(struct session *s, const struct arguments *a)
     } else if (list.count + copies + kept) {
         struct draft d;
         FILE *out = draft_open(&d);
-        fprintf(out, "%7s %9s %10s  %-8s %-32s  %s\n", "VERSION", "STEP", "SIZE", "VERIFIED", "STATE_ROOT", "PATH");
+        fprintf(out, "%7s %9s %10s %10s %8s  %-8s %-32s  %s\n", "VERSION", "STEP", "SIZE", "VALUES", "LEANS ON", "VERIFIED",
+                "STATE_ROOT", "PATH");
         for (size_t i = 0; i < list.count; i++)
             print_snapshot(out, &list.info[i], list.info[i].error ? "broken" : list.info[i].verified ? "yes" : "no");
         for (size_t i = 0; i < copies; i++)
@@ -189,7 +194,8 @@ int verb_snap_verify(struct session *s, const struct arguments *a)
         return session_fail(s, KC_EXIT_NO_OBJECT, "%s has no snapshot", a->word[0]);
     json_t *array = s->json ? json_array() : NULL;
     if (!array)
-        fprintf(s->out, "%7s %9s %10s  %-8s %-32s  %s\n", "VERSION", "STEP", "SIZE", "IS", "STATE_ROOT", "PATH");
+        fprintf(s->out, "%7s %9s %10s %10s %8s  %-8s %-32s  %s\n", "VERSION", "STEP", "SIZE", "VALUES", "LEANS ON", "IS",
+                "STATE_ROOT", "PATH");
     for (size_t i = 0; i < list.count; i++) {
         int one = verify_one(s, &list.info[i], a->option[OPTION_DEEP] != NULL, array);
         code = one > code ? one : code;

@@ -56,6 +56,15 @@ static json_t *tensors_json(const struct kc_snapshot_view *v)
     return array;
 }
 
+static json_t *codecs_json(const struct kc_snapshot_view *v)
+{
+    json_t *o = json_object();
+    for (int c = 0; c < KC_SNAPSHOT_CODECS; c++)
+        json_object_set_new(o, v->code[c].codec, json_pack("{s:I,s:I,s:I}", "extents", (json_int_t)v->code[c].extents, "values",
+                                                           (json_int_t)v->code[c].values, "stored", (json_int_t)v->code[c].stored));
+    return o;
+}
+
 static int show_json(struct session *s, const struct kc_snapshot_view *v)
 {
     const struct { const char *key; json_t *value; } members[] = {
@@ -66,7 +75,9 @@ static int show_json(struct session *s, const struct kc_snapshot_view *v)
         {"precision", json_string(kc_precision_name[v->precision])}, {"kernels", session_text(v->variant)},
         {"sums", session_text(v->plan)}, {"seed", whole(v->seed)}, {"tokens", whole(v->tokens)},
         {"position", whole(v->position)}, {"loss", kc_json_number(v->loss)}, {"grad_norm", kc_json_number(v->grad_norm)},
-        {"layout", layout_json(v)}, {"bytes", whole(v->info.bytes)}, {"values", kinds_json(v->bytes)}, {"packs", packs_json(v)},
+        {"layout", layout_json(v)}, {"parent", v->info.parents ? whole(v->info.parent) : json_null()},
+        {"parents", whole(v->info.parents)}, {"bytes", whole(v->info.bytes)}, {"values", kinds_json(v->bytes)},
+        {"stored", kinds_json(v->stored)}, {"codecs", codecs_json(v)}, {"packs", packs_json(v)},
         {"tensors", tensors_json(v)}};
     json_t *o = session_envelope(s);
     for (size_t i = 0; i < sizeof members / sizeof members[0]; i++)
@@ -90,8 +101,27 @@ static void print_head(FILE *out, const struct kc_snapshot_view *v)
     for (int a = 0; a < KC_AXES; a++)
         if (v->axis[a] > 1)
             fprintf(out, ", %s %u", kc_axis_name[a], v->axis[a]);
-    fprintf(out, ", ZeRO %u\n  size        %s in %u pack%s, format %u\n", v->zero,
+    fprintf(out, ", ZeRO %u\n  size        %s in %u pack%s, format %u", v->zero,
             text_bytes((double)v->info.bytes, size, sizeof size), v->packs, v->packs == 1 ? "" : "s", v->format);
+    fprintf(out, "; values of %s\n", text_bytes((double)v->info.raw_bytes, size, sizeof size));
+    if (v->info.parents)
+        fprintf(out, "  leans on    version %llu", (unsigned long long)v->info.parent);
+    if (v->info.parents > 1)
+        fprintf(out, " and %u older", v->info.parents - 1);
+    fprintf(out, "%s", v->info.parents ? "\n" : "");
+}
+
+/* How extents are stored, with the codecs that there are. */
+static void print_codecs(FILE *out, const struct kc_snapshot_view *v)
+{
+    char values[32], stored[32];
+    fprintf(out, "\n%-12s %8s %10s %10s", "CODEC", "EXTENTS", "VALUES", "STORED");
+    for (int c = 0; c < KC_SNAPSHOT_CODECS; c++)
+        if (v->code[c].extents)
+            fprintf(out, "\n%-12s %8u %10s %10s", v->code[c].codec, v->code[c].extents,
+                    text_bytes((double)v->code[c].values, values, sizeof values),
+                    text_bytes((double)v->code[c].stored, stored, sizeof stored));
+    fprintf(out, "\n");
 }
 
 static void print_tensors(FILE *out, const struct kc_snapshot_view *v)
@@ -139,6 +169,7 @@ int verb_snap_show(struct session *s, const struct arguments *a)
         struct draft d;
         FILE *out = draft_open(&d);
         print_head(out, v);
+        print_codecs(out, v);
         print_tensors(out, v);
         code = draft_close(s, &d);
     }

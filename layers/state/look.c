@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-_Static_assert(KC_SNAPSHOT_KINDS == KC_KIND_COUNT, "state.h says how many kinds there are");
+_Static_assert(KC_SNAPSHOT_KINDS == KC_KIND_COUNT && (int)KC_SNAPSHOT_CODECS == (int)KC_CODECS,
+               "state.h says how many kinds and codecs there are");
 
 static void describe(const struct kc_manifest *m, struct kc_snapshot_view *v)
 {
@@ -30,6 +31,8 @@ static void describe(const struct kc_manifest *m, struct kc_snapshot_view *v)
 
 static void count_bytes(const struct kc_whole *w, struct kc_snapshot_view *v)
 {
+    for (int c = 0; c < KC_CODECS; c++)
+        v->code[c].codec = kc_codec_name[c];
     for (uint32_t p = 0; p < v->packs; p++) {
         const struct kc_pack *pack = &w->pack[p];
         v->pack[p] = (struct kc_snapshot_pack){.bytes = pack->bytes, .extents = pack->count};
@@ -38,6 +41,10 @@ static void count_bytes(const struct kc_whole *w, struct kc_snapshot_view *v)
             const struct kc_extent *x = &pack->extent[i];
             v->tensor[x->tensor].bytes[x->kind] += kc_extent_bytes(x);
             v->bytes[x->kind] += kc_extent_bytes(x);
+            v->stored[x->kind] += x->stored;
+            v->code[x->codec].extents++;
+            v->code[x->codec].values += kc_extent_bytes(x);
+            v->code[x->codec].stored += x->stored;
         }
     }
 }

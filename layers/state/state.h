@@ -213,6 +213,13 @@ struct kc_snapshot_pack {
     uint32_t extents;
     char index[33]; /* digest of the index */
 };
+/* How its extents are stored: with that codec (kc-snapshot(5)) so many, of so many bytes of values, in so many. */
+#define KC_SNAPSHOT_CODECS 6
+struct kc_snapshot_code {
+    const char *codec;
+    uint32_t extents;
+    uint64_t values, stored;
+};
 struct kc_snapshot_view {
     struct kc_snapshot_info info;
     uint32_t format, ranks, zero, axis[KC_AXES]; /* the layout that wrote it */
@@ -221,6 +228,8 @@ struct kc_snapshot_view {
     double loss, grad_norm, lora_alpha;          /* NaN unknown */
     char family[16], variant[64], plan[KC_PLAN_TEXT], written[32];
     uint64_t bytes[KC_SNAPSHOT_KINDS];           /* of the values of all tensors */
+    uint64_t stored[KC_SNAPSHOT_KINDS];          /* and what this version stores of them */
+    struct kc_snapshot_code code[KC_SNAPSHOT_CODECS];
     uint32_t packs, tensors;
     struct kc_snapshot_pack *pack;
     struct kc_snapshot_tensor *tensor;
