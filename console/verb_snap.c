@@ -65,7 +65,9 @@ static void print_snapshot(FILE *out, const struct kc_snapshot_info *i, const ch
         snprintf(version, sizeof version, "%llu", (unsigned long long)i->version);
     if (described(i))
         snprintf(step, sizeof step, "%llu", (unsigned long long)i->step);
-    if (i->parents)
+    if (i->parents > 1)
+        snprintf(leans, sizeof leans, "%llu +%u", (unsigned long long)i->parent, i->parents - 1);
+    else if (i->parents)
         snprintf(leans, sizeof leans, "%llu", (unsigned long long)i->parent);
     fprintf(out, "%7s %9s %10s %10s %8s  %-8s %-32s  %s%s%s\n", version, step,
             text_bytes(described(i) ? (double)i->bytes : NAN, bytes, sizeof bytes),

@@ -12,6 +12,22 @@ static void forget(struct kc_known *k)
     *k = (struct kc_known){.version = 0};
 }
 
+/* Differences stand on each other no longer than they save: not when the last saved less than an eighth of the version that all
+ * of them stand on, nor when there are as many as a chain may have, or so many that they take twice its bytes. */
+static bool is_worn(const struct kc_chain *c)
+{
+    return c->links >= KC_DEPTH_MAX || c->solid == 0 || c->last > c->solid - c->solid / 8 || c->sum > 2 * c->solid;
+}
+
+/* A version of so many bytes, which all ranks know, was committed. */
+static void lengthen(struct kc_chain *c, bool differs, uint64_t bytes)
+{
+    if (differs)
+        *c = (struct kc_chain){.links = c->links + 1, .solid = c->solid, .last = bytes, .sum = c->sum + bytes};
+    else
+        *c = (struct kc_chain){.solid = bytes};
+}
+
 bool kc_increment_of(const struct kc_state *s, struct kc_increment *out)
 {
     const uint64_t every = s->spec->snapshot_full_every ? s->spec->snapshot_full_every : 1;
@@ -19,7 +35,7 @@ bool kc_increment_of(const struct kc_state *s, struct kc_increment *out)
     if (phase == 0 || s->base.version == 0 || s->base.version >= s->attempt.version)
         return false;
     *out = (struct kc_increment){.version = s->base.version, .extent = s->base.extent, .count = s->base.count,
-        .rebase = phase % (KC_DEPTH_MAX + 1) == 0};
+        .rebase = is_worn(&s->chain)};
     return true;
 }
 
@@ -34,6 +50,9 @@ void kc_increment_written(struct kc_state *s, struct kc_pack *p)
 void kc_increment_concluded(struct kc_state *s)
 {
     const int error = s->attempt.error;
+    struct kc_increment before;
+    if (error == 0)
+        lengthen(&s->chain, kc_increment_of(s, &before) && !before.rebase, s->attempt.bytes);
     if (error == 0 && s->next.version == s->attempt.version) {
         forget(&s->base);
         s->base = s->next;
@@ -72,6 +91,7 @@ void kc_increment_restored(struct kc_state *s, const struct kc_whole *w)
     struct kc_whole *twin;
     kc_catalog_path(s->directory, w->manifest.version, path);
     forget(&s->base);
+    s->chain = (struct kc_chain){.solid = 0}; /* how long it was is not known: no differences at first */
     if (strcmp(path, w->path) == 0) {
         lean_on(s, w);
     } else if (kc_whole_open(s->st, path, &twin, NULL) == 0) { /* what was restored is the copy in memory of that one */

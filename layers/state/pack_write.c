@@ -139,13 +139,14 @@ static bool code(struct writing *w, const struct kc_extent *x, const float *valu
 {
     const uint32_t count = (uint32_t)(x->hi - x->lo), may = allowed(w, x);
     const bool tries = (may & ~KC_CODEC_CHEAP) != 0;
+    const bool leans = tries && kc_codec_rate_cost(&w->coder->rate[x->kind], 1) <= 1; /* a trial leans on nothing */
     const uint64_t from = kc_now();
     unsigned char *room = kc_coder_room(w->coder, &w->writes, count);
     w->blocked += kc_now() - from;
     if (!room)
         return false;
     const double began = processor_seconds();
-    const struct kc_codec_job job = {.values = values, .base = tries ? values_of(w->before, base, plain) : NULL, .type = KC_F32,
+    const struct kc_codec_job job = {.values = values, .base = leans ? values_of(w->before, base, plain) : NULL, .type = KC_F32,
         .count = count, .allowed = may};
     if (kc_codec_encode(w->coder->codec, &job, room, kc_codec_bound(KC_F32, count), out) < 0)
         *out = (struct kc_codec_result){.id = KC_CODEC_RAW, .stored = values, .bytes = kc_extent_bytes(x)};

@@ -80,6 +80,12 @@ struct kc_attempt {
     uint64_t stall;  /* ns that this rank stood in the verbs */
 };
 
+/* The versions whose differences stand on each other, up to the newest; the same on all ranks. */
+struct kc_chain {
+    uint32_t links;            /* of them with differences */
+    uint64_t solid, last, sum; /* bytes: of the one that they stand on (0 unknown), of the last of them, of all of them */
+};
+
 /* The index of this rank's pack of a version. */
 struct kc_known {
     uint64_t version;  /* 0: none */
@@ -133,6 +139,7 @@ struct kc_state {
     struct kc_copies *copies;  /* all ranks' objects, while chosen is in them; else NULL */
     const struct kc_storage *chosen_st; /* what chosen is read through: st, or of copies */
     struct kc_coder *coder;      /* NULL: no storage */
+    struct kc_chain chain;
     struct kc_known base, next;  /* the newest that is committed; what was written and is not committed yet */
     struct kc_background *background; /* NULL: no room for a copy, every verb does its work at once */
     struct kc_whole *chosen;

@@ -242,13 +242,14 @@ static void drift(struct rig *r, uint64_t step)
     advance(r);
 }
 
-/* The copy of the version before is what the next is compared with: differences, until the ninth version begins anew. */
+/* The copy of the version before is what the next is compared with: differences, until eight stand on each other or they take
+ * that all stand on; then one begins anew. */
 START_TEST(differences_lean_on_the_copy_before)
 {
     static const struct rig_layout other = {1, 0, 3, true, false};
     struct kc_snapshot_info info;
     struct rig r;
-    uint64_t full = 0;
+    uint64_t full = 0, sum = 0, links = 0, first = 1, anews = 0;
     rig_copies = 2;
     rig_keep = 2;
     rig_full_every = 50;
@@ -258,8 +259,11 @@ START_TEST(differences_lean_on_the_copy_before)
         drift(&r, v);
         save(&r);
         kc_state_last_snapshot(r.state[0], &info);
+        const bool anew = v == 1 || links == 8 || sum > 2 * full;
         full = v == 1 ? info.bytes : full;
-        const bool anew = (v - 1) % 9 == 0;
+        sum = anew ? 0 : sum + info.bytes;
+        links = anew ? 0 : links + 1;
+        anews += anew;
         ck_assert_msg(anew ? info.bytes > full * 9 / 10 : info.bytes < full * 7 / 10, "version %llu: %llu bytes, full %llu",
                       (unsigned long long)v, (unsigned long long)info.bytes, (unsigned long long)full);
         struct rig o;
@@ -269,10 +273,11 @@ START_TEST(differences_lean_on_the_copy_before)
         rig_close(&o);
         rig_copies = 2;
         /* two are kept, and what they stand on, back to the one that began anew */
-        const uint64_t first = v <= 2 ? 1 : (v - 2) / 9 * 9 + 1;
         for (uint64_t w = 1; w <= v; w++)
             ck_assert_msg(there(w) == (w >= first), "at %llu: version %llu", (unsigned long long)v, (unsigned long long)w);
+        first = anew ? v : first;
     }
+    ck_assert_uint_ge(anews, 3);
     rig_close(&r);
 }
 END_TEST
