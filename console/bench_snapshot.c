@@ -22,7 +22,7 @@
 #define DISK_TRIES  3
 #define BLOCK       (1u << 20)
 
-/* What is compared, in every round in this order. */
+/* What is compared. */
 enum way { NONE, WAITED, BEHIND, INCREMENTS, WAYS };
 static const struct {
     const char *key, *says;
@@ -36,6 +36,8 @@ static const struct {
 
 /* Of one way: by round, then medians. */
 struct way_figures {
+    double beside[ROUNDS_MOST * SNAPSHOTS], beside_median; /* by snapshot */
+    size_t besides;
     double seconds[ROUNDS_MOST], lost[ROUNDS_MOST], stall[ROUNDS_MOST], copy[ROUNDS_MOST], write[ROUNDS_MOST],
         bytes[ROUNDS_MOST], raw[ROUNDS_MOST];
     double lost_median, lost_least, lost_most, stall_median, copy_median, write_median, bytes_median, raw_median;
@@ -50,17 +52,34 @@ struct figures {
     double disk;        /* seconds for as many bytes as a full one has */
 };
 
+static uint64_t end_of(const struct bench_rig *r, uint64_t step)
+{
+    for (size_t i = 0; i < r->steps; i++)
+        if (r->step[i].step == step)
+            return r->step[i].end;
+    return 0;
+}
+
 /* From the end of the step before the first snapshot until the end of the last step that its last one has for itself: so
  * many steps, in which SNAPSHOTS fall due, each with all that it slows down. NaN where a step was not seen. */
 static double window(const struct bench_rig *r, uint32_t every)
 {
     const uint64_t from = every - 1, to = from + (uint64_t)every * SNAPSHOTS;
-    uint64_t begin = 0, end = 0;
-    for (size_t i = 0; i < r->steps; i++) {
-        begin = r->step[i].step == from ? r->step[i].end : begin;
-        end = r->step[i].step == to ? r->step[i].end : end;
-    }
+    const uint64_t begin = end_of(r, from), end = end_of(r, to);
     return begin && end ? (double)(end - begin) * 1e-9 : NAN;
+}
+
+/* The same within a run, free of what one run has against another: what the steps behind a snapshot took more than those
+ * before the next one. All of it, where what is done behind the steps ends in their first half. */
+static void compare_halves(const struct bench_rig *r, uint32_t every, struct way_figures *w)
+{
+    for (uint64_t n = 1; n <= SNAPSHOTS; n++) {
+        const uint64_t at = n * every, half = every / 2;
+        const uint64_t from = end_of(r, at), middle = end_of(r, at + half), before = end_of(r, at + every - half);
+        const uint64_t end = end_of(r, at + every);
+        if (from && middle && before && end)
+            w->beside[w->besides++] = ((double)(middle - from) - (double)(end - before)) * 1e-9;
+    }
 }
 
 static double mean_of(const struct bench_rig *r, size_t member)
@@ -74,13 +93,13 @@ static double mean_of(const struct bench_rig *r, size_t member)
 static void take(const struct bench_rig *r, const struct figures *f, uint32_t round, struct way_figures *w)
 {
     w->seconds[round] = window(r, f->every);
-    w->lost[round] = (w->seconds[round] - f->way[NONE].seconds[round]) / SNAPSHOTS;
     w->stall[round] = mean_of(r, offsetof(struct bench_saving, stall));
     w->copy[round] = mean_of(r, offsetof(struct bench_saving, copy));
     w->write[round] = mean_of(r, offsetof(struct bench_saving, write));
     w->bytes[round] = mean_of(r, offsetof(struct bench_saving, bytes));
     w->raw[round] = mean_of(r, offsetof(struct bench_saving, raw_bytes));
     w->skipped += r->skipped;
+    compare_halves(r, f->every, w);
 }
 
 /* Those that are there in the end; a job of few milliseconds ends before it was heard. */
@@ -141,9 +160,12 @@ static void sum_up(struct figures *f)
     f->step = median_of(step, f->rounds);
     for (int i = WAITED; i < WAYS; i++) {
         struct way_figures *w = &f->way[i];
+        for (uint32_t k = 0; k < f->rounds; k++)
+            w->lost[k] = (w->seconds[k] - f->way[NONE].seconds[k]) / SNAPSHOTS;
         w->lost_median = median_of(w->lost, f->rounds); /* sorts them */
         w->lost_least = w->lost[0];
         w->lost_most = w->lost[f->rounds - 1];
+        w->beside_median = median_of(w->beside, w->besides);
         w->stall_median = median_of(w->stall, f->rounds);
         w->copy_median = median_of(w->copy, f->rounds);
         w->write_median = median_of(w->write, f->rounds);
@@ -208,6 +230,7 @@ static json_t *way_json(const struct figures *f, enum way i)
     json_object_set_new(o, "lost_seconds", kc_json_number(w->lost_median));
     json_object_set_new(o, "lost_least", kc_json_number(w->lost_least));
     json_object_set_new(o, "lost_most", kc_json_number(w->lost_most));
+    json_object_set_new(o, "lost_within_seconds", kc_json_number(w->beside_median));
     json_object_set_new(o, "share", kc_json_number(share_of(f, w)));
     json_object_set_new(o, "stall_seconds", kc_json_number(w->stall_median));
     json_object_set_new(o, "copy_seconds", kc_json_number(w->copy_median));
@@ -251,7 +274,8 @@ static void print_way(FILE *out, const struct figures *f, enum way i)
             ways[i].says, signed_seconds(w->lost_median, a), signed_seconds(w->lost_least, b),
             signed_seconds(w->lost_most, c), 100 * share_of(f, w), text_bytes(w->bytes_median, d, sizeof d),
             w->verified ? "" : ", NOT verified");
-    fprintf(out, "            stood still %s", bench_seconds(w->stall_median, e, sizeof e));
+    fprintf(out, "            the steps behind one took %s more than those before the next; stood still %s",
+            signed_seconds(w->beside_median, a), bench_seconds(w->stall_median, e, sizeof e));
     if (ways[i].copies)
         fprintf(out, "; behind it copy and digests %s, write %s", bench_seconds(w->copy_median, g, sizeof g),
                 bench_seconds(w->write_median, h, sizeof h));
@@ -291,7 +315,7 @@ static int bench_snapshot(struct session *s, const struct arguments *a)
         code = bench_cores(s, a, (size_t)job.ranks * job.threads, &cores);
     for (uint32_t round = 0; !code && round < f->rounds; round++)
         for (int way = 0; !code && way < WAYS; way++)
-            code = run_way(s, &job, f, round, (enum way)way);
+            code = run_way(s, &job, f, round, (enum way)((way + (int)round) % WAYS)); /* so that no way is always the first */
     if (!code) {
         sum_up(f);
         code = time_disk(s, f);
