@@ -6,6 +6,7 @@
 #include "session.h"
 
 #include "base/clock.h"
+#include "base/print.h"
 #include "govern/spec.h"
 #include "jobs/data/check.h"
 #include "jobs/jobs.h"
@@ -242,6 +243,26 @@ int check_text(const struct kc_home *home, const char *text, struct check *out, 
     return 0;
 }
 
+/* Axes of more than one rank; what is the same in every spec that does not speak of it is left out. */
+static void layout_text(const struct kc_job_spec *spec, const struct kc_shard_plan *p, char *out, size_t room)
+{
+    struct kc_print t = {.out = out, .room = room};
+    kc_print(&t, p->ranks == 1 ? "one rank" : "%u ranks:", p->ranks);
+    for (int a = 0; a < KC_AXES; a++)
+        if (p->axis[a] > 1)
+            kc_print(&t, " %s %u%s", kc_axis_name[a], p->axis[a], a == KC_TENSOR && spec->sequence ? " with sequence" : "");
+    if (p->zero)
+        kc_print(&t, ", zero %u", p->zero);
+    if (p->axis[KC_PIPELINE] > 1)
+        kc_print(&t, ", order %s", kc_pipeline_name[p->pipeline]);
+    if (p->chunks > 1)
+        kc_print(&t, " of %u chunks", p->chunks);
+    if (p->recompute)
+        kc_print(&t, ", recompute %s", kc_recompute_name[p->recompute]);
+    if (p->recompute_layers)
+        kc_print(&t, " of %u layer%s a stage", p->recompute_layers, p->recompute_layers == 1 ? "" : "s");
+}
+
 void check_algorithms(const struct kc_home *home, struct job *j)
 {
     char path[JOB_PATH_ROOM + 16];
@@ -253,6 +274,7 @@ void check_algorithms(const struct kc_home *home, struct job *j)
     for (uint32_t i = 0; i < c.plans.comm->collectives.count; i++)
         j->algorithms[of[i].primitive] |= 1u << of[i].algorithm;
     j->parameters = c.graph->parameters, j->trained = c.graph->trained;
+    layout_text(c.spec, c.plans.shard, j->layout, sizeof j->layout);
     j->planned = true;
     check_free(&c);
 }

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/socket.h"
 #include "base/version.h"
+#include "contracts/job_spec.h"
 #include "supervisor/protocol.h"
 
 #include <errno.h>
@@ -132,7 +133,8 @@ int client_pid(const struct kc_home *home)
     return pid;
 }
 
-static int connect_told(struct session *s, int *out)
+/* `spec`: kcd is to read one, and must know the fields that this kc knows. */
+static int connect_told(struct session *s, bool spec, int *out)
 {
     char path[PATH_MAX];
     json_t *hello = NULL;
@@ -162,6 +164,11 @@ static int connect_told(struct session *s, int *out)
                             "kcd at %s is version %s, kc is %s. End it (kc shutdown --detach of that "
                             "version), then start this one: kcd --daemon",
                             path, version, KC_VERSION);
+    else if (spec && kc_json_integer(hello, "spec", 0) != KC_JOB_SPEC_VERSION)
+        code = session_fail(s, KC_EXIT_VERSION,
+                            "kcd at %s was built from other sources than kc, and its specs have other fields. End it (kc shutdown "
+                            "--detach: jobs go on), then start this one: kcd --daemon",
+                            path);
     json_decref(hello);
     if (code)
         close(fd);
@@ -172,7 +179,7 @@ static int connect_told(struct session *s, int *out)
 
 int client_present(struct session *s)
 {
-    int fd = -1, code = connect_told(s, &fd);
+    int fd = -1, code = connect_told(s, false, &fd);
     if (!code)
         close(fd);
     return code;
@@ -180,7 +187,7 @@ int client_present(struct session *s)
 
 int client_ask(struct session *s, const char *verb, json_t *fields, json_t **reply)
 {
-    int fd = -1, code = connect_told(s, &fd);
+    int fd = -1, code = connect_told(s, strcmp(verb, "start") == 0, &fd);
     json_t *answer = NULL;
     if (code) {
         json_decref(fields);

@@ -17,6 +17,7 @@ static const char *const figure_name[FIGURES] = {
     [FIGURE_GRAD_NORM] = "grad_norm",
     [FIGURE_LR] = "lr",
     [FIGURE_RESTARTS] = "restarts",
+    [FIGURE_EXPERT_IMBALANCE] = "expert_imbalance",
 };
 static const char *const compare_name[COMPARES] = {
     [COMPARE_EQ] = "=",  [COMPARE_NE] = "!=", [COMPARE_LT] = "<",
@@ -34,6 +35,7 @@ static double figure_of(const struct job *j, enum figure f)
     case FIGURE_GRAD_NORM: return j->grad_norm;
     case FIGURE_LR: return j->lr;
     case FIGURE_RESTARTS: return j->restarts < 0 ? NAN : (double)j->restarts;
+    case FIGURE_EXPERT_IMBALANCE: return j->imbalance;
     case FIGURES: break;
     }
     return NAN;
@@ -100,7 +102,7 @@ static int parse_term(const char **at, struct condition *c, struct kc_error *e)
         return kc_fail(e, -EINVAL, "unknown figure \"%s\" in --for. Did you mean %s?", name, near);
     if (f == FIGURES)
         return kc_fail(e, -EINVAL, "unknown figure \"%s\" in --for. There are: state, step, loss, validation_loss, "
-                       "tokens_per_second, grad_norm, lr, restarts", name);
+                       "tokens_per_second, grad_norm, lr, restarts, expert_imbalance", name);
     if (!strcmp(sign, "=="))
         sign[1] = 0;
     while (how < COMPARES && strcmp(compare_name[how], sign))

@@ -30,6 +30,7 @@ void job_clear(struct job *j, const char *id, const char *directory)
     j->step = j->steps = j->ranks = j->zero = j->restarts = j->incarnation = j->exit_code = j->keeper = -1;
     j->queue = -1;
     j->loss = j->validation_loss = j->grad_norm = j->lr = j->tokens_per_second = j->step_seconds = j->seconds = NAN;
+    j->imbalance = NAN;
     j->validation_step = -1;
     for (int i = 0; i < SPLITS; i++)
         j->split[i] = NAN;

@@ -86,6 +86,7 @@ struct job {
     struct job_snapshot snapshot;/* the newest */
     uint32_t algorithms[KC_PRIMITIVES]; /* of its collectives: a bit each; see check_algorithms() */
     bool planned;                /* they are known, and these: */
+    char layout[160];            /* "2 ranks: data 2; zero 1, 1f1b, recompute none" */
     uint64_t parameters, trained;/* elements of the model, and of those that are not frozen */
     bool board;                  /* its board was read */
     bool keeper_alive;           /* means something with a board */
@@ -93,6 +94,7 @@ struct job {
     char board_text[256];
     double metric[KC_METRICS];   /* those of the keeper */
     struct loads *loads;         /* of its experts in the last step; NULL: it has none, or unknown */
+    double imbalance;            /* of the worst layer of the last step, also of an ended job; NaN: the same */
     struct job_rank *rank;       /* [0, ranks_known) */
     size_t ranks_known;
 };

@@ -154,6 +154,11 @@ static void read_loads(struct job *j, const struct kc_reader *r)
     j->loads = NULL;
     if (l && !kc_reader_loads(r, l) && l->incarnation == j->incarnation)
         j->loads = loads_new(l->step, l->layers, l->experts, l->choices);
+    if (j->loads) {
+        struct loads_worst w;
+        loads_worst(j->loads, &w);
+        j->imbalance = w.imbalance;
+    }
     free(l);
 }
 

@@ -136,6 +136,7 @@ static bool take_line(struct job *j, const char *line, size_t bytes)
         j->lr = real_of(o, "lr");
         j->tokens_per_second = real_of(o, "tokens_per_second");
         j->step_seconds = real_of(o, "seconds");
+        j->imbalance = real_of(o, "expert_imbalance");
     }
     json_decref(o);
     return j->step >= 0 && j->validation_step >= 0;

@@ -305,6 +305,8 @@ void report_page(const struct job *j, FILE *out)
     fprintf(out, "model       %s\n", *j->model ? j->model : "-");
     if (j->planned)
         fprintf(out, "            %s\n", text_parameters(j->parameters, j->trained, line, sizeof line));
+    if (j->planned)
+        fprintf(out, "layout      %s\n", j->layout);
     page_algorithms(j, out);
     fprintf(out, "figures     validation loss %s, gradient norm %s, learning rate %s\n",
             text_number(j->validation_loss, "%.4f", a, sizeof a), text_number(j->grad_norm, "%.4g", b, sizeof b),
@@ -312,6 +314,8 @@ void report_page(const struct job *j, FILE *out)
     if (j->loads) {
         loads_text(j->loads, line, sizeof line);
         fprintf(out, "experts     %s\n", line);
+    } else if (!isnan(j->imbalance)) {
+        fprintf(out, "experts     of the worst layer the busiest had %.2f x mean in the last step\n", j->imbalance);
     }
     if (!isnan(j->step_seconds) && !job_ended(j)) {
         fprintf(out, "step time   %s", text_seconds(j->step_seconds, a, sizeof a));

@@ -60,6 +60,7 @@ static int emit_job(struct session *s, struct job *j, json_t *algorithms)
     if (algorithms) {
         json_object_set_new(job, "algorithms", algorithms);
         json_object_set_new(job, "experts", loads_json(j->loads));
+        json_object_set_new(job, "layout", j->planned ? json_string(j->layout) : json_null());
         json_object_set_new(job, "parameters", j->planned ? json_integer((json_int_t)j->parameters) : json_null());
         json_object_set_new(job, "trained", j->planned ? json_integer((json_int_t)j->trained) : json_null());
     }

@@ -414,8 +414,8 @@ static void shut_down(struct kc_kcd *d, struct kc_kcd_client *client, const json
 
 static json_t *hello(const struct kc_kcd *d)
 {
-    return json_pack("{s:b, s:i, s:s, s:s, s:s, s:b}", "ok", 1, "pid", (int)getpid(), "instance", d->home->instance,
-                     "home", d->home->home, "version", KC_VERSION, "draining", d->draining);
+    return json_pack("{s:b, s:i, s:s, s:s, s:s, s:i, s:b}", "ok", 1, "pid", (int)getpid(), "instance", d->home->instance,
+                     "home", d->home->home, "version", KC_VERSION, "spec", KC_JOB_SPEC_VERSION, "draining", d->draining);
 }
 
 static void client_line(struct kc_link *link, json_t *request)

@@ -428,7 +428,8 @@ int kc_spec_parse(const char *text, const char *directory, struct kc_arena *aren
     json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, &at);
     int code = 0;
     if (!root)
-        return kc_fail(e, -EINVAL, "line %d, column %d: %s", at.line, at.column, at.text);
+        return kc_fail(e, -EINVAL, "line %d, column %d: %s. A spec is one JSON object, as kc-job(5) shows", at.line, at.column,
+                       at.text);
     struct reader r = {.root = root, .directory = directory, .arena = arena, .e = e};
     if (!json_is_object(root)) {
         code = kc_fail(e, -EINVAL, "a spec is a JSON object");

@@ -8,6 +8,7 @@
 #include "state/state.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -257,6 +258,22 @@ void kc_startup_memory(const struct kc_job_spec *spec, const struct kc_plans *pl
     *out = n;
 }
 
+struct size {
+    char text[24];
+};
+
+static struct size size_of(uint64_t bytes)
+{
+    static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    struct size s;
+    double v = (double)bytes;
+    int u = 0;
+    for (; v >= 1024 && u < 4; u++)
+        v /= 1024;
+    snprintf(s.text, sizeof s.text, u == 0 || v >= 100 ? "%.0f %s" : "%.1f %s", v, unit[u]);
+    return s;
+}
+
 int kc_startup_memory_check(const struct kc_memory_need *need, uint64_t all, uint64_t free_bytes, struct kc_error *e)
 {
     if (free_bytes == 0 || all <= free_bytes)
@@ -265,15 +282,12 @@ int kc_startup_memory_check(const struct kc_memory_need *need, uint64_t all, uin
     const uint64_t state = need->parameters + need->gradients + need->moments + need->masters;
     const double but_copies = (double)all * (double)(need->rank - need->copies) / (double)need->rank;
     return kc_fail(e, -ENOMEM,
-                   "%s %llu MiB (%llu MiB a rank: parameters %llu, gradients %llu, moments %llu, masters %llu, "
-                   "work %llu, communication %llu, copies %llu, program %llu), %llu MiB are free. %s",
-                   many ? "the job needs" : "a rank needs", (unsigned long long)(all >> 20),
-                   (unsigned long long)(need->rank >> 20),
-                   (unsigned long long)(need->parameters >> 20), (unsigned long long)(need->gradients >> 20),
-                   (unsigned long long)(need->moments >> 20), (unsigned long long)(need->masters >> 20),
-                   (unsigned long long)(need->work >> 20),
-                   (unsigned long long)(need->communication >> 20), (unsigned long long)(need->copies >> 20),
-                   (unsigned long long)(need->program >> 20), (unsigned long long)(free_bytes >> 20),
+                   "%s %s (%s a rank: parameters %s, gradients %s, moments %s, masters %s, work %s, communication %s, copies %s, "
+                   "program %s), %s are free. %s",
+                   many ? "the job needs" : "a rank needs", size_of(all).text, size_of(need->rank).text,
+                   size_of(need->parameters).text, size_of(need->gradients).text, size_of(need->moments).text,
+                   size_of(need->masters).text, size_of(need->work).text, size_of(need->communication).text,
+                   size_of(need->copies).text, size_of(need->program).text, size_of(free_bytes).text,
                    but_copies <= (double)free_bytes
                        ? "Lower snapshot.copies; with 0 no memory is taken for them, and training waits for the disk"
                    : need->gradients * 3 > free_bytes ? "The model itself is too large: lower model.layers or model.hidden"

@@ -130,13 +130,15 @@ static int check_sequence(const struct kc_model_graph *graph, const struct kc_jo
     if (all % chunks)
         return kc_fail(e, -EINVAL,
                        "model.context = %llu is not a multiple of 2·parallel.context = 2·%u = %llu: every rank has two "
-                       "chunks of each sequence",
-                       (unsigned long long)all, context, (unsigned long long)chunks);
+                       "chunks of each sequence; model.context %llu would do",
+                       (unsigned long long)all, context, (unsigned long long)chunks,
+                       (unsigned long long)((all / chunks + 1) * chunks));
     if (all / context % tensor)
         return kc_fail(e, -EINVAL,
                        "model.context / parallel.context = %llu / %u = %llu tokens are not a multiple of parallel.tensor = "
-                       "%u, which parallel.sequence asks for",
-                       (unsigned long long)all, context, (unsigned long long)(all / context), tensor);
+                       "%u, which parallel.sequence asks for; model.context %llu would do",
+                       (unsigned long long)all, context, (unsigned long long)(all / context), tensor,
+                       (unsigned long long)((all / (chunks * tensor) + 1) * chunks * tensor));
     return 0;
 }
 

@@ -364,6 +364,7 @@ def test_a_table_that_changes_under_a_job_changes_no_bit_of_it():
             assert all("algorithms" not in j for j in node.json("ps")["jobs"]), "only show looks for them"
             assert shown == {p: [algorithm] for p in ("all-reduce", "all-gather", "reduce-scatter")}, shown
             page = node.kc("show", which).stdout
+            assert "\nlayout      3 ranks: data 3, zero 1\n" in page, page
             assert f"\ncollectives all-reduce {algorithm}, all-gather {algorithm}, reduce-scatter {algorithm}\n" in page, page
         assert node.root(other) != node.root(whole), "the table decided nothing: this test shows nothing"
         # its own table is gone: the built-in one, which is direct here, and both the rank and the restore say so

@@ -328,7 +328,7 @@ def test_memory_short():
     with Kc() as node:
         huge = dict(model={"init": {"from": None}, "hidden": 65536, "heads": 64, "layers": 24})
         spec = node.write_spec("huge", 2, **huge)
-        words = ("the job needs", "MiB a rank", "parameters", "gradients", "moments", "are free", "lower ")
+        words = ("the job needs", "TiB a rank", "parameters", "gradients", "moments", "are free", "lower ")
         said = one_line(node.kc("check", spec, ok=(SYSTEM,)), SYSTEM, *words)
         assert one_line(node.kc("start", spec, ok=(SYSTEM,)), SYSTEM, *words).split("are free")[1] == said.split("are free")[1]
         print("        " + said.strip()[:150])

@@ -160,12 +160,15 @@ START_TEST(conditions_compare_figures)
         {"validation_loss>=0", false},
         {"validation_loss!=1", false}, /* unknown: never true */
         {"tokens_per_second>1e3", true},
+        {"expert_imbalance>1.5", true},
+        {"expert_imbalance>=2", false},
     };
     job_clear(&j, "a-1", "/nowhere");
     j.step = 100;
     j.loss = 2.25;
     j.state = KC_JOB_RUNNING;
     j.tokens_per_second = 5000;
+    j.imbalance = 1.75;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct condition c;
         struct kc_error e = {""};

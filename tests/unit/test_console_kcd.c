@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/socket.h"
 #include "base/version.h"
+#include "contracts/job_spec.h"
 #include "supervisor/protocol.h"
 #include "tests/unit/suite.h"
 
@@ -96,7 +97,10 @@ static void teardown(void)
     console_home_remove(&home);
 }
 
-#define HELLO "{\"ok\":true,\"pid\":77,\"version\":\"" KC_VERSION "\"}\n"
+#define TEXT(x)  #x
+#define FORM(x)  TEXT(x)
+#define HELLO                                                                                                           \
+    "{\"ok\":true,\"pid\":77,\"version\":\"" KC_VERSION "\",\"spec\":" FORM(KC_JOB_SPEC_VERSION) "}\n"
 
 static void expect(const char *const *words, int code, const char *told)
 {

@@ -482,8 +482,8 @@ START_TEST(too_little_memory_is_told_with_what_would_do)
     ck_assert_int_eq(kc_startup_memory_check(&n, 360 * mib, 360 * mib, &error), 0);
     ck_assert_int_eq(kc_startup_memory_check(&n, 360 * mib, 0, &error), 0);
     ck_assert_int_eq(kc_startup_memory_check(&n, 360 * mib, 359 * mib, &error), -ENOMEM);
-    ck_assert_str_eq(error.text, "the job needs 360 MiB (180 MiB a rank: parameters 10, gradients 10, moments 20, masters 0, "
-                     "work 40, communication 0, copies 80, program 20), 359 MiB are free. Lower snapshot.copies; with 0 no "
+    ck_assert_str_eq(error.text, "the job needs 360 MiB (180 MiB a rank: parameters 10.0 MiB, gradients 10.0 MiB, moments "
+                     "20.0 MiB, masters 0 B, work 40.0 MiB, communication 0 B, copies 80.0 MiB, program 20.0 MiB), 359 MiB are free. Lower snapshot.copies; with 0 no "
                      "memory is taken for them, and training waits for the disk");
     ck_assert_int_eq(kc_startup_memory_check(&n, 360 * mib, 199 * mib, &error), -ENOMEM);
     ck_assert_msg(!strstr(error.text, "snapshot.copies") && strstr(error.text, "Lower batch.micro"), "%s", error.text);
