@@ -146,7 +146,7 @@ $(B)/tests/%: $(B)/tests/unit/%.o $(TEST_SUPPORT) $(call archives,$(TEST_ROOMS))
 unit: $(addprefix $(B)/tests/,$(UNIT))
 .SECONDARY:
 # everything under ASan+UBSan; what threads share under TSan
-TSAN_TESTS := $(filter test_comm% test_shm% test_storage%,$(UNIT))
+TSAN_TESTS := $(filter test_comm% test_shm% test_storage% test_background%,$(UNIT))
 sanitized:
 	@$(MAKE) -s CONFIG=asan unit
 	@$(MAKE) -s CONFIG=tsan $(addprefix build/tsan/tests/,$(TSAN_TESTS))
