@@ -6,7 +6,7 @@
 #include "base/contract.h"
 #include "contracts/types.h"
 
-#define KC_JOB_SPEC_VERSION 9
+#define KC_JOB_SPEC_VERSION 10
 
 #define KC_FAMILY_TABLE(X) X(FAMILY_GPT2, "gpt2", 0) X(FAMILY_LLAMA, "llama", 0) X(FAMILY_MOE, "moe", 0)
 #define KC_DEVICE_TABLE(X) X(DEVICE_CPU, "cpu", 0)
@@ -20,6 +20,7 @@
     X(LR_CONSTANT, "constant", 0) X(LR_LINEAR, "linear", 0) X(LR_COSINE, "cosine", 0) X(LR_WSD, "wsd", 0)
 /* a snapshot is due while one is under way: leave it out, or finish the one first */
 #define KC_BUSY_TABLE(X) X(BUSY_SKIP, "skip", 0) X(BUSY_WAIT, "wait", 0)
+#define KC_CODING_TABLE(X) X(CODING_AUTO, "auto", 0) X(CODING_ALWAYS, "always", 0) X(CODING_NEVER, "never", 0)
 #define KC_ON_NONFINITE_TABLE(X)                                                                                       \
     X(NONFINITE_STOP, "stop", 0) X(NONFINITE_SKIP, "skip", 0) X(NONFINITE_ROLLBACK, "rollback", 0)
 #define KC_ON_CRASH_TABLE(X) X(CRASH_RESTART, "restart", 0) X(CRASH_STOP, "stop", 0)
@@ -36,12 +37,13 @@ enum kc_documents { KC_DOCUMENTS_TABLE(KC_ENUM_ROW) KC_DOCUMENTS };
 enum kc_optimizer { KC_OPTIMIZER_TABLE(KC_ENUM_ROW) KC_OPTIMIZERS };
 enum kc_lr { KC_LR_TABLE(KC_ENUM_ROW) KC_LRS };
 enum kc_busy { KC_BUSY_TABLE(KC_ENUM_ROW) KC_BUSIES };
+enum kc_coding { KC_CODING_TABLE(KC_ENUM_ROW) KC_CODINGS };
 enum kc_on_nonfinite { KC_ON_NONFINITE_TABLE(KC_ENUM_ROW) KC_ON_NONFINITES };
 enum kc_on_crash { KC_ON_CRASH_TABLE(KC_ENUM_ROW) KC_ON_CRASHES };
 extern const char *const kc_family_name[KC_FAMILIES], *const kc_device_kind_name[KC_DEVICE_NAMES],
     *const kc_precision_name[KC_PRECISIONS], *const kc_order_name[KC_ORDERS],
     *const kc_documents_name[KC_DOCUMENTS], *const kc_optimizer_name[KC_OPTIMIZERS], *const kc_lr_name[KC_LRS],
-    *const kc_busy_name[KC_BUSIES], *const kc_on_nonfinite_name[KC_ON_NONFINITES],
+    *const kc_busy_name[KC_BUSIES], *const kc_coding_name[KC_CODINGS], *const kc_on_nonfinite_name[KC_ON_NONFINITES],
     *const kc_on_crash_name[KC_ON_CRASHES], *const kc_choice_name[KC_CHOICES];
 
 struct kc_spec_env {
@@ -96,6 +98,7 @@ struct kc_job_spec {
     uint32_t snapshot_busy;       /* enum kc_busy */
     uint32_t snapshot_mib_per_second; /* of all ranks together; 0: as fast as the disk takes it */
     uint32_t snapshot_full_every; /* every how many versions one needs no other; 1: none does */
+    uint32_t snapshot_coding;     /* enum kc_coding: while it takes no longer than the disk, whatever it takes, not at all */
     uint32_t keep_nonfinite;      /* 1: a state that is not finite is kept aside, one at most */
     uint32_t max_rollbacks;       /* answers to KC_NONFINITE_ROLLBACK, of the whole run */
     uint64_t snapshot_every, evaluate_every, replica_every; /* steps; 0: never */

@@ -50,6 +50,7 @@ const char *const kc_documents_name[KC_DOCUMENTS] = {KC_DOCUMENTS_TABLE(NAME_ROW
 const char *const kc_optimizer_name[KC_OPTIMIZERS] = {KC_OPTIMIZER_TABLE(NAME_ROW)};
 const char *const kc_lr_name[KC_LRS] = {KC_LR_TABLE(NAME_ROW)};
 const char *const kc_busy_name[KC_BUSIES] = {KC_BUSY_TABLE(NAME_ROW)};
+const char *const kc_coding_name[KC_CODINGS] = {KC_CODING_TABLE(NAME_ROW)};
 const char *const kc_on_nonfinite_name[KC_ON_NONFINITES] = {KC_ON_NONFINITE_TABLE(NAME_ROW)};
 const char *const kc_on_crash_name[KC_ON_CRASHES] = {KC_ON_CRASH_TABLE(NAME_ROW)};
 #define CHOICE_NAME_ROW(id, name, extra) [KC_CHOICE_##id] = name,
@@ -135,8 +136,10 @@ static const struct kc_field job_spec[] = {
     ENUM(kc_job_spec, snapshot_busy, kc_busy_name),
     SCALAR(kc_job_spec, snapshot_mib_per_second),
     SCALAR(kc_job_spec, snapshot_full_every),
+    ENUM(kc_job_spec, snapshot_coding, kc_coding_name),
     SCALAR(kc_job_spec, keep_nonfinite),
     SCALAR(kc_job_spec, max_rollbacks),
+    GAP(kc_job_spec, max_rollbacks, snapshot_every),
     SCALAR(kc_job_spec, snapshot_every),
     SCALAR(kc_job_spec, evaluate_every),
     SCALAR(kc_job_spec, replica_every),

@@ -8,10 +8,13 @@
 #include "map.h"
 #include "storage.h"
 
+#include "contracts/job_spec.h"
+
 #define KC_CODER_BUFFERS 4 /* of the largest extent, coded */
 
 struct kc_coder {
     struct kc_codec *codec;
+    enum kc_coding coding;
     struct kc_codec_rate rate[KC_KIND_COUNT];
     unsigned char *buffer[KC_CODER_BUFFERS];
     size_t room;                       /* bytes of each */

@@ -118,6 +118,8 @@ static uint32_t allowed(struct writing *w, const struct kc_extent *x)
 {
     const uint32_t all = KC_CODEC_ALL & ~(1u << KC_CODEC_BASE);
     struct kc_codec_rate *rate = &w->coder->rate[x->kind];
+    if (w->coder->coding != KC_CODING_AUTO)
+        return w->coder->coding == KC_CODING_ALWAYS ? all : all & KC_CODEC_CHEAP;
     if (w->measured)
         return all & KC_CODEC_CHEAP;
     if (kc_extent_bytes(x) < SMALL_EXTENT)
@@ -139,7 +141,8 @@ static bool code(struct writing *w, const struct kc_extent *x, const float *valu
 {
     const uint32_t count = (uint32_t)(x->hi - x->lo), may = allowed(w, x);
     const bool tries = (may & ~KC_CODEC_CHEAP) != 0;
-    const bool leans = tries && kc_codec_rate_cost(&w->coder->rate[x->kind], 1) <= 1; /* a trial leans on nothing */
+    const bool leans = tries && (w->coder->coding == KC_CODING_ALWAYS ||
+                                 kc_codec_rate_cost(&w->coder->rate[x->kind], 1) <= 1); /* a trial leans on nothing */
     const uint64_t from = kc_now();
     unsigned char *room = kc_coder_room(w->coder, &w->writes, count);
     w->blocked += kc_now() - from;

@@ -131,6 +131,8 @@ int kc_state_new(const struct kc_state_config *c, struct kc_state **out, struct 
     }
     pthread_mutex_init(&s->lock, NULL);
     s->spec = c->spec;
+    if (s->coder)
+        s->coder->coding = (enum kc_coding)c->spec->snapshot_coding;
     s->shard = c->shard;
     s->rank = c->rank;
     s->guard = c->guard;

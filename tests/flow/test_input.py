@@ -31,7 +31,7 @@ def whole_spec(path=""):
             "optimizer": {"kind": "adamw", "lr": 0.01, "beta1": 0.9, "beta2": 0.95, "eps": 1e-8, "weight_decay": 0.1, "clip": 1},
             "lr_schedule": {"kind": "cosine", "warmup": 1, "floor": 0.1}, "parallel": {"tensor": 1, "sequence": False, "context": 1, "expert": 1, "expert_memory": 0, "data": 2, "zero": 0,
                          "pipeline": 1, "pipeline_order": "1f1b", "chunks": 1, "recompute": "none", "recompute_layers": 0, "recompute_memory": 0, "algorithms": {p: "auto" for p in ("all-reduce", "all-gather", "reduce-scatter", "broadcast")}},
-            "snapshot": {"every": 0, "keep": 2, "keep_every": 10, "copies": 2, "busy": "skip", "mib_per_second": 0, "full_every": 50,
+            "snapshot": {"every": 0, "keep": 2, "keep_every": 10, "copies": 2, "busy": "skip", "mib_per_second": 0, "full_every": 50, "coding": "auto",
                          "keep_nonfinite": False}, "evaluate": {"every": 0, "batches": 1},
             "policy": {"on_nonfinite": "stop", "max_rollbacks": 3, "replica_every": 50, "on_crash": "restart", "max_restarts": 3},
             "stop": {"grace_seconds": 10}, "log": {"max_mib": 1, "keep": 1}, "env": {"A": "b"}}
