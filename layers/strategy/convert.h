@@ -39,7 +39,4 @@ struct kc_made {
 int kc_convert(const struct kc_cut *cut, const struct kc_shard_plan *plan, struct kc_strategy_opcodes opcodes,
                struct kc_arena *arena, struct kc_made *out, struct kc_error *e);
 
-/* The largest part that any rank has of a tensor, dimension by dimension. -EINVAL some rank would have nothing. */
-int kc_local_sizes(const struct kc_shard_plan *plan, struct kc_plan_tensor *t, const char *name, struct kc_error *e);
-
 #endif
