@@ -572,6 +572,18 @@ static int launch(struct kc_kcd_job *job, const struct kc_job_leases *leases, st
                   : kc_fail(e, r, "the keeper of job '%s' could not be started: %s", job->record.id, strerror(-r));
 }
 
+/* How many ranks the spec wants now, should it have been changed while the job was queued. What ranks without keeper left behind,
+ * their board first of all, is of as many as there were. */
+static int take_ranks(struct kc_kcd_job *job, const struct kc_job_spec *spec, struct kc_error *e)
+{
+    struct kc_record *r = &job->record;
+    if (job->recover && spec->ranks != r->ranks)
+        return kc_fail(e, -EINVAL, "the keeper (pid %d) was lost, and spec.json was changed from %u ranks to %u while they ran; "
+                       "kc resume goes on with %u", (int)r->lost, r->ranks, spec->ranks, spec->ranks);
+    r->ranks = spec->ranks;
+    return 0;
+}
+
 /* 0 started; -EBUSY not now; else it never can be, unless its record could not be written. */
 static int try_start(struct kc_kcd_job *job, struct kc_error *e)
 {
@@ -579,6 +591,8 @@ static int try_start(struct kc_kcd_job *job, struct kc_error *e)
     const struct kc_job_spec *spec;
     struct kc_job_leases *leases = NULL;
     int r = kc_record_spec(job->record.directory, &arena, &spec, e);
+    if (r == 0)
+        r = take_ranks(job, spec, e);
     if (r == 0)
         r = kc_devices_take(job->kcd->devices, spec, job->record.id, &leases, e);
     if (r == 0)

@@ -216,6 +216,10 @@ static json_t *requeue(struct kc_kcd *d, struct kc_record *r)
     int code = kc_record_spec(r->directory, &arena, &spec, &e);
     if (code == 0)
         code = kc_devices_possible(d->devices, spec, &e);
+    if (code == 0)
+        code = check_room(spec, &e);
+    if (code == 0) /* it may have been changed since */
+        r->ranks = spec->ranks, r->steps = spec->steps;
     kc_arena_free(&arena);
     if (code < 0)
         return no(code_of(code), e.text);
@@ -227,6 +231,7 @@ static json_t *requeue(struct kc_kcd *d, struct kc_record *r)
     r->state = KC_JOB_QUEUED;
     r->queued = r->since = kc_wall();
     r->fruitless = r->same = 0;
+    memset(r->rank, 0, sizeof r->rank);
     r->hold = r->stop = false;
     r->exit_code = 0;
     r->failure = (struct kc_verdict){.rank = -1};
