@@ -6,6 +6,7 @@
 #include "terminal.h"
 #include "view.h"
 
+#include "console/check.h"
 #include "console/client.h"
 #include "console/follow.h"
 #include "console/report.h"
@@ -21,15 +22,25 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define LOOK_NS (500 * KC_MILLISECOND)
 #define LOOK_KCD 6 /* every so many looks */
 
+/* The layout of one job, which takes a plan to know: made again when its spec is another. */
+struct known_layout {
+    char id[JOB_ID_ROOM];
+    struct timespec changed; /* the spec */
+    char text[sizeof((struct job *)0)->layout];
+    bool planned;
+};
+
 struct screen {
     struct session *session;
     struct view view;
     struct model model;
+    struct known_layout layout;
     struct history history;
     struct log_tail log;
     struct runner runner;
@@ -61,6 +72,25 @@ static void read_model(struct screen *x)
     x->read = kc_now();
 }
 
+static void name_layout(struct screen *x, struct job *j)
+{
+    struct known_layout *k = &x->layout;
+    char path[JOB_PATH_ROOM + 16];
+    struct stat st;
+    snprintf(path, sizeof path, "%s/spec.json", j->directory);
+    if (stat(path, &st))
+        return;
+    if (strcmp(k->id, j->id) || k->changed.tv_sec != st.st_mtim.tv_sec || k->changed.tv_nsec != st.st_mtim.tv_nsec) {
+        check_algorithms(&x->session->home, j);
+        *k = (struct known_layout){.changed = st.st_mtim, .planned = j->planned};
+        snprintf(k->id, sizeof k->id, "%s", j->id);
+        snprintf(k->text, sizeof k->text, "%s", j->layout);
+        return;
+    }
+    j->planned = k->planned;
+    snprintf(j->layout, sizeof j->layout, "%s", k->text);
+}
+
 static void look(struct screen *x)
 {
     struct view *v = &x->view;
@@ -74,8 +104,10 @@ static void look(struct screen *x)
     x->more = false;
     if (!j)
         return;
-    if (v->at == VIEW_JOB)
+    if (v->at == VIEW_JOB) {
         snapshots_newest(&x->model.job[j - x->model.job]);
+        name_layout(x, &x->model.job[j - x->model.job]);
+    }
     snprintf(path, sizeof path, "%s/metrics.jsonl", j->directory);
     if (v->at == VIEW_JOB && !history_open(&x->history, path))
         x->more = history_read(&x->history) == 1;

@@ -78,6 +78,22 @@ static void draw_split_bar(const struct job *j, struct canvas *c, int row)
     canvas_put(c, row, width + 1, ROLE_DIM, ']', ']');
 }
 
+/* As `kc show` names it; what does not fit a line goes on in another. How many lines: none while nobody knows it. */
+static int draw_layout(const struct job *j, struct canvas *c, int row)
+{
+    int fits = (int)strlen(j->layout);
+    if (!j->planned)
+        return 0;
+    if (fits > c->cols)
+        for (fits = c->cols; fits > 0 && j->layout[fits] != ' ';)
+            fits--;
+    canvas_text(c, row, 0, 0, ROLE_DIM, "%.*s", fits, j->layout);
+    if (!j->layout[fits])
+        return 1;
+    canvas_text(c, row + 1, 0, 0, ROLE_DIM, "%s", j->layout + fits);
+    return 2;
+}
+
 /* Where there are experts. */
 static void draw_loads(const struct job *j, struct canvas *c, int row)
 {
@@ -126,7 +142,7 @@ void view_draw_job(struct view *v, struct canvas *c, int row, int rows)
         canvas_text(c, row, 2, 0, ROLE_NORMAL, "The job is gone.");
         return;
     }
-    /* As the screen shrinks these go: model, experts, bar and air; snapshot; ranks; split. The chart takes what is left. */
+    /* As the screen shrinks these go: layout; model, experts, bar and air; snapshot; ranks; split. The chart takes what is left. */
     const int experts = j->loads && rows >= 12;
     int under = rows >= 12 ? 5 : rows >= 8 ? 3 : rows >= 3 ? 2 : rows >= 2 ? 1 : 0, chart = rows - 1 - under - experts;
     draw_figures(j, c, row);
@@ -134,6 +150,11 @@ void view_draw_job(struct view *v, struct canvas *c, int row, int rows)
         canvas_text(c, row + 1, 0, 0, ROLE_DIM, "%s", *j->model ? j->model : "-");
         chart--;
         row++;
+    }
+    if (rows >= 16) {
+        const int lines = draw_layout(j, c, row + 1);
+        chart -= lines;
+        row += lines;
     }
     if (v->history && chart >= 4)
         chart_draw(c, row + 1, 0, chart, c->cols, v->history, j->steps > 0 ? (uint64_t)j->steps : 1);

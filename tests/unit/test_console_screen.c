@@ -70,6 +70,8 @@ static void fill_running(struct job *j)
     j->split[SPLIT_OPTIMIZER] = 0.016;
     j->snapshot = (struct job_snapshot){.version = 1, .step = 100, .bytes = 10328064, .verified = true};
     snprintf(j->model, sizeof j->model, "gpt2, 4 layers, 128 wide, 0.84 M parameters");
+    snprintf(j->layout, sizeof j->layout, "2 ranks: data 2, zero 1");
+    j->planned = true;
     j->rank = rank;
     j->ranks_known = 2;
 }
@@ -163,6 +165,12 @@ START_TEST(screens_are_as_they_were)
     compare("job-experts-80x24", 24, 80, false);
     free(job[0].loads);
     job[0].loads = NULL;
+    snprintf(job[0].layout, sizeof job[0].layout, "8 ranks: data 2 tensor 2 with sequence pipeline 2, zero 1, order interleaved "
+             "of 2 chunks, recompute full of 1 layer a stage");
+    compare("job-layout-80x24", 24, 80, false);
+    job[0].planned = false; /* of another host: nobody knows */
+    compare("job-unplanned-80x24", 24, 80, false);
+    job[0].planned = true;
     view.at = VIEW_RANKS;
     view.rank = 1;
     compare("ranks-80x24", 24, 80, false);
