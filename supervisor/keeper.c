@@ -120,10 +120,18 @@ static void answer_everybody(struct kc_keeper *k)
 }
 
 /* A job whose last snapshot failed has not ended well, however far it trained (F35). Rank 0 says so in the words
- * with which it ends well; any other words are about something else. */
+ * with which it ends well; any other words are about something else. Our child may have written it since. */
 static bool is_saved(const struct kc_keeper *k)
 {
-    return !kc_rank_ended_well(&k->rank[0].end) || k->rank[0].end.words.code == 0;
+    const struct kc_rank_end *end = &k->rank[0].end;
+    return !kc_rank_ended_well(end) || end->words.code == 0 || k->committed == end->words.step;
+}
+
+/* What all ranks left with is on disk: no copy in memory is newer. */
+static bool nothing_newer(const struct kc_keeper *k)
+{
+    const struct kc_rank_end *end = &k->rank[0].end;
+    return kc_rank_ended_well(end) && end->words.code == 0 && k->committed == end->words.step;
 }
 
 /* The end can't be recorded for now: who waits is told, the devices are given back, and tick tries again. The board
@@ -364,8 +372,10 @@ void kc_keeper_event(struct kc_keeper *k, enum kc_life_event event)
     case KC_DO_KEEP:
         kc_keeper_drain(k);
         kc_keeper_sweep(k); /* nothing writes to the copy any more */
-        if (!kc_keeper_saver_start(k))
+        if ((event == KC_LIFE_ALL_LEFT && nothing_newer(k)) || !kc_keeper_saver_start(k))
             kc_keeper_event(k, KC_LIFE_KEPT);
+        else if (cell->next != before)
+            kc_keeper_state(k, cell->next);
         return;
     case KC_DO_DECIDE:
         decide_from_group(k);
@@ -556,6 +566,7 @@ static void recover(struct kc_keeper *k)
 static int prepare(struct kc_keeper *k, const struct kc_keeper_arguments *a, struct kc_error *e)
 {
     k->home = a->home;
+    k->committed = UINT64_MAX;
     k->alive_pipe[0] = k->alive_pipe[1] = k->saver.said.fd = k->listener.fd = k->metrics.fd = -1;
     for (uint32_t i = 0; i < KC_RANKS_MAX; i++) {
         k->rank[i].window = k->rank[i].copy = k->rank[i].log.fd = k->rank[i].log.old = -1;

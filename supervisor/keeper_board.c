@@ -113,6 +113,8 @@ static void take_event(struct kc_keeper *k, uint32_t rank, const struct kc_event
         k->record.step = k->metrics.step;
         k->record.snapshot_step = ev->a;
     }
+    if (ev->what == KC_EVENT_SNAPSHOT)
+        k->committed = ev->a;
     if (ev->what == KC_EVENT_SNAPSHOT && ev->a > k->record.snapshot_step) {
         k->record.snapshot_step = ev->a;
         k->record.fruitless = 0; /* what was reached is durable: earlier restarts are paid for */

@@ -113,6 +113,7 @@ static void take_line(struct kc_keeper *k, const char *text)
     if (json_is_object(saved)) {
         const uint64_t step = (uint64_t)kc_json_integer(saved, "step", 0);
         k->saver.told = true;
+        k->committed = step;
         kc_journal(k->record.directory, "copy-saved", json_incref(saved));
         if (step > k->record.snapshot_step) { /* as when a rank says that it has saved */
             k->record.snapshot_step = step;

@@ -85,6 +85,7 @@ struct kc_keeper {
     struct kc_evaluation last_evaluation; /* step 0: none yet */
     uint64_t restored;             /* step that this incarnation began from */
     bool began, trained;           /* it said so; it has finished a step */
+    uint64_t committed;            /* step of the last snapshot that was seen to reach the disk; UINT64_MAX: none */
 
     struct kc_keeper_saver saver;
     uint64_t control;              /* the control word */

@@ -53,7 +53,8 @@ static const struct kc_life_cell table[KC_JOB_STATES][KC_LIFE_EVENTS] = {
         [KC_LIFE_REMOVE] = {KC_DO_REFUSE, S, NOT_ENDED},
         [KC_LIFE_RANK_LOST] = {KC_DO_END_GROUP, A, NULL},
         [KC_LIFE_RANK_FATAL] = {KC_DO_END_GROUP, T, NULL},
-        [KC_LIFE_ALL_LEFT] = {KC_DO_CONCLUDE, DEPENDS, NULL},
+        [KC_LIFE_ALL_LEFT] = {KC_DO_KEEP, T, NULL},
+        [KC_LIFE_KEPT] = {KC_DO_CONCLUDE, DEPENDS, NULL},
         LOST_ROWS,
     },
     [R] = {
@@ -66,7 +67,8 @@ static const struct kc_life_cell table[KC_JOB_STATES][KC_LIFE_EVENTS] = {
         [KC_LIFE_REMOVE] = {KC_DO_REFUSE, R, NOT_ENDED},
         [KC_LIFE_RANK_LOST] = {KC_DO_END_GROUP, A, NULL},
         [KC_LIFE_RANK_FATAL] = {KC_DO_END_GROUP, T, NULL},
-        [KC_LIFE_ALL_LEFT] = {KC_DO_CONCLUDE, DEPENDS, NULL},
+        [KC_LIFE_ALL_LEFT] = {KC_DO_KEEP, T, NULL},
+        [KC_LIFE_KEPT] = {KC_DO_CONCLUDE, DEPENDS, NULL},
         LOST_ROWS,
     },
     [P] = {
@@ -79,7 +81,8 @@ static const struct kc_life_cell table[KC_JOB_STATES][KC_LIFE_EVENTS] = {
         [KC_LIFE_REMOVE] = {KC_DO_REFUSE, P, NOT_ENDED},
         [KC_LIFE_RANK_LOST] = {KC_DO_END_GROUP, A, NULL},
         [KC_LIFE_RANK_FATAL] = {KC_DO_END_GROUP, T, NULL},
-        [KC_LIFE_ALL_LEFT] = {KC_DO_CONCLUDE, DEPENDS, NULL},
+        [KC_LIFE_ALL_LEFT] = {KC_DO_KEEP, T, NULL},
+        [KC_LIFE_KEPT] = {KC_DO_CONCLUDE, DEPENDS, NULL},
         LOST_ROWS,
     },
     [T] = {
@@ -92,7 +95,7 @@ static const struct kc_life_cell table[KC_JOB_STATES][KC_LIFE_EVENTS] = {
         [KC_LIFE_REMOVE] = {KC_DO_REFUSE, T, NOT_ENDED},
         [KC_LIFE_RANK_LOST] = {KC_DO_END_GROUP, T, NULL},
         [KC_LIFE_RANK_FATAL] = {KC_DO_END_GROUP, T, NULL},
-        [KC_LIFE_ALL_LEFT] = {KC_DO_CONCLUDE, DEPENDS, NULL},
+        [KC_LIFE_ALL_LEFT] = {KC_DO_KEEP, T, NULL},
         [KC_LIFE_GROUP_GONE] = {KC_DO_KEEP, T, NULL},
         [KC_LIFE_KEPT] = {KC_DO_CONCLUDE, DEPENDS, NULL},
         LOST_ROWS,

@@ -49,7 +49,7 @@ enum kc_life_event { KC_LIFE_EVENT_TABLE(KC_LIFE_EVENT_ROW) KC_LIFE_EVENTS };
     X(END_QUEUED, "end-queued", "leave the queue; nothing ever ran")                                                   \
     X(END_GROUP, "end-group", "tell the peers, TERM and CONT, after the grace KILL, until nothing is left")            \
     X(FOLD, "fold", "one more followed; the first failure stands")                                                     \
-    X(KEEP, "keep", "write the copy in memory to disk, by a child; it is gone when we are")                            \
+    X(KEEP, "keep", "write a copy in memory that the disk lacks to it, by a child; it is gone when we are")            \
     X(DECIDE, "decide", "name the first failure, ask the policy: start again or fail")                                 \
     X(CONCLUDE, "conclude", "write the result; the job has ended")                                                     \
     X(RECOVER, "recover", "a new keeper reads what the ranks left and decides")                                        \

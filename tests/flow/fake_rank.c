@@ -18,6 +18,7 @@
  *   FAKE_KILL_KEEPER   1: rank 0 kills the keeper before anything else
  *   FAKE_LINGER_MS     milliseconds for which it is still there after it said an error (0)
  *   FAKE_ERROR_AT_STOP 1: says an error instead of saving when it is asked to stop
+ *   FAKE_LOSE_LAST     1: its last snapshot fails; it ends well all the same, and says so
  *   FAKE_COPY          1: makes its memory object for copies 4 KiB long, as if a copy was in it
  *   FAKE_KEEP          what `--task keep` does, in which the keeper writes copies out: saved (of step FAKE_KEEP_STEP, 7), failed,
  *                      nothing, crash (before a word), hang (after it has begun), noise (lines that are none, then saved)
@@ -216,6 +217,16 @@ static void snapshot(void)
     kc_probe_phase(probe, before);
 }
 
+static _Noreturn void leave_saved(enum kc_reason reason)
+{
+    const bool lost = number("FAKE_LOSE_LAST", 0);
+    if (!lost)
+        snapshot();
+    kc_probe_leave(probe, reason, lost ? -EIO : 0, -1, NULL);
+    kc_probe_free(probe);
+    exit(0);
+}
+
 static uint64_t newest_snapshot(void)
 {
     uint64_t best = 0;
@@ -244,9 +255,9 @@ static void act(uint64_t word)
             ack(word, false, true);
             if ((word & KC_CONTROL_STOP) && misbehaves() && number("FAKE_ERROR_AT_STOP", 0))
                 leave(KC_REASON_ERROR, 1, -1, "an error made up at the stop");
-            snapshot();
             if (word & KC_CONTROL_STOP)
-                leave(KC_REASON_STOPPED, 0, -1, NULL);
+                leave_saved(KC_REASON_STOPPED);
+            snapshot();
             leave(KC_REASON_KEEPER, 1, -1, "the keeper is gone");
         }
         if (KC_CONTROL_CHECKPOINTS(word) != answered) {
@@ -393,6 +404,5 @@ int main(int argc, char **argv)
     kc_probe_state(probe, KC_RANK_RUNNING);
     act(agree());
     train();
-    snapshot();
-    leave(KC_REASON_FINISHED, 0, -1, NULL);
+    leave_saved(KC_REASON_FINISHED);
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The state in memory that the keeper holds outlives the ranks: a restart begins from it, and a child of the keeper writes it to
 disk when the ranks are gone. Whatever becomes of that child, the job goes on. F39."""
-import os, subprocess, sys, tempfile
+import fcntl, os, subprocess, sys, tempfile, threading
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from kc_flow import Node, alive, kill, main, until
@@ -116,6 +116,28 @@ def test_a_failed_end_is_written_too():
         until("the keeper is gone", lambda: not alive(record["keeper"]["pid"]) if record["keeper"]["pid"] else True)
 
 
+def test_a_last_snapshot_that_failed_is_written_when_all_left_well():
+    for keep, code in (("saved", 0), ("failed", 1), ("nothing", 1)):
+        with Node() as node:
+            job = node.start(steps=20, env={"FAKE_COPY": 1, "FAKE_KEEP": keep, "FAKE_KEEP_STEP": 20, "FAKE_LOSE_LAST": 1})
+            record = node.wait(job, "finished")
+            ends = {"saved": [("copy-saving", 20), ("copy-saved", 20)], "failed": [("copy-saving", 20), ("copy-not-saved", None)]}
+            assert told(node, job) == ends.get(keep, []), (keep, told(node, job))
+            assert record["exit_code"] == code and record["incarnation"] == 1, (keep, record)
+        with Node() as node:
+            job = node.start(steps=2000, env={"FAKE_COPY": 1, "FAKE_KEEP": keep, "FAKE_LOSE_LAST": 1})
+            node.wait_step(job, 9)
+            node.ask("stop", job=job)
+            record = node.wait(job, "stopped") # what was written is of an earlier step
+            assert record["exit_code"] == 1 and bool(told(node, job)) == (keep != "nothing"), (keep, record)
+
+
+def test_an_end_that_is_on_disk_needs_no_child():
+    with Node() as node:
+        job = node.start(steps=20, env={"FAKE_COPY": 1, "FAKE_KEEP": "saved"})
+        assert node.wait(job, "finished")["exit_code"] == 0 and not told(node, job)
+
+
 def test_the_child_goes_with_its_keeper():
     with Node() as node:
         job = node.start(steps=2000, env={"FAKE_COPY": 1, "FAKE_KEEP": "hang", "FAKE_KILL_AT": 9, "FAKE_ONLY_RANK": 1},
@@ -225,6 +247,27 @@ def inside_a_full_disk():
         assert step >= 5 and step % 5 == 0 and text == "from the copy in memory", (step, text)
         node.kc("wait", job, ok=(0, 1))
         assert node.steps(job) == list(range(1, 61)) and node.root(job) == _roots[60]
+        assert len(node.events(job, "copy-not-saved")) == 2 and node.read(job, "state.json")["exit_code"] == 1 # at its end, too
+
+
+def test_the_last_step_in_memory_alone_is_saved_after_all():
+    """A rank dies while the last snapshot is written, and the child finds the folder taken: the restart, with nothing left to
+    train, saves it."""
+    with Kc() as node:
+        job = node.begin("last", 2, **dict(MODEL, steps=20, snapshot={"every": 20, "mib_per_second": 2}))
+        saving(node, job)
+        taken = os.open(node.path(job, "snapshots", "LOCK"), os.O_RDWR)
+        taker = threading.Thread(target=fcntl.flock, args=(taken, fcntl.LOCK_EX)) # behind rank 0
+        taker.start()
+        kill(node.ranks(job)[1])
+        until("the child has failed", lambda: node.events(job, "copy-not-saved"))
+        taker.join()
+        os.close(taken)
+        node.kc("wait", job)
+        assert "somebody else" in node.events(job, "copy-not-saved")[0]["text"]
+        assert restored(node, job) == [(20, "from the copy in memory")]
+        assert [s["step"] for s in node.snapshots(job)] == [20] and node.read(job, "state.json")["exit_code"] == 0
+        finish(node, job, 20)
 
 
 def test_a_job_that_fails_leaves_its_copy_on_disk():

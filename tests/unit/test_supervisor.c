@@ -81,9 +81,9 @@ START_TEST(test_every_cell)
         const char *actions; /* leased ready held pause resume checkpoint stop remove rank-lost rank-fatal all-left
                                 group-gone kept keeper-lost rebooted */
     } rows[] = {
-        {KC_JOB_QUEUED, "LBBmcRqRBBBBBVI"},   {KC_JOB_STARTING, "BrHhgsSREECBBVI"},
-        {KC_JOB_RUNNING, "BnHhgsSREECBBVI"},  {KC_JOB_PAUSED, "BnnagsSREECBBVI"},
-        {KC_JOB_STOPPING, "BnnRRsjREECKCVI"}, {KC_JOB_RESTARTING, "BnnhgsjRffBKDVI"},
+        {KC_JOB_QUEUED, "LBBmcRqRBBBBBVI"},   {KC_JOB_STARTING, "BrHhgsSREEKBCVI"},
+        {KC_JOB_RUNNING, "BnHhgsSREEKBCVI"},  {KC_JOB_PAUSED, "BnnagsSREEKBCVI"},
+        {KC_JOB_STOPPING, "BnnRRsjREEKKCVI"}, {KC_JOB_RESTARTING, "BnnhgsjRffBKDVI"},
         {KC_JOB_FINISHED, "BBBRRRaxBBBBBnn"}, {KC_JOB_STOPPED, "BBBRQRaxBBBBBnn"},
         {KC_JOB_FAILED, "BBBRQRaxBBBBBnn"},   {KC_JOB_INTERRUPTED, "BBBRQRaxBBBBBnn"},
         {KC_JOB_UNKNOWN, "BBBBBBBBBBBBBBB"},
