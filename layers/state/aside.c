@@ -37,7 +37,8 @@ static void path_of(const struct kc_state *s, char out[4096])
     snprintf(out, 4096, "%.3072s/" KC_ASIDE "v%08" PRIu64, s->directory, s->attempt.version);
 }
 
-/* The packs lie in the attempt's folder. The one before goes first: what is kept is the newest, or nothing. */
+/* The packs lie in the attempt's folder. The one before is hidden first: what is kept is the newest, or
+ * nothing. */
 static int set_aside(struct kc_state *s, struct kc_error *e)
 {
     char tmp[4096], path[4096];
@@ -55,8 +56,6 @@ static int set_aside(struct kc_state *s, struct kc_error *e)
                    (r = s->st->rename(s->st->self, tmp, path)) < 0 ||
                    (r = s->st->sync_folder(s->st->self, s->directory)) < 0))
         kc_storage_fail(s->st, e, r, "keep", path, 0);
-    if (r == 0)
-        kc_catalog_clean(s->st, s->directory); /* what cannot be removed now is tried again next time */
     kc_whole_free(s->st, w);
     return r;
 }

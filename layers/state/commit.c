@@ -90,5 +90,5 @@ void kc_snapshot_discard(struct kc_state *s)
     char tmp[4096];
     kc_catalog_tmp_path(s->directory, s->attempt.version, tmp);
     if (s->attempt.version)
-        kc_storage_remove_tree(s->st, tmp); /* what stays is removed before the next one begins */
+        kc_storage_remove_tree(s->st, tmp); /* what stays is removed when the next one is committed */
 }

@@ -36,7 +36,8 @@ static int make_directory(struct kc_state *s, struct kc_error *e)
     return r;
 }
 
-/* Position 0: a new version number, its folder, and the right to write here. */
+/* Position 0: a new version number, its folder, and the right to write here. Nothing is removed here, where all ranks wait: a
+ * leftover keeps its number. */
 static int begin(struct kc_state *s, struct kc_error *e)
 {
     char tmp[4096];
@@ -52,10 +53,8 @@ static int begin(struct kc_state *s, struct kc_error *e)
         else if (r < 0)
             kc_storage_fail(s->st, e, r, "lock", s->directory, KC_PACK_ALIGN);
     }
-    if (r == 0) {
-        kc_catalog_clean(s->st, s->directory); /* what cannot be removed now is tried again next time */
+    if (r == 0)
         r = kc_catalog_scan(s->st, s->directory, c, e);
-    }
     if (r == 0) {
         a->version = (c->highest > copies ? c->highest : copies) + 1;
         kc_catalog_tmp_path(s->directory, a->version, tmp);
@@ -329,6 +328,8 @@ static void commit(struct kc_state *s)
         kc_snapshot_end_aside(s);
     else if (a->error || a->code < 0)
         kc_snapshot_discard(s);
+    if (a->lock >= 0)
+        kc_catalog_clean(s->st, s->directory); /* what cannot be removed now is tried again next time */
     unlock(s);
 }
 

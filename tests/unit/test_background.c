@@ -5,6 +5,8 @@
 #include "state_rig.h"
 #include "state/disk.h"
 #include "state/state_impl.h"
+
+#include "base/file.h"
 #include "tests/unit/suite.h"
 
 #include <check.h>
@@ -15,6 +17,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -373,21 +376,27 @@ END_TEST
 
 /* ---- failures ---- */
 
+static void spoil(struct rig *r, uint32_t rank)
+{
+    const struct kc_state *s = r->state[rank];
+    void *data;
+    ck_assert_int_eq(r->io[rank].open(r->io[rank].self, KC_STATE_MOMENT2, 0, &data), 0);
+    for (uint64_t i = 0; i < s->map.bucket[0].bytes[KC_STATE_MOMENT2] / 4; i++)
+        ((float *)kc_state_at(s, KC_STATE_MOMENT2, 0))[s->map.bucket[0].shard + i] = INFINITY;
+    r->io[rank].close(r->io[rank].self, KC_STATE_MOMENT2, 0);
+}
+
 START_TEST(what_was_not_finite_at_the_mark_is_told_by_all_and_what_became_so_is_not)
 {
     struct rig r;
     struct kc_error e = {""};
     struct kc_snapshot_info info[2];
-    void *data;
     rig_open(&r, rig_small, FEW, two, folder, NULL, "");
     rig_train(&r);
     for (int bad = 0; bad < 2; bad++) {
         if (!bad)
             ck_assert_int_eq(rig_stage(&r, RIG_BEGIN, &e), 0); /* the mark, then the value */
-        ck_assert_int_eq(r.io[1].open(r.io[1].self, KC_STATE_MOMENT2, 0, &data), 0);
-        for (uint64_t i = 0; i < r.state[1]->map.bucket[0].bytes[KC_STATE_MOMENT2] / 4; i++)
-            ((float *)kc_state_at(r.state[1], KC_STATE_MOMENT2, 0))[r.state[1]->map.bucket[0].shard + i] = INFINITY;
-        r.io[1].close(r.io[1].self, KC_STATE_MOMENT2, 0);
+        spoil(&r, 1);
         if (bad)
             ck_assert_int_eq(rig_stage(&r, RIG_BEGIN, &e), 0);
         run_from(&r, RIG_COPIED);
@@ -402,6 +411,35 @@ START_TEST(what_was_not_finite_at_the_mark_is_told_by_all_and_what_became_so_is_
     ck_assert_int_eq(rig_snapshot(&r), 0);
     rig_close(&r);
     check_saved(rig_small, FEW, 2);
+}
+END_TEST
+
+/* What a dead attempt left keeps its number, and nobody waits for it to go: it goes with the commit, or with what is discarded. */
+START_TEST(leftovers_go_behind_the_lanes)
+{
+    struct rig r;
+    struct kc_error e = {""};
+    struct kc_snapshot_info info;
+    char left[300], file[320];
+    const bool fails = _i == 1;
+    snprintf(left, sizeof left, "%s/tmp.v%08d", folder, 7);
+    snprintf(file, sizeof file, "%s/rank-0.pack", left);
+    ck_assert_int_eq(mkdir(left, 0700), 0);
+    ck_assert_int_eq(kc_file_replace(file, "half", 4), 0);
+    rig_open(&r, rig_small, FEW, two, folder, NULL, "");
+    rig_train(&r);
+    if (fails)
+        spoil(&r, 1);
+    for (int stage = RIG_BEGIN; stage < RIG_COMMITTED; stage++) {
+        ck_assert_msg(rig_stage(&r, (enum rig_stage)stage, &e) == 0, "%s", e.text);
+        ck_assert(stage == RIG_WRITTEN || access(file, F_OK) == 0);
+    }
+    ck_assert_int_eq(rig_stage(&r, RIG_COMMITTED, &e), 0);
+    kc_state_last_snapshot(r.state[0], &info);
+    ck_assert_int_eq(info.error, fails ? -EDOM : 0);
+    ck_assert_uint_eq(info.version, 8);
+    ck_assert(access(left, F_OK) != 0);
+    rig_close(&r);
 }
 END_TEST
 
@@ -499,6 +537,7 @@ int main(void)
     tcase_add_test(c, a_root_meanwhile_is_of_the_state_as_it_is);
     tcase_add_test(c, the_writer_stands_back_and_both_begin_where_they_are_told);
     tcase_add_test(c, what_was_not_finite_at_the_mark_is_told_by_all_and_what_became_so_is_not);
+    tcase_add_loop_test(c, leftovers_go_behind_the_lanes, 0, 2);
     tcase_add_loop_test(c, a_failure_behind_the_lanes_is_agreed, 0, 2);
     tcase_add_loop_test(c, what_is_under_way_is_broken_off, 0, RIG_COMMITTED);
     tcase_add_loop_test(c, a_restore_gives_up_what_is_under_way, 0, RIG_COMMITTED);
