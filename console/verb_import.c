@@ -1,11 +1,13 @@
 /* verb_import.c - kc snap import: a model from elsewhere becomes a snapshot. */
 #include "check.h"
+#include "helper.h"
 #include "model.h"
 #include "session.h"
 #include "snapshots.h"
 #include "text.h"
 #include "verbs.h"
 
+#include "base/json.h"
 #include "shm/names.h"
 #include "state/state.h"
 #include "supervisor/protocol.h"
@@ -27,7 +29,10 @@ static int target(struct session *s, const struct arguments *a, char *path, size
         return session_fail(s, KC_EXIT_USAGE, "where to? `kc snap import %s --name NAME` keeps it under a name, --out DIR in a "
                             "folder", a->word[0]);
     if (out) {
-        snprintf(path, room, "%s", out);
+        size_t n = strlen(out);
+        while (n > 1 && out[n - 1] == '/')
+            n--;
+        snprintf(path, room, "%.*s", (int)n, out);
         return 0;
     }
     if (!kc_id_valid(name))
@@ -97,20 +102,50 @@ static int tell(struct session *s, const char *path, json_t *model, const struct
     return draft_close(s, &d);
 }
 
+/* By a kc-rank, which makes state; an exit code. */
+static int make(struct session *s, const char *spec, const char *out, uint32_t *copied)
+{
+    const char *const words[] = {"kc-rank", "--task", "import", "--spec", spec, "--out", out, NULL};
+    struct helper helper;
+    struct helper_line line = {.used = 0};
+    int rc = helper_start(words, NULL, &helper);
+    if (rc)
+        return session_fail(s, KC_EXIT_SYSTEM, "kc-rank can't be started: %s", strerror(-rc));
+    const char *text = helper_read_line(&helper, &line);
+    json_t *said = text ? json_loads(text, 0, NULL) : NULL;
+    const char *failed = kc_json_text(said, "failed", NULL);
+    int code;
+    if (failed) {
+        rc = -(int)kc_json_integer(said, "error", EIO);
+        helper_drop(&helper);
+        code = session_fail(s, rc == -ENOTEMPTY || rc == -EEXIST ? KC_EXIT_REFUSED : session_code(rc), "%s", failed);
+    } else {
+        code = helper_end(s, &helper);
+        *copied = (uint32_t)kc_json_integer(said, "copied", 0);
+    }
+    json_decref(said);
+    return code;
+}
+
 static int import(struct session *s, json_t *model, const char *from, const char *path)
 {
     struct kc_error e = {""};
     struct check c;
     struct kc_snapshot_info info;
     uint32_t copied = 0;
+    size_t count;
     char *text = spec_text(model, from);
     int rc = text ? check_text(&s->home, text, &c, &e) : kc_fail(&e, -ENOMEM, "no memory for a spec");
-    free(text);
-    if (rc)
+    if (rc) {
+        free(text);
         return session_fail(s, session_code(rc), "%s: %s", from, e.text);
-    rc = kc_snapshot_import(c.spec, c.plans.shard, path, &info, &copied, &e);
-    int code = rc ? session_fail(s, rc == -ENOTEMPTY || rc == -EEXIST ? KC_EXIT_REFUSED : session_code(rc), "%s", e.text)
-                  : tell(s, path, model, &c, &info, copied);
+    }
+    int code = make(s, text, path, &copied);
+    free(text);
+    if (!code && (rc = kc_snapshot_list(path, &info, 1, &count, &e)) < 0)
+        code = session_fail(s, session_code(rc), "%s", e.text);
+    if (!code)
+        code = tell(s, path, model, &c, &info, copied);
     check_free(&c);
     return code;
 }

@@ -10,11 +10,11 @@ int kc_task_main(int argc, char **argv)
         const char *name;
         int (*run)(int argc, char **argv);
     } tasks[] = {{"sample", task_sample}, {"bench-comm", task_comm}, {"peak", task_peak},
-                 {"keep", task_keep}, {"replay", task_replay}};
+                 {"keep", task_keep}, {"replay", task_replay}, {"import", task_import}};
     for (size_t i = 0; argc > 0 && i < sizeof tasks / sizeof *tasks; i++)
         if (strcmp(argv[0], tasks[i].name) == 0)
             return tasks[i].run(argc, argv);
-    fprintf(stderr, "kc-rank: no task %s: there are sample, bench-comm, peak, keep and replay\n",
+    fprintf(stderr, "kc-rank: no task %s: there are sample, bench-comm, peak, keep, replay and import\n",
             argc > 0 ? argv[0] : "");
     return 2;
 }

@@ -11,5 +11,6 @@ int task_comm(int argc, char **argv);
 int task_peak(int argc, char **argv);
 int task_keep(int argc, char **argv);
 int task_replay(int argc, char **argv);
+int task_import(int argc, char **argv);
 
 #endif

@@ -51,13 +51,12 @@ int kc_weights_model(const char *path, struct json_t **model, struct kc_error *e
 /* One rank's sums are its own vector. */
 static int save(struct kc_state *s, struct kc_snapshot_info *info, struct kc_error *e)
 {
-    static const enum kc_state_verb program[] = {
-        KC_VERB_SNAPSHOT_BEGIN, KC_VERB_STORE_AGREE, KC_VERB_SNAPSHOT_MARK, KC_VERB_SNAPSHOT_COPIED, KC_VERB_ROOT_CLOSE,
-        KC_VERB_SNAPSHOT_WRITE, KC_VERB_SNAPSHOT_WRITTEN, KC_VERB_SNAPSHOT_COMMIT, KC_VERB_SNAPSHOT_COMMITTED, KC_VERB_STORE_AGREE};
-    struct kc_state_if io;
-    int r = kc_state_offer(s, "schedule", &io);
+    static int (*const program[])(struct kc_state *, struct kc_error *) = {
+        kc_verb_snapshot_begin, kc_verb_store_agree, kc_verb_snapshot_mark, kc_verb_snapshot_copied, kc_verb_root_close,
+        kc_verb_snapshot_write, kc_verb_snapshot_written, kc_verb_snapshot_commit, kc_verb_snapshot_committed, kc_verb_store_agree};
+    int r = 0;
     for (size_t i = 0; i < sizeof program / sizeof program[0] && r == 0; i++)
-        r = io.verb(io.self, program[i], e);
+        r = program[i](s, e);
     if (r < 0)
         return r;
     kc_state_last_snapshot(s, info);
