@@ -188,6 +188,16 @@ static int prepare(struct replay *r, struct kc_error *e)
     return code;
 }
 
+/* Those that were not reaped: the number of one that was may be another's by now. */
+static void kill_ranks(const struct replay *r)
+{
+    for (uint32_t i = 0; i < r->spec->ranks; i++)
+        if (r->child[i] > 0)
+            kill(r->child[i], SIGKILL);
+}
+
+static int await(struct replay *r);
+
 static int spawn(struct replay *r, struct kc_error *e)
 {
     const pid_t self = getpid();
@@ -200,8 +210,8 @@ static int spawn(struct replay *r, struct kc_error *e)
         }
         if (r->child[i] < 0) {
             int code = kc_fail(e, -errno, "no process for rank %u: %s", i, strerror(errno));
-            for (uint32_t k = 0; k < i; k++)
-                kill(r->child[k], SIGKILL);
+            kill_ranks(r);
+            await(r);
             return code;
         }
     }
@@ -209,11 +219,14 @@ static int spawn(struct replay *r, struct kc_error *e)
 }
 
 /* The code of the first that failed of itself; a rank that died takes the others with it. */
-static int await(const struct replay *r)
+static int await(struct replay *r)
 {
     int status, code = 0;
     pid_t pid;
     while ((pid = wait(&status)) > 0 || (pid < 0 && errno == EINTR)) {
+        for (uint32_t i = 0; pid > 0 && i < r->spec->ranks; i++)
+            if (r->child[i] == pid)
+                r->child[i] = 0;
         if (pid < 0 || status == 0)
             continue;
         if (WIFEXITED(status)) {
@@ -223,9 +236,7 @@ static int await(const struct replay *r)
         if (code == 0 || code == 11)
             fprintf(stderr, "kc-rank: a rank of the replay was killed by signal %d\n", WTERMSIG(status));
         code = 10;
-        for (uint32_t i = 0; i < r->spec->ranks; i++)
-            if (r->child[i] != pid)
-                kill(r->child[i], SIGKILL);
+        kill_ranks(r);
     }
     return code;
 }

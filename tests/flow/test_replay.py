@@ -259,5 +259,28 @@ def test_nothing_is_left_of_one_that_is_interrupted():
         assert not left_behind(node)
 
 
+def test_a_rank_that_died_takes_only_those_that_live_with_it():
+    """The number of a process that was reaped may be another's: nobody signals it."""
+    with Kc() as node:
+        job = node.train("long", 3, 0, steps=2, snapshot={"every": 0}, batch={"sequences": 6, "micro": 2}, parallel={"data": 3})
+        library, log = os.path.join(node.folder, "log_kill.so"), os.path.join(node.folder, "kills")
+        subprocess.run(["gcc", "-shared", "-fPIC", "-D_GNU_SOURCE", os.path.join(os.path.dirname(os.path.abspath(__file__)), "log_kill.c"),
+                        "-o", library], check=True)
+        replay = subprocess.Popen([os.path.join(BIN, "kc-rank"), "--task", "replay", "--directory", node.path(job), "--until", "1000000"],
+                                  env=dict(node.environment, LD_PRELOAD=library, LOG_KILL=log), stdout=subprocess.DEVNULL,
+                                  stderr=subprocess.PIPE, text=True)
+        ranks = until("its ranks", lambda: len(found := children(replay.pid)) == 3 and found)
+        os.kill(ranks[1], signal.SIGKILL)
+        assert "killed by signal 9" in replay.communicate(timeout=30)[1] and replay.returncode == 10
+        with open(log) as f:
+            killed = [line.split() for line in f]
+        assert killed and all(result == "0" for _, result in killed), killed
+
+
+def children(pid):
+    with open(f"/proc/{pid}/task/{pid}/children") as f:
+        return [int(child) for child in f.read().split()]
+
+
 if __name__ == "__main__":
     main(globals())
