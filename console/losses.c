@@ -10,8 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STEPS_MOST (UINT64_C(1) << 32) /* more are no file of ours */
-
 static int make_room(struct losses *l, uint64_t step)
 {
     if (step < l->room)
@@ -28,13 +26,13 @@ static int make_room(struct losses *l, uint64_t step)
     return 0;
 }
 
-static int take_line(struct losses *l, const char *line, size_t bytes)
+static int take_line(struct losses *l, int64_t steps, const char *line, size_t bytes)
 {
     json_t *o = json_loadb(line, bytes, 0, NULL);
     const json_t *loss = json_object_get(o, "loss");
     const long long step = kc_json_integer(o, "step", -1);
     int rc = 0;
-    if (loss && step >= 0 && (uint64_t)step < STEPS_MOST && (rc = make_room(l, (uint64_t)step)) == 0) {
+    if (loss && step >= 0 && step <= steps && (rc = make_room(l, (uint64_t)step)) == 0) {
         l->loss[step] = json_is_number(loss) ? json_number_value(loss) : (double)NAN;
         l->known[step] = true;
     }
@@ -42,7 +40,7 @@ static int take_line(struct losses *l, const char *line, size_t bytes)
     return rc;
 }
 
-int losses_read(const char *directory, struct losses *out, struct kc_error *e)
+int losses_read(const char *directory, int64_t steps, struct losses *out, struct kc_error *e)
 {
     struct losses l = {NULL, NULL, 0};
     char path[PATH_MAX + 16], *line = NULL;
@@ -54,7 +52,7 @@ int losses_read(const char *directory, struct losses *out, struct kc_error *e)
         return kc_fail(e, -errno, "%s: %s", path, strerror(errno));
     for (ssize_t n; f && rc == 0 && (n = getline(&line, &room, f)) > 0;)
         if (line[n - 1] == '\n') /* else it is being written */
-            rc = take_line(&l, line, (size_t)n);
+            rc = take_line(&l, steps, line, (size_t)n);
     free(line);
     if (f)
         fclose(f);

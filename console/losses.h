@@ -13,8 +13,9 @@ struct losses {
     uint64_t room; /* steps below it may be known */
 };
 
-/* `directory`: the job's. No file: none is known. -ENOMEM, -errno, e names the file. */
-int losses_read(const char *directory, struct losses *out, struct kc_error *e);
+/* `directory`, `steps`: the job's; a line of a step beyond its last is none of its. No file, or `steps` not known (-1): no
+ * loss is. -ENOMEM, -errno, e names the file. */
+int losses_read(const char *directory, int64_t steps, struct losses *out, struct kc_error *e);
 void losses_free(struct losses *l); /* zeroed is fine */
 
 static inline bool losses_has(const struct losses *l, uint64_t step)

@@ -63,7 +63,7 @@ static int keep(struct session *s, const struct scratch *sc, const char *path)
 static void note_loss(struct session *s, const struct job *j, const struct making *m)
 {
     struct losses l;
-    if (losses_read(j->directory, &l, NULL))
+    if (losses_read(j->directory, j->steps, &l, NULL))
         return;
     if (losses_has(&l, m->step) && !losses_same(l.loss[m->step], m->loss))
         session_note(s, "step %llu of %s had the loss %.17g, and %.17g in the run that was traced. `kc snap prove %s` finds the first "

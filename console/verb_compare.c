@@ -274,7 +274,7 @@ static int compare_losses(struct comparison *c)
     bool same = false;
     code = same_layout(c->s, (const char *[]){j[0].directory, j[1].directory}, &same);
     for (int i = 0; i < 2 && !code; i++)
-        if ((rc = losses_read(j[i].directory, &l[i], &e)))
+        if ((rc = losses_read(j[i].directory, j[i].steps, &l[i], &e)))
             code = session_fail(c->s, session_code(rc), "%s", e.text);
     if (!code)
         find_loss(&l[0], &l[1], !isnan(c->tolerance) ? c->tolerance : same ? 0 : TRACE_TOLERANCE, &d);

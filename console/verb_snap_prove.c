@@ -78,7 +78,7 @@ static int choose(struct proof *p, const struct snapshots *l, const char *from)
 static int look_at_losses(struct proof *p)
 {
     struct kc_error e = {""};
-    int rc = losses_read(p->job->directory, &p->losses, &e);
+    int rc = losses_read(p->job->directory, p->job->steps, &p->losses, &e);
     if (rc)
         return session_fail(p->s, session_code(rc), "%s", e.text);
     for (uint64_t step = p->first; step <= p->until; step++)
