@@ -1,6 +1,8 @@
 /* copy.c - see copy.h. */
 #include "copy.h"
 
+#include "supervisor/protocol.h"
+
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -8,21 +10,20 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The rank whose object an open file of the keeper is, by the name that it was made with; -1 it is another file. */
-static long rank_of(const char *link, const char *id)
+/* The rank of `ranks` whose object an open file of the keeper is, by the name that it was made with; -1: another file. */
+static long rank_of(const char *link, const char *id, int64_t ranks)
 {
-    char target[256], wanted[KC_ID_MAX + 32];
-    unsigned rank = 0;
-    int end = 0;
+    char target[256], wanted[KC_ID_MAX + 64];
     const ssize_t n = readlink(link, target, sizeof target - 1);
     if (n < 0)
         return -1;
     target[n] = 0;
-    const int m = snprintf(wanted, sizeof wanted, "/memfd:kc-copy.%s.", id);
-    return strncmp(target, wanted, (size_t)m) == 0 && sscanf(target + m, "%5u%n", &rank, &end) == 1 &&
-                   strncmp(target + m + end, " (deleted)", 10) == 0
-               ? (long)rank
-               : -1;
+    for (uint32_t rank = 0; rank < ranks; rank++) {
+        snprintf(wanted, sizeof wanted, "/memfd:" KC_COPY_NAME " (deleted)", id, rank);
+        if (strcmp(target, wanted) == 0)
+            return (long)rank;
+    }
+    return -1;
 }
 
 static bool all_there(const struct copy_objects *c)
@@ -47,8 +48,8 @@ void copy_find(const struct kc_home *home, const struct job *j, struct copy_obje
         fd[i] = -1;
     while (fd && (entry = readdir(d))) {
         snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
-        const long rank = rank_of(path, j->id);
-        if (rank >= 0 && rank < j->ranks && fd[rank] < 0)
+        const long rank = rank_of(path, j->id, j->ranks);
+        if (rank >= 0 && fd[rank] < 0)
             fd[rank] = open(path, O_RDONLY | O_CLOEXEC);
     }
     if (d)

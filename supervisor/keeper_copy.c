@@ -5,6 +5,7 @@
 
 #include "environment.h"
 #include "journal.h"
+#include "protocol.h"
 
 #include "base/clock.h"
 
@@ -32,7 +33,7 @@ int kc_keeper_copies_make(struct kc_keeper *k, struct kc_error *e)
         char name[KC_ID_ROOM + 32];
         if (k->rank[i].copy >= 0)
             continue;
-        snprintf(name, sizeof name, "kc-copy.%s.%u", k->record.id, i);
+        snprintf(name, sizeof name, KC_COPY_NAME, k->record.id, i);
         k->rank[i].copy = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
         if (k->rank[i].copy < 0)
             return kc_fail(e, -errno, "no memory object for the copies of rank %u: %s", i, strerror(errno));

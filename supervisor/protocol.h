@@ -41,6 +41,10 @@
 #define KC_EXIT_ROW(id, code, help) KC_##id = code,
 enum kc_exit { KC_EXIT_TABLE(KC_EXIT_ROW) };
 
+/* What the keeper names its memory object for the copies of a rank: the job's id, the rank. Who may read the keeper's files
+ * finds it there as "/memfd:" and this name. */
+#define KC_COPY_NAME "kc-copy.%s.%u"
+
 /* A message's longest line; a spec fits. */
 #define KC_MESSAGE_MAX (2u << 20)
 
