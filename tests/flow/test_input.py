@@ -38,6 +38,9 @@ def whole_spec(path=""):
     for family, fields_of in (("llama", LLAMA), ("moe", MOE)):
         if path.removeprefix("model.") in fields_of and spec["model"]["family"] == "gpt2":
             spec["model"] = dict(spec["model"], family=family, init={"from": None}, **fields_of)
+    if path.startswith("lora"):
+        del spec["freeze"]
+        spec["lora"] = {"rank": 4, "alpha": 8, "targets": ["*attn*"]}
     return spec
 
 
@@ -421,7 +424,7 @@ def test_F36_broken_safetensors():
         fifo = os.path.join(node.folder, "fifo.safetensors")
         os.mkfifo(fifo)
         refused_from(node, fifo, "not a regular file")
-        refused_from(node, TRAIN, "no safetensors file")
+        refused_from(node, TRAIN, "a token file of llm.c")
         if os.getuid():
             path = f(whole, "secret.safetensors")
             os.chmod(path, 0)
