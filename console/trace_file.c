@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FILE_MOST (1u << 31)
 
 static bool text_ends(const struct kc_step_trace *t, kc_text text)
 {
@@ -93,7 +92,7 @@ int trace_load(const char *path, struct trace *out, struct kc_error *e)
     struct trace t = {0};
     char *data = NULL;
     size_t bytes = 0, at = 0;
-    int rc = kc_file_read(path, FILE_MOST, &data, &bytes);
+    int rc = kc_file_read(path, KC_STEP_TRACE_MOST, &data, &bytes);
     if (!rc && !(t.rank = calloc(KC_RANKS_MAX, sizeof *t.rank)))
         rc = -ENOMEM;
     while (!rc && (t.ranks == 0 || t.ranks < t.rank[0]->ranks)) {

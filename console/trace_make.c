@@ -6,6 +6,7 @@
 #include "scratch.h"
 
 #include "base/file.h"
+#include "contracts/step_trace.h"
 #include "supervisor/protocol.h"
 
 #include <errno.h>
@@ -13,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TRACE_MOST (1u << 31)
 
 struct making {
     struct session *s;
@@ -52,7 +52,7 @@ static int keep(struct session *s, const struct scratch *sc, const char *path)
     char from[PATH_MAX + 16], *data = NULL;
     size_t bytes = 0;
     scratch_trace(sc, from, sizeof from);
-    int rc = kc_file_read(from, TRACE_MOST, &data, &bytes);
+    int rc = kc_file_read(from, KC_STEP_TRACE_MOST, &data, &bytes);
     if (!rc)
         rc = kc_file_replace(path, data, bytes);
     free(data);

@@ -11,6 +11,7 @@
 #include <assert.h>
 
 #define KC_STEP_TRACE_VERSION 1
+#define KC_STEP_TRACE_MOST    (1u << 31) /* bytes of a file of them */
 
 /* When a row was taken. */
 #define KC_TRACED_TABLE(X)                                                                                             \

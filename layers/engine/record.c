@@ -158,7 +158,9 @@ static void walk_collective(struct place *p, const struct kc_exec_instruction *i
     if (!i->outputs)
         return;
     p->operand = i->inputs;
-    p->found = k->purpose == KC_PURPOSE_PARAMETER && c->shard->zero >= 3; /* for the ops, before the update */
+    /* Gathered for the ops, before the update. */
+    p->found = k->purpose == KC_PURPOSE_PARAMETER && k->bucket >= 0 &&
+               kc_bucket_in_parts(KC_AT(c->shard, struct kc_plan_bucket, c->shard->buckets) + k->bucket, KC_STATE_PARAMETER);
     while (ranks[position] != c->exec->rank)
         position++;
     if (i->op >= 0)

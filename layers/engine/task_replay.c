@@ -28,7 +28,6 @@
 #include <unistd.h>
 
 #define LEASES_ROOM (1u << 16)
-#define TRACE_MOST  (1u << 31)
 
 static const char usage[] =
     "usage: kc-rank --task replay --directory DIR --until STEP [--version V] [--position Q] [--trace STEP]\n"
@@ -251,7 +250,7 @@ static int join_traces(const struct replay *r, struct kc_error *e)
         char *data;
         size_t bytes;
         trace_path(r, i, part);
-        code = kc_file_read(part, TRACE_MOST, &data, &bytes);
+        code = kc_file_read(part, KC_STEP_TRACE_MOST, &data, &bytes);
         if (code < 0)
             break;
         code = kc_write_all(fd, data, bytes);

@@ -1,5 +1,6 @@
 /* config.c - one table for reading and for writing. */
 #include "config.h"
+#include "json_file.h"
 
 #include "base/json.h"
 #include "base/print.h"
@@ -285,7 +286,6 @@ static json_t *value_of(const struct row *row, double v)
 int kc_config_write(const struct kc_storage *st, const char *folder, const struct kc_model_numbers *m, bool bf16,
                     json_t *tokens, struct kc_error *e)
 {
-    char path[4096];
     const int family = family_of(m);
     if (family < 0)
         return kc_fail(e, -ENOTSUP, "a model of family \"%s\" has no config.json", m->family);
@@ -306,13 +306,8 @@ int kc_config_write(const struct kc_storage *st, const char *folder, const struc
             put(json, facts[i].key, facts[i].inside, json_loads(facts[i].value, JSON_DECODE_ANY, NULL));
     if (r == 0 && tokens)
         json_object_update(json, tokens);
-    snprintf(path, sizeof path, "%.4000s/config.json", folder);
-    char *text = r == 0 ? json_dumps(json, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
-    if (r == 0 && !text)
-        r = kc_fail(e, -ENOMEM, "no memory for config.json");
-    if (r == 0 && (r = kc_storage_write_file(st, path, text, strlen(text))) < 0)
-        r = kc_storage_fail(st, e, r, "write", path, strlen(text));
-    free(text);
+    if (r == 0)
+        return kc_json_write(st, folder, "config.json", json, e);
     json_decref(json);
     return r;
 }

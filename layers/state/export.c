@@ -138,6 +138,15 @@ static int write_files(const struct kc_storage *st, const struct kc_side *side, 
     return r;
 }
 
+int kc_export_begin(const struct kc_storage *st, const char *folder, const char *what, char tmp[4096], struct kc_error *e)
+{
+    snprintf(tmp, 4096, "%.4000s.tmp", folder);
+    int r = st->make_folder(st->self, tmp);
+    if (r == -EEXIST)
+        return kc_fail(e, r, "%s is there: another %s writes it, or one was broken off. Remove it", tmp, what);
+    return r < 0 ? kc_storage_fail(st, e, r, "make", tmp, 0) : 0;
+}
+
 int kc_export_settle(const struct kc_storage *st, const char *tmp, const char *name, bool folder, struct kc_error *e)
 {
     char parent[4096];
@@ -159,12 +168,9 @@ static int write_folder(const struct kc_storage *st, const struct kc_side *side,
     char tmp[4096];
     if (c->adapters && side->w->manifest.lora_rank == 0)
         return kc_fail(e, -ENOTSUP, "%s has no adapters: its job's spec had no lora", side->w->path);
-    snprintf(tmp, sizeof tmp, "%.4000s.tmp", folder);
-    int r = st->make_folder(st->self, tmp);
-    if (r == -EEXIST)
-        return kc_fail(e, r, "%s is there: another export writes it, or one was broken off. Remove it", tmp);
+    int r = kc_export_begin(st, folder, "export", tmp, e);
     if (r < 0)
-        return kc_storage_fail(st, e, r, "make", tmp, 0);
+        return r;
     r = write_files(st, side, c, tmp, out, e);
     if (r == 0)
         r = kc_export_settle(st, tmp, folder, true, e);

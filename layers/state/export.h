@@ -9,6 +9,8 @@
 int kc_export_name_of(const char *name, char out[3072], struct kc_error *e);
 /* A folder that is asked for may be there, but empty. -ENOTEMPTY. */
 int kc_export_free_folder(const struct kc_storage *st, const char *folder, struct kc_error *e);
+/* Make the folder that `folder` is written as until it is whole; what: "export", "import". -EEXIST it is there. */
+int kc_export_begin(const struct kc_storage *st, const char *folder, const char *what, char tmp[4096], struct kc_error *e);
 /* What is written as `tmp` is whole: sync, if it is a folder, and give it its name, durably. */
 int kc_export_settle(const struct kc_storage *st, const char *tmp, const char *name, bool folder, struct kc_error *e);
 /* export_llmc.c: the file `path`. */

@@ -2,6 +2,7 @@
 #include "along.h"
 #include "config.h"
 #include "export.h"
+#include "json_file.h"
 #include "llmc.h"
 #include "state_impl.h"
 
@@ -66,17 +67,8 @@ static int save(struct kc_state *s, struct kc_snapshot_info *info, struct kc_err
 static int write_model(const struct kc_job_spec *spec, const char *folder, struct kc_error *e)
 {
     struct kc_model_numbers m;
-    char path[4096];
     kc_model_numbers(spec, &m);
-    json_t *o = json_pack("{s:o}", "model", kc_numbers_json(&m));
-    char *text = o ? json_dumps(o, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
-    json_decref(o);
-    snprintf(path, sizeof path, "%.4000s/model.json", folder);
-    int r = text ? kc_storage_write_file(ST, path, text, strlen(text)) : -ENOMEM;
-    if (r < 0)
-        r = kc_storage_fail(ST, e, r, "write", path, 0);
-    free(text);
-    return r;
+    return kc_json_write(ST, folder, "model.json", json_pack("{s:o}", "model", kc_numbers_json(&m)), e);
 }
 
 static int copy_along(const char *from, const char *folder, uint32_t *copied, struct kc_error *e)
@@ -134,12 +126,8 @@ int kc_snapshot_import(const struct kc_job_spec *spec, const struct kc_shard_pla
         r = kc_export_free_folder(ST, folder, e);
     if (r < 0)
         return r;
-    snprintf(tmp, sizeof tmp, "%s.tmp", folder);
-    r = ST->make_folder(ST->self, tmp);
-    if (r == -EEXIST)
-        return kc_fail(e, r, "%s is there: another import writes it, or one was broken off. Remove it", tmp);
-    if (r < 0)
-        return kc_storage_fail(ST, e, r, "make", tmp, 0);
+    if ((r = kc_export_begin(ST, folder, "import", tmp, e)) < 0)
+        return r;
     r = fill(spec, shard, tmp, info, copied, e);
     if (r == 0)
         r = kc_export_settle(ST, tmp, folder, true, e);

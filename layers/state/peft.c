@@ -1,5 +1,6 @@
 /* peft.c - adapter_config.json: what Hugging Face PEFT reads beside adapter_model.safetensors. */
 #include "adapters.h"
+#include "json_file.h"
 #include "names.h"
 
 #include "base/json.h"
@@ -68,18 +69,10 @@ static json_t *targets(const struct kc_manifest *m)
 
 int kc_peft_write(const struct kc_storage *st, const char *folder, const struct kc_manifest *m, const char *base, struct kc_error *e)
 {
-    char path[4096];
     const bool in_out = strcmp(m->model.family, kc_family_name[KC_FAMILY_GPT2]) == 0;
     json_t *json = json_pack("{s:s, s:s, s:s?, s:I, s:f, s:f, s:s, s:b, s:b, s:b, s:o}", "peft_type", "LORA", "task_type",
                              "CAUSAL_LM", "base_model_name_or_path", base && *base ? base : NULL, "r", (json_int_t)m->lora_rank,
                              "lora_alpha", m->lora_alpha, "lora_dropout", 0.0, "bias", "none", "fan_in_fan_out", in_out,
                              "inference_mode", 1, "init_lora_weights", 1, "target_modules", targets(m));
-    char *text = json ? json_dumps(json, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
-    json_decref(json);
-    snprintf(path, sizeof path, "%.4000s/adapter_config.json", folder);
-    int r = text ? kc_storage_write_file(st, path, text, strlen(text)) : kc_fail(e, -ENOMEM, "no memory for %s", path);
-    if (text && r < 0)
-        r = kc_storage_fail(st, e, r, "write", path, strlen(text));
-    free(text);
-    return r;
+    return kc_json_write(st, folder, "adapter_config.json", json, e);
 }

@@ -2,6 +2,7 @@
 #include "sheet.h"
 
 #include "adapters.h"
+#include "json_file.h"
 #include "names.h"
 
 #include "base/bf16.h"
@@ -191,7 +192,7 @@ int kc_sheet_put(const struct kc_sheet *s, const struct kc_storage *st, uint32_t
 
 static int write_index(const struct kc_sheet *s, const struct kc_storage *st, const char *folder, struct kc_error *e)
 {
-    char name[KC_TENSOR_NAME_MAX], file[64], path[4096];
+    char name[KC_TENSOR_NAME_MAX], file[64];
     uint64_t total = 0;
     json_t *map = json_object();
     for (uint32_t i = 0; i < s->parts; i++) {
@@ -201,14 +202,7 @@ static int write_index(const struct kc_sheet *s, const struct kc_storage *st, co
         total += s->part[i].count * s->width;
     }
     json_t *json = json_pack("{s:{s:I}, s:o}", "metadata", "total_size", (json_int_t)total, "weight_map", map);
-    char *text = json ? json_dumps(json, JSON_INDENT(2)) : NULL;
-    json_decref(json);
-    snprintf(path, sizeof path, "%.4000s/model.safetensors.index.json", folder);
-    int r = text ? kc_storage_write_file(st, path, text, strlen(text)) : kc_fail(e, -ENOMEM, "no memory for %s", path);
-    if (text && r < 0)
-        r = kc_storage_fail(st, e, r, "write", path, strlen(text));
-    free(text);
-    return r;
+    return kc_json_write(st, folder, "model.safetensors.index.json", json, e);
 }
 
 int kc_sheet_finish(struct kc_sheet *s, const struct kc_storage *st, const char *folder, struct kc_error *e)
