@@ -13,6 +13,8 @@
 #include <errno.h>
 #include <math.h>
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -470,7 +472,9 @@ START_TEST(a_failure_behind_the_lanes_is_agreed)
         for (int i = 0; i < 2; i++)
             kc_state_last_snapshot(r.state[i], &info[i]);
         const bool hit = f[bad].calls >= n;
-        ck_assert_int_eq(!info[0].error, !info[1].error);
+        for (int i = 0; i < 2; i++)
+            ck_assert_msg(info[i].error == (hit ? -EIO : 0), "%s failed, rank %d says %d", hit ? f[bad].failed : "nothing", i,
+                          info[i].error);
         f[bad].at = 0;
         ck_assert_int_eq(rig_snapshot(&r), 0);
         rig_close(&r);
@@ -482,7 +486,62 @@ START_TEST(a_failure_behind_the_lanes_is_agreed)
 }
 END_TEST
 
-/* A rank that ends does not write to the end. */
+/* Rank 0 ends: each of its writes lasts until it is told so. */
+static struct kc_state *_Atomic ending;
+static _Atomic int writes;
+
+static void last_until_the_end(void)
+{
+    struct kc_state *s = atomic_load(&ending);
+    atomic_fetch_add(&writes, 1);
+    while (s && !atomic_load(&s->background->stop))
+        sched_yield();
+}
+
+static ssize_t slow_write(void *self, int fd, const void *data, size_t bytes, uint64_t at)
+{
+    last_until_the_end();
+    return kc_storage_posix.write(self, fd, data, bytes, at);
+}
+
+static int slow_submit(void *self, struct kc_write *w)
+{
+    last_until_the_end();
+    return kc_storage_posix.submit(self, w);
+}
+
+static int writes_of_a_snapshot(bool ends)
+{
+    struct kc_storage slow = kc_storage_posix;
+    const struct kc_storage *storages[2] = {&slow, &kc_storage_posix};
+    struct rig r;
+    struct kc_error e = {""};
+    slow.write = slow_write;
+    slow.submit = slow_submit;
+    rig_storages = storages;
+    rig_open(&r, rig_small, FEW, two, folder, NULL, "");
+    rig_train(&r);
+    atomic_store(&writes, 0);
+    atomic_store(&ending, ends ? r.state[0] : NULL);
+    ck_assert_int_eq(rig_stage(&r, RIG_BEGIN, &e), 0);
+    ck_assert_int_eq(rig_stage(&r, RIG_COPIED, &e), 0);
+    while (ends && atomic_load(&writes) == 0)
+        sched_yield();
+    if (!ends)
+        ck_assert_int_eq(rig_stage(&r, RIG_WRITTEN, &e), 0);
+    rig_close(&r);
+    rig_storages = NULL;
+    return atomic_load(&writes);
+}
+
+START_TEST(a_rank_that_ends_does_not_write_to_the_end)
+{
+    ck_assert_int_gt(writes_of_a_snapshot(false), 4);
+    ck_assert_int_eq(writes_of_a_snapshot(true), 1);
+}
+END_TEST
+
+/* Whatever was under way when ranks ended, the next go on. */
 START_TEST(what_is_under_way_is_broken_off)
 {
     struct rig r;
@@ -539,6 +598,7 @@ int main(void)
     tcase_add_test(c, what_was_not_finite_at_the_mark_is_told_by_all_and_what_became_so_is_not);
     tcase_add_loop_test(c, leftovers_go_behind_the_lanes, 0, 2);
     tcase_add_loop_test(c, a_failure_behind_the_lanes_is_agreed, 0, 2);
+    tcase_add_test(c, a_rank_that_ends_does_not_write_to_the_end);
     tcase_add_loop_test(c, what_is_under_way_is_broken_off, 0, RIG_COMMITTED);
     tcase_add_loop_test(c, a_restore_gives_up_what_is_under_way, 0, RIG_COMMITTED);
     suite_add_tcase(s, c);
