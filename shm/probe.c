@@ -33,9 +33,9 @@ static void take_leader(struct kc_probe *p)
 {
     struct kc_leader_area *a = p->leader;
     struct kc_ack ack = {0};
-    KC_READ(a->ack, &ack); /* torn: zeros; a checkpoint may then be answered twice, never forgotten */
-    ack.held = ack.stopping = 0;
-    ack.incarnation = p->incarnation;
+    KC_READ(a->ack, &ack); /* torn: zeros */
+    /* It holds nobody, and has answered no request: their count begins anew with the ranks. */
+    ack = (struct kc_ack){.control = ack.control, .step = ack.step, .incarnation = p->incarnation};
     KC_WRITE(a->ack, &ack);
     atomic_store_explicit(&a->groups, 0, memory_order_release);
     KC_CLEAR(a->plan);

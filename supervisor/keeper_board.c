@@ -9,6 +9,7 @@
 #include "base/clock.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -185,21 +186,21 @@ static bool all_trains(struct kc_keeper *k)
 static void answer_checkpoints(struct kc_keeper *k, const struct kc_ack *ack)
 {
     json_t *reply;
+    char path[PATH_MAX + 260];
+    struct kc_snapshot_entry list[KC_SNAPSHOTS];
+    int n = kc_reader_snapshots(k->reader, list, NULL), i = 0;
+    while (i < n && (list[i].version != ack->checkpoint_version || !list[i].path[0]))
+        i++;
+    if (i < n)
+        snprintf(path, sizeof path, "%s/%s", k->record.directory, list[i].path);
+    else /* these ranks began from it */
+        snprintf(path, sizeof path, "%s/snapshots/v%08" PRIu64, k->record.directory, ack->checkpoint_version);
     if (ack->checkpoint_result == 0)
-        reply = json_pack("{s:b, s:I, s:I, s:s+}", "ok", 1, "step", (json_int_t)ack->checkpoint_step, "version",
-                          (json_int_t)ack->checkpoint_version, "path", k->record.directory, "/snapshots");
+        reply = json_pack("{s:b, s:I, s:I, s:s}", "ok", 1, "step", (json_int_t)ack->checkpoint_step, "version",
+                          (json_int_t)ack->checkpoint_version, "path", path);
     else
         reply = json_pack("{s:b, s:i, s:s}", "ok", 0, "code", KC_EXIT_SYSTEM, "error",
                           ack->text[0] ? ack->text : strerror(-ack->checkpoint_result));
-    struct kc_snapshot_entry list[KC_SNAPSHOTS];
-    int n = ack->checkpoint_result == 0 ? kc_reader_snapshots(k->reader, list, NULL) : 0;
-    for (int i = 0; i < n; i++) {
-        char path[PATH_MAX + 260];
-        if (list[i].version != ack->checkpoint_version || !list[i].path[0])
-            continue;
-        snprintf(path, sizeof path, "%s/%s", k->record.directory, list[i].path);
-        json_object_set_new(reply, "path", json_string(path));
-    }
     kc_keeper_answer(k, KC_LIFE_CHECKPOINT, ack->checkpoints, reply);
 }
 
@@ -209,8 +210,8 @@ void kc_keeper_watch(struct kc_keeper *k)
     kc_keeper_watch_abort(k);
     if (k->record.state == KC_JOB_STARTING && all_trains(k))
         kc_keeper_event(k, KC_LIFE_READY);
-    if (kc_reader_ack(k->reader, &ack) != 0)
-        return;
+    if (kc_reader_ack(k->reader, &ack) != 0 || ack.incarnation != k->record.incarnation)
+        return; /* what ranks that are gone answered is no answer to what is asked now */
     ack.text[sizeof ack.text - 1] = 0;
     answer_checkpoints(k, &ack);
     if (k->releasing && !ack.held) {

@@ -39,6 +39,18 @@ static void send_reply(struct kc_keeper_peer *peer, json_int_t tag, json_t *repl
     kc_link_send(&peer->link, reply);
 }
 
+/* To each its own: a snapshot of an earlier step than the one that the job had when it was asked is told to be that. */
+static json_t *reply_to(const struct kc_keeper_waiter *w, const json_t *reply)
+{
+    json_t *own = json_copy((json_t *)reply);
+    const json_int_t step = kc_json_integer(reply, "step", -1);
+    if (w->verb == KC_LIFE_CHECKPOINT && json_is_true(json_object_get(reply, "ok")) && step >= 0 && (uint64_t)step < w->step)
+        json_object_set_new(own, "note", json_sprintf("the job was at step %llu when this was asked, and went back to step %lld "
+                                                      "meanwhile: that is what is saved", (unsigned long long)w->step,
+                                                      (long long)step));
+    return own;
+}
+
 void kc_keeper_answer(struct kc_keeper *k, enum kc_life_event verb, uint32_t upto, json_t *reply)
 {
     struct kc_keeper_waiter **at = &k->waiters, *w;
@@ -48,7 +60,7 @@ void kc_keeper_answer(struct kc_keeper *k, enum kc_life_event verb, uint32_t upt
             continue;
         }
         *at = w->next;
-        send_reply(w->peer, w->tag, json_copy(reply));
+        send_reply(w->peer, w->tag, reply_to(w, reply));
         free(w);
     }
     json_decref(reply);
@@ -63,7 +75,7 @@ static void wait_for(struct kc_keeper *k, struct kc_keeper_peer *peer, json_int_
         return;
     }
     *w = (struct kc_keeper_waiter){.next = k->waiters, .peer = peer, .tag = tag, .verb = verb,
-                                   .checkpoint = KC_CONTROL_CHECKPOINTS(k->control)};
+                                   .checkpoint = KC_CONTROL_CHECKPOINTS(k->control), .step = k->record.step};
     k->waiters = w;
     kc_keeper_hurry(k);
 }

@@ -44,6 +44,7 @@ struct kc_keeper_waiter {
     json_int_t tag;
     enum kc_life_event verb;
     uint32_t checkpoint;         /* count to wait for */
+    uint64_t step;               /* of the job when it was asked */
 };
 
 /* The child that writes the copy in memory to disk when the ranks are gone. */

@@ -225,7 +225,7 @@ static int restore_or_begin(struct loop *l)
         code = kc_state_init(c->state, l->e);
     else if (code == 0) {
         l->saving.good = found;
-        l->saving.has_good = !found.memory; /* the copy may not be on disk */
+        l->saving.has_good = !found.memory || found.saved; /* else the copy is not on disk */
         l->trained = found.memory && found.step >= c->spec->steps; /* no later step saves it */
         bool leads = kc_probe_leads(c->probe); /* it is the same on all ranks, so one tells it */
         if (found.bits_change && leads)

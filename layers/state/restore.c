@@ -189,8 +189,16 @@ static void forget_chosen(struct kc_state *s)
     s->chosen_st = s->st;
 }
 
+/* One is the other, written: whoever has the one needs to save nothing. */
+static bool same_state(const struct kc_whole *a, const struct kc_whole *b)
+{
+    return a->manifest.version == b->manifest.version && a->manifest.progress.step == b->manifest.progress.step &&
+           kc_digest_equal(a->manifest.root, b->manifest.root);
+}
+
 int kc_state_choose(struct kc_state *s, uint64_t version, struct kc_snapshot_info *out, struct kc_error *e)
 {
+    bool saved = false;
     char notes[sizeof out->reason] = "";
     struct kc_print p = {.out = notes, .room = sizeof notes};
     struct kc_error local = {""};
@@ -206,6 +214,7 @@ int kc_state_choose(struct kc_state *s, uint64_t version, struct kc_snapshot_inf
         copy = choose_in_memory(s, version, &p, &copies);
     /* Of the same step the one in memory: nothing is faster. Also where the disk says nothing any more. */
     if (copy && (r < 0 || copy->manifest.progress.step >= w->manifest.progress.step)) {
+        saved = r == 0 && same_state(copy, w);
         kc_whole_free(s->st, w);
         s->chosen = copy;
         s->copies = copies;
@@ -224,6 +233,7 @@ int kc_state_choose(struct kc_state *s, uint64_t version, struct kc_snapshot_inf
     snprintf(out->reason, sizeof out->reason, "%s", notes);
     out->bits_change = bits_change;
     out->memory = s->copies != NULL;
+    out->saved = saved;
     return 0;
 }
 

@@ -126,7 +126,8 @@ struct kc_snapshot_info {
     bool verified;          /* its bytes were read back and compared before the commit, and it is not marked broken */
     bool bits_change;       /* chosen for a restore, and written in another precision, by other kernels or, in the same
                                layout, with another plan than this run's; reason names which */
-    bool memory;            /* chosen for a restore: it is the copy in memory, not a version on disk */
+    bool memory;            /* chosen for a restore: it is the copy in memory, not a version on disk … */
+    bool saved;             /* … which is there as well, of the same state */
     int error;              /* 0, or why the last attempt failed or this one is not whole (-errno) */
     char reason[512];       /* with error 0: a note, mostly "" */
     uint64_t failures; /* kc_state_last_snapshot: attempts of this process that failed, one after the other, since

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Snapshots beside training. The disk is made slow by the spec, so that many steps fit into one snapshot: what is due meanwhile,
 asked for meanwhile, or ended meanwhile has a rule, and no bit depends on any of it."""
-import json, os, subprocess, sys
+import json, os, signal, subprocess, sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from kc_flow import BIN, main, until
+from kc_flow import BIN, kill, main, until
 from kc_train import Kc
 
 SLOW = {"every": 20, "keep": 100, "mib_per_second": 3, "full_every": 1}
@@ -69,6 +69,35 @@ def test_what_is_asked_for_is_never_left_out():
                      "snapshots_skipped_total", "snapshot_stage"):
             assert f"kc_{name}" in figures, name
         node.kc("stop", job)
+
+
+def test_a_checkpoint_is_never_answered_by_an_older_one():
+    """A rank dies while the second that was asked for is written. The answer is the copy of it, or, where none was whole, says that
+    the job went back; and what was restored is not saved again."""
+    for second in ("whole", "none"):
+        with Kc() as node:
+            job = node.begin("older", 2, 1, **dict(LARGE, snapshot=dict(SLOW, every=0), policy={"max_restarts": 9}))
+            node.kc("wait", job, "--for", "step>=5")
+            first = saved_as(node.json("checkpoint", job))
+            at = node.json("show", job)["job"]["step"] + 3
+            node.kc("wait", job, "--for", f"step>={at}")
+            if second == "none":
+                for pid in node.ranks(job):
+                    os.kill(pid, signal.SIGSTOP) # nothing is answered, nothing is copied
+            asks = subprocess.Popen([os.path.join(BIN, "kc"), "checkpoint", job, "--json"], env=node.environment,
+                                    stdout=subprocess.PIPE, text=True)
+            until("it was asked", lambda: len(node.events(job, "request")) == 2)
+            if second == "whole":
+                until("it is being written", lambda: under_way(node, job) == "writing")
+            kill(node.ranks(job)[1])
+            answer = json.loads(asks.communicate()[0])
+            saved = saved_as(answer)
+            if second == "whole":
+                assert saved["step"] >= at and not answer["note"], answer
+            else:
+                assert saved["version"] == first["version"] and f"went back to step {first['step']} meanwhile" in answer["note"]
+            assert len(node.snapshots(job)) == (2 if second == "whole" else 1), node.snapshots(job)
+            node.kc("stop", job)
 
 
 def test_an_end_finishes_what_is_under_way_and_saves():

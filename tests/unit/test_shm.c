@@ -515,17 +515,19 @@ START_TEST(snapshots_groups_plan_and_ack)
     kc_board_control(b, KC_CONTROL_PAUSE | 3);
     ck_assert_uint_eq(kc_probe_control(p), KC_CONTROL_PAUSE | 3);
     ck_assert((double)(KC_CONTROL_STOP | KC_CONTROL_PAUSE | UINT32_MAX) < 9007199254740992.0); /* exact as a double */
-    kc_probe_ack(p, &(struct kc_ack){.control = KC_CONTROL_PAUSE | 3, .step = 12, .held = 1, .checkpoints = 3});
+    kc_probe_ack(p, &(struct kc_ack){.control = KC_CONTROL_PAUSE | 3, .step = 12, .held = 1, .checkpoints = 3,
+                                     .checkpoint_version = 1, .checkpoint_step = 12});
     ck_assert_int_eq(kc_reader_ack(r, &ack), 0);
     ck_assert(ack.held == 1 && ack.checkpoints == 3 && ack.step == 12 && ack.incarnation == 1);
     kc_probe_free(p);
 
-    /* The next leader knows what was answered, and holds nobody. */
+    /* The next leader holds nobody and has answered nothing: what the one before it saved is no answer to a later request. */
     kc_board_incarnation(b, 2);
     ck_assert_uint_eq(kc_board_control_word(b), KC_CONTROL_PAUSE | 3); /* what is wanted is still wanted */
     p = attach(b, 0, 2);
     kc_probe_ack_last(p, &ack);
-    ck_assert(ack.held == 0 && ack.checkpoints == 3 && ack.incarnation == 2);
+    ck_assert(ack.held == 0 && ack.step == 12 && ack.incarnation == 2);
+    ck_assert(ack.checkpoints == 0 && ack.checkpoint_version == 0 && ack.checkpoint_step == 0);
     ck_assert_int_eq(kc_reader_plan(r, &plan), -ENOENT);
     ck_assert_int_eq(kc_reader_group(r, 7, &g), -ENOENT);
     kc_probe_free(p);
