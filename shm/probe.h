@@ -101,8 +101,8 @@ void kc_probe_loads(struct kc_probe *p, uint64_t step, uint32_t layers, uint32_t
 void kc_probe_snapshot(struct kc_probe *p, const struct kc_snapshot_entry *entry);
 /* What was agreed and done about the control word. */
 void kc_probe_ack(struct kc_probe *p, const struct kc_ack *ack);
-/* The ack as it stands: after an attach what the former incarnation answered, held and stopping cleared, so that its
- * checkpoint requests are not answered twice and open ones are not forgotten. Zeros for NULL and other ranks. */
+/* The ack as it stands: after an attach nobody is held and no request is answered, for their count begins anew. Zeros for
+ * NULL and other ranks. */
 void kc_probe_ack_last(const struct kc_probe *p, struct kc_ack *out);
 
 /* ---- what a rank may read ---- */
