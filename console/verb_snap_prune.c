@@ -46,29 +46,58 @@ static double bytes_of(const struct snapshots *list, uint64_t version)
     return i && !i->error ? (double)i->bytes : NAN;
 }
 
+static json_t *gone_json(const struct snapshots *list, const struct kc_pruned *done)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; i < done->count; i++)
+        json_array_append_new(array, json_pack("{s:I,s:o}", "version", (json_int_t)done->version[i], "bytes",
+                                               kc_json_number(bytes_of(list, done->version[i]))));
+    return array;
+}
+
+static json_t *held_json(const struct snapshots *list, const struct kc_pruned *done)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; i < done->held_count; i++)
+        json_array_append_new(array, json_pack("{s:I,s:o,s:i,s:I}", "version", (json_int_t)done->held[i].version, "bytes",
+                                               kc_json_number(bytes_of(list, done->held[i].version)), "leaning",
+                                               (int)done->held[i].leaning, "newest", (json_int_t)done->held[i].newest));
+    return array;
+}
+
+static void print_held(struct session *s, const struct kc_prune_held *h)
+{
+    if (h->leaning == 1)
+        fprintf(s->out, "version %llu stays: version %llu leans on it\n", (unsigned long long)h->version,
+                (unsigned long long)h->newest);
+    else
+        fprintf(s->out, "version %llu stays: %u that stay lean on it, version %llu the newest of them\n",
+                (unsigned long long)h->version, h->leaning, (unsigned long long)h->newest);
+}
+
 static int tell(struct session *s, const char *job, const struct kc_prune *p, const struct snapshots *list,
-                const uint64_t *version, size_t count)
+                const struct kc_pruned *done)
 {
     double bytes = 0;
     char size[32];
-    for (size_t i = 0; i < count; i++)
-        bytes += isnan(bytes_of(list, version[i])) ? 0 : bytes_of(list, version[i]);
+    for (size_t i = 0; i < done->count; i++)
+        bytes += isnan(bytes_of(list, done->version[i])) ? 0 : bytes_of(list, done->version[i]);
     if (s->json) {
-        json_t *o = session_envelope(s), *gone = json_array();
-        for (size_t i = 0; i < count; i++)
-            json_array_append_new(gone, json_pack("{s:I,s:o}", "version", (json_int_t)version[i], "bytes",
-                                                  kc_json_number(bytes_of(list, version[i]))));
+        json_t *o = session_envelope(s);
         json_object_set_new(o, "id", json_string(job));
         json_object_set_new(o, "keep", json_integer(p->keep));
         json_object_set_new(o, "keep_every", json_integer((json_int_t)p->every));
         json_object_set_new(o, "dry_run", json_boolean(p->look));
-        json_object_set_new(o, "removed", gone);
+        json_object_set_new(o, "removed", gone_json(list, done));
+        json_object_set_new(o, "held", held_json(list, done));
         return session_emit(s, o);
     }
-    for (size_t i = 0; i < count; i++)
-        fprintf(s->out, "version %llu%s, %s\n", (unsigned long long)version[i], p->look ? " would go" : " is gone",
-                text_bytes(bytes_of(list, version[i]), size, sizeof size));
-    fprintf(s->out, "%zu of %zu snapshots%s, %s\n", count, list->count, p->look ? " would go" : " are gone",
+    for (size_t i = 0; i < done->count; i++)
+        fprintf(s->out, "version %llu%s, %s\n", (unsigned long long)done->version[i], p->look ? " would go" : " is gone",
+                text_bytes(bytes_of(list, done->version[i]), size, sizeof size));
+    for (size_t i = 0; i < done->held_count; i++)
+        print_held(s, &done->held[i]);
+    fprintf(s->out, "%zu of %zu snapshots%s, %s\n", done->count, list->count, p->look ? " would go" : " are gone",
             text_bytes(bytes, size, sizeof size));
     return KC_EXIT_OK;
 }
@@ -80,19 +109,21 @@ static int prune(struct session *s, const struct job *j, const struct kc_prune *
     struct snapshots list;
     struct kc_error e = {""};
     struct stat st;
-    size_t count = 0;
     snprintf(directory, sizeof directory, "%s/snapshots", j->directory);
     int rc = snapshots_of_job(j, &list, &e), code = 0;
     if (rc)
         return session_fail(s, session_code(rc), "%s", e.text);
-    uint64_t *version = calloc(list.count + 1, sizeof *version);
-    if (!version)
+    struct kc_pruned done = {.version = calloc(list.count + 1, sizeof *done.version),
+        .held = calloc(list.count + 1, sizeof *done.held), .room = list.count};
+    if (!done.version || !done.held)
         rc = kc_fail(&e, -ENOMEM, "no memory for a list of %zu snapshots", list.count);
     else if (list.count && !stat(directory, &st))
-        rc = kc_snapshot_prune(directory, p, version, list.count, &count, &e);
-    count = count < list.count ? count : list.count;
-    code = rc ? session_fail(s, session_code(rc), "%s", e.text) : tell(s, j->id, p, &list, version, count);
-    free(version);
+        rc = kc_snapshot_prune(directory, p, &done, &e);
+    done.count = done.count < list.count ? done.count : list.count;
+    done.held_count = done.held_count < list.count ? done.held_count : list.count;
+    code = rc ? session_fail(s, session_code(rc), "%s", e.text) : tell(s, j->id, p, &list, &done);
+    free(done.version);
+    free(done.held);
     snapshots_free(&list);
     return code;
 }

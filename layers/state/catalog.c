@@ -193,8 +193,20 @@ static uint32_t find(const struct kc_catalog *c, uint64_t version)
     return i;
 }
 
-/* Mark what a version that is kept leans on; its manifest names all of them. One that says nothing needs nothing. */
-static int keep_parents(const struct kc_storage *st, const char *directory, const struct kc_catalog *c, uint32_t i, bool *kept)
+/* Why a version of a catalog stays, if it does. */
+struct stay {
+    bool rule;        /* retention says so … */
+    uint32_t leaning; /* … or so many that stay lean on it … */
+    uint64_t newest;  /* … of which this is the newest */
+};
+
+static bool stays(const struct stay *s)
+{
+    return s->rule || s->leaning > 0;
+}
+
+/* Mark what a version that stays leans on; its manifest names all of them. One that says nothing needs nothing. */
+static int keep_parents(const struct kc_storage *st, const char *directory, const struct kc_catalog *c, uint32_t i, struct stay *stay)
 {
     char path[4096];
     struct kc_manifest *m = calloc(1, sizeof *m);
@@ -202,27 +214,30 @@ static int keep_parents(const struct kc_storage *st, const char *directory, cons
         return -ENOMEM;
     kc_catalog_path(directory, c->version[i], path);
     if (kc_manifest_read(st, path, m, NULL) == 0) {
-        for (uint32_t k = 0; k < m->parents; k++)
-            kept[find(c, m->parent[k].version)] = true;
+        for (uint32_t k = 0; k < m->parents; k++) {
+            struct stay *parent = &stay[find(c, m->parent[k].version)];
+            parent->newest = parent->leaning++ ? parent->newest : c->version[i];
+        }
         kc_manifest_free(m);
     }
     free(m);
     return 0;
 }
 
-/* kept[c->count + 1]: from the newest back to the `keep`th that is whole; false: there are not so many. */
-static bool keep_newest(const struct kc_storage *st, const char *directory, const struct kc_catalog *c, uint32_t keep, bool *kept)
+/* stay[c->count + 1]: from the newest back to the `keep`th that is whole; false: there are not so many. */
+static bool keep_newest(const struct kc_storage *st, const char *directory, const struct kc_catalog *c, uint32_t keep,
+                        struct stay *stay)
 {
     uint32_t whole = 0, i = c->count;
     while (i > 0 && whole < keep) {
-        kept[--i] = true;
+        stay[--i].rule = true;
         whole += is_whole(st, directory, c->version[i]);
     }
     return whole == keep;
 }
 
 /* The newest that a run could go back to, however old: whole, and its last loss was finite. */
-static void keep_finite(const struct kc_storage *st, const char *directory, const struct kc_catalog *c, bool *kept)
+static void keep_finite(const struct kc_storage *st, const char *directory, const struct kc_catalog *c, struct stay *stay)
 {
     bool found = false;
     for (uint32_t i = c->count; i-- > 0 && !found;) {
@@ -232,38 +247,54 @@ static void keep_finite(const struct kc_storage *st, const char *directory, cons
         if (kc_whole_open(st, path, &w, NULL) < 0)
             continue;
         found = kc_manifest_finite(&w->manifest);
-        kept[i] |= found;
+        stay[i].rule |= found;
         kc_whole_free(st, w);
     }
 }
 
+/* What goes of `all` becomes *all; what stays for others alone, `held`. */
+static void part(struct kc_catalog *all, const struct stay *stay, struct kc_held *held)
+{
+    const uint32_t count = all->count;
+    all->count = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const uint64_t version = all->version[i];
+        if (!stays(&stay[i]))
+            all->version[all->count++] = version;
+        else if (held && !stay[i].rule)
+            held->row[held->count++] = (struct kc_prune_held){version, stay[i].newest, stay[i].leaning};
+    }
+}
+
 int kc_catalog_old(const struct kc_storage *st, const char *directory, uint32_t keep, uint64_t every, struct kc_catalog *out,
-                   struct kc_error *e)
+                   struct kc_held *held, struct kc_error *e)
 {
     int r = kc_catalog_scan(st, directory, out, e);
     const uint32_t count = r == 0 ? out->count : 0;
-    bool *kept = calloc(count + 1u, sizeof *kept);
+    struct stay *stay = calloc(count + 1u, sizeof *stay);
     out->count = 0;
-    if (r == 0 && !kept)
+    if (held)
+        held->count = 0;
+    if (r == 0 && !stay)
         r = kc_fail(e, -ENOMEM, "no memory for the list of snapshots");
     if (r < 0) {
-        free(kept);
+        free(stay);
         return r;
     }
     out->count = count;
-    const bool any = keep_newest(st, directory, out, keep ? keep : 1, kept);
+    const bool any = keep_newest(st, directory, out, keep ? keep : 1, stay);
     if (any)
-        keep_finite(st, directory, out, kept);
+        keep_finite(st, directory, out, stay);
     for (uint32_t i = 0; i < count && any; i++)
-        kept[i] |= every && out->version[i] % every == 0;
+        stay[i].rule |= every && out->version[i] % every == 0;
     for (uint32_t i = count; i-- > 0 && any && r == 0;) /* parents are older: each is marked before its turn */
-        if (kept[i])
-            r = keep_parents(st, directory, out, i, kept);
-    out->count = 0;
-    for (uint32_t i = 0; i < count && any && r == 0; i++)
-        if (!kept[i])
-            out->version[out->count++] = out->version[i];
-    free(kept);
+        if (stays(&stay[i]))
+            r = keep_parents(st, directory, out, i, stay);
+    if (any && r == 0)
+        part(out, stay, held);
+    else
+        out->count = 0;
+    free(stay);
     return r < 0 ? kc_fail(e, r, "no memory for the list of snapshots") : 0;
 }
 

@@ -40,10 +40,16 @@ int kc_catalog_lock(const struct kc_storage *st, const char *directory);
 int kc_catalog_clean(const struct kc_storage *st, const char *directory);
 /* Point CURRENT at a version, durably. */
 int kc_catalog_point(const struct kc_storage *st, const char *directory, uint64_t version, struct kc_error *e);
+/* Versions that stay only because others that stay lean on them, oldest first. */
+struct kc_held {
+    uint32_t count;
+    struct kc_prune_held row[KC_CATALOG_MAX];
+};
 /* What retention lets go, oldest first: all that is older than the newest `keep` (at least 1) whole versions, but not the newest
- * with a finite loss, no version that `every` divides (0: none), and none that a kept one leans on. Where fewer are whole, nothing. */
+ * with a finite loss, no version that `every` divides (0: none), and none that a kept one leans on: these in `held`, which may be
+ * NULL. Where fewer are whole, nothing. */
 int kc_catalog_old(const struct kc_storage *st, const char *directory, uint32_t keep, uint64_t every, struct kc_catalog *out,
-                   struct kc_error *e);
+                   struct kc_held *held, struct kc_error *e);
 /* Remove the versions of `old`; under the lock. */
 int kc_catalog_remove(const struct kc_storage *st, const char *directory, const struct kc_catalog *old, struct kc_error *e);
 

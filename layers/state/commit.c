@@ -68,7 +68,7 @@ static void prune(struct kc_state *s)
 {
     struct kc_error e = {""};
     struct kc_catalog *old = malloc(sizeof *old);
-    int r = old ? kc_catalog_old(s->st, s->directory, s->spec->snapshot_keep, s->spec->snapshot_keep_every, old, &e)
+    int r = old ? kc_catalog_old(s->st, s->directory, s->spec->snapshot_keep, s->spec->snapshot_keep_every, old, NULL, &e)
                 : kc_fail(&e, -ENOMEM, "no memory for the list of snapshots");
     if (r == 0)
         r = kc_catalog_remove(s->st, s->directory, old, &e);

@@ -265,9 +265,19 @@ struct kc_prune {
     uint64_t every; /* versions that it divides stay as well; 0 none */
     bool look;      /* only say which would go */
 };
-/* version[]: those that went, oldest first; *count: how many. -EBUSY somebody writes a snapshot there; -ENOMEM, -errno. */
-int kc_snapshot_prune(const char *directory, const struct kc_prune *p, uint64_t *version, size_t room, size_t *count,
-                      struct kc_error *e);
+/* One that retention alone would let go, and that stays because so many that stay lean on it, this one the newest of them. */
+struct kc_prune_held {
+    uint64_t version, newest;
+    uint32_t leaning;
+};
+/* What went, and what was held, each with room for `room`, oldest first. */
+struct kc_pruned {
+    uint64_t *version;
+    struct kc_prune_held *held; /* NULL: not asked */
+    size_t room, count, held_count;
+};
+/* -EBUSY somebody writes a snapshot there; -ENOMEM, -errno. */
+int kc_snapshot_prune(const char *directory, const struct kc_prune *p, struct kc_pruned *out, struct kc_error *e);
 /* A snapshot's parameters for others: a folder that Hugging Face transformers loads, with config.json and model.safetensors,
  * or several files and their index; or one model file of llm.c, of the GPT-2 family. */
 #define KC_EXPORT_TABLE(X) X(EXPORT_SAFETENSORS, "safetensors", 0) X(EXPORT_LLMC, "llm.c", 0)

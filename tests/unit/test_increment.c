@@ -351,6 +351,26 @@ static void model_prune(struct model *m, uint64_t newest, uint32_t keep, uint64_
     }
 }
 
+/* All that are left but the newest were held, by those that are left and lean on them. */
+static void check_held(const struct model *m, const struct kc_pruned *done)
+{
+    size_t n = 0;
+    for (uint64_t v = 1; v < VERSIONS; v++) {
+        struct kc_prune_held want = {.version = v};
+        for (uint64_t w = v + 1; w <= VERSIONS; w++)
+            if (m->there[w] && m->leans[w] >> v & 1) {
+                want.leaning++;
+                want.newest = w;
+            }
+        if (!m->there[v])
+            continue;
+        ck_assert(n < done->held_count && done->held[n].version == v);
+        ck_assert_uint_eq(done->held[n].leaning, want.leaning);
+        ck_assert_uint_eq(done->held[n++].newest, want.newest);
+    }
+    ck_assert_uint_eq(n, done->held_count);
+}
+
 START_TEST(retention_keeps_what_others_lean_on)
 {
     uint64_t seed = (uint64_t)_i;
@@ -378,12 +398,14 @@ START_TEST(retention_keeps_what_others_lean_on)
         }
     }
     uint64_t gone[VERSIONS];
-    size_t count;
+    struct kc_prune_held held[VERSIONS];
+    struct kc_pruned done = {.version = gone, .held = held, .room = VERSIONS};
     struct kc_error e = {""};
-    ck_assert_int_eq(kc_snapshot_prune(folder, &(struct kc_prune){1, 0, false}, gone, VERSIONS, &count, &e), 0);
+    ck_assert_int_eq(kc_snapshot_prune(folder, &(struct kc_prune){1, 0, false}, &done, &e), 0);
     model_prune(&m, VERSIONS, 1, 0);
     for (uint64_t w = 1; w <= VERSIONS; w++)
         ck_assert_int_eq(there(w), m.there[w]);
+    check_held(&m, &done);
     check_version(VERSIONS, &other);
     rig_close(&r);
 }

@@ -269,7 +269,7 @@ START_TEST(every_kth_version_is_kept_for_ever)
     struct rig r;
     struct kc_error e = {""};
     uint64_t gone[8];
-    size_t count = 9;
+    struct kc_pruned done = {.version = gone, .room = 8, .count = 9};
     rig_keep_every = 3;
     rig_open(&r, rig_small, FEW, two, folder, NULL, "");
     rig_keep_every = 0;
@@ -282,18 +282,18 @@ START_TEST(every_kth_version_is_kept_for_ever)
         snprintf(name, sizeof name, "v%08d", i);
         ck_assert_msg(there(name) == (i % 3 == 0 || i > 6), "%s", name);
     }
-    ck_assert_int_eq(kc_snapshot_prune(folder, &(struct kc_prune){1, 6, true}, gone, 8, &count, &e), 0);
-    ck_assert(count == 2 && gone[0] == 3 && gone[1] == 7 && there("v00000003"));
+    ck_assert_int_eq(kc_snapshot_prune(folder, &(struct kc_prune){1, 6, true}, &done, &e), 0);
+    ck_assert(done.count == 2 && gone[0] == 3 && gone[1] == 7 && there("v00000003"));
     int lock = kc_catalog_lock(&kc_storage_posix, folder);
-    ck_assert_int_eq(kc_snapshot_prune(folder, &(struct kc_prune){1, 6, false}, gone, 8, &count, &e), -EBUSY);
+    ck_assert_int_eq(kc_snapshot_prune(folder, &(struct kc_prune){1, 6, false}, &done, &e), -EBUSY);
     ck_assert(lock >= 0 && there("v00000003"));
     close(lock);
-    ck_assert_int_eq(kc_snapshot_prune(folder, &(struct kc_prune){1, 6, false}, gone, 8, &count, &e), 0);
-    ck_assert(count == 2 && !there("v00000003") && there("v00000006") && !there("v00000007") && there("v00000008"));
-    ck_assert_int_eq(kc_snapshot_prune(folder, &(struct kc_prune){0, 0, false}, gone, 8, &count, &e), 0);
-    ck_assert(count == 1 && there("v00000008")); /* keep 0 is 1 */
-    ck_assert_int_eq(kc_snapshot_prune(folder, &(struct kc_prune){5, 0, false}, gone, 8, &count, &e), 0);
-    ck_assert(count == 0 && there("v00000008"));
+    ck_assert_int_eq(kc_snapshot_prune(folder, &(struct kc_prune){1, 6, false}, &done, &e), 0);
+    ck_assert(done.count == 2 && !there("v00000003") && there("v00000006") && !there("v00000007") && there("v00000008"));
+    ck_assert_int_eq(kc_snapshot_prune(folder, &(struct kc_prune){0, 0, false}, &done, &e), 0);
+    ck_assert(done.count == 1 && there("v00000008")); /* keep 0 is 1 */
+    ck_assert_int_eq(kc_snapshot_prune(folder, &(struct kc_prune){5, 0, false}, &done, &e), 0);
+    ck_assert(done.count == 0 && there("v00000008"));
     rig_close(&r);
 }
 END_TEST
@@ -345,7 +345,7 @@ START_TEST(retention_keeps_the_newest_with_a_finite_loss)
     struct rig r;
     struct kc_error e = {""};
     uint64_t gone[8];
-    size_t count;
+    struct kc_pruned done = {.version = gone, .room = 8, .count = 9};
     rig_open(&r, rig_small, FEW, two, folder, NULL, "");
     for (int i = 1; i <= 6; i++) {
         rig_train(&r);
@@ -355,7 +355,7 @@ START_TEST(retention_keeps_the_newest_with_a_finite_loss)
         if (i == 5)
             ck_assert(!there("v00000001") && there("v00000002") && !there("v00000003") && there("v00000004") && there("v00000005"));
         if (i == 5)
-            ck_assert(kc_snapshot_prune(folder, &(struct kc_prune){1, 0, false}, gone, 8, &count, &e) == 0 && count == 1 &&
+            ck_assert(kc_snapshot_prune(folder, &(struct kc_prune){1, 0, false}, &done, &e) == 0 && done.count == 1 &&
                       gone[0] == 4 && there("v00000002"));
     }
     ck_assert(!there("v00000002") && there("v00000005") && there("v00000006"));
