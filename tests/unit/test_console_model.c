@@ -201,6 +201,14 @@ START_TEST(snapshots_are_found_without_a_board)
 }
 END_TEST
 
+static void write_spec(void)
+{
+    console_home_write(&home, "jobs/demo-1/spec.json",
+                       "{\"name\":\"demo\",\"ranks\":2,\"steps\":300,\"model\":{\"family\":\"gpt2\",\"layers\":4,\"hidden\":128,\"heads\":4,"
+                       "\"context\":128,\"vocab\":256},\"data\":{\"train\":\"train.bin\"},\"batch\":{\"sequences\":8,\"micro\":4},"
+                       "\"optimizer\":{\"lr\":1e-3},\"parallel\":{\"data\":2,\"zero\":1},\"snapshot\":{\"keep\":1}}");
+}
+
 /* show takes the newest, or a version; diff ends with 0 where all is the same and with 1 where it is not. */
 START_TEST(snapshots_are_shown_and_compared)
 {
@@ -238,10 +246,7 @@ START_TEST(snapshots_are_shown_and_compared)
     CONSOLE_RUN(&a, "snap", "diff", "demo-1/1", "demo-1/2");
     ck_assert_msg(a.code == KC_EXIT_FALSE && strstr(a.out, "\n0 of ") && !strstr(a.out, "only in"), "%s%s", a.out, a.err);
     console_answer_free(&a);
-    console_home_write(&home, "jobs/demo-1/spec.json",
-                       "{\"name\":\"demo\",\"ranks\":2,\"steps\":300,\"model\":{\"family\":\"gpt2\",\"layers\":4,\"hidden\":128,\"heads\":4,"
-                       "\"context\":128,\"vocab\":256},\"data\":{\"train\":\"train.bin\"},\"batch\":{\"sequences\":8,\"micro\":4},"
-                       "\"optimizer\":{\"lr\":1e-3},\"parallel\":{\"data\":2,\"zero\":1},\"snapshot\":{\"keep\":1}}");
+    write_spec();
     CONSOLE_RUN(&a, "snap", "prune", "demo-1", "--dry-run");
     ck_assert_msg(a.code == 0 && strstr(a.out, "1 of 2 snapshots would go"), "%s%s", a.out, a.err);
     console_answer_free(&a);
@@ -254,6 +259,46 @@ START_TEST(snapshots_are_shown_and_compared)
     json_decref(gone);
     json_decref(JSON(KC_EXIT_NO_OBJECT, "snap", "show", "demo-1/1"));
     json_decref(JSON(KC_EXIT_USAGE, "snap", "prune", "demo-1", "--keep", "0"));
+}
+END_TEST
+
+/* prune names what stays for others alone, and who the newest of these is. */
+START_TEST(what_others_lean_on_stays_and_is_told)
+{
+    struct rig r;
+    struct console_answer a;
+    char folder[256];
+    console_home_job(&home, "demo-1", "queued", 3, 300);
+    snprintf(folder, sizeof folder, "%s/jobs/demo-1/snapshots", home.path);
+    ck_assert_int_eq(kc_make_dirs(folder), 0);
+    write_spec();
+    rig_keep = 4;
+    rig_full_every = 50;
+    rig_still = 1;
+    rig_open(&r, rig_small, rig_small_count, (struct rig_layout){2, 1, 2, false, false}, folder, NULL, "");
+    for (int i = 0; i < 4; i++) {
+        rig_train(&r);
+        ck_assert_int_eq(rig_snapshot(&r), 0);
+    }
+    rig_close(&r);
+    rig_keep = 2;
+    rig_full_every = 1;
+    rig_still = 0;
+    CONSOLE_RUN(&a, "snap", "prune", "demo-1", "--keep", "2", "--dry-run");
+    ck_assert_msg(a.code == 0 && strstr(a.out, "version 2 would go, ") &&
+                      strstr(a.out, "version 1 stays: 2 that stay lean on it, version 4 the newest of them\n"), "%s%s", a.out, a.err);
+    console_answer_free(&a);
+    json_t *gone = JSON(0, "snap", "prune", "demo-1"), *held = json_object_get(gone, "held");
+    ck_assert_uint_eq(json_array_size(json_object_get(gone, "removed")), 2);
+    ck_assert_uint_eq(json_array_size(held), 1);
+    ck_assert_int_eq(kc_json_integer(json_array_get(held, 0), "version", 0), 1);
+    ck_assert_int_eq(kc_json_integer(json_array_get(held, 0), "leaning", 0), 1);
+    ck_assert_int_eq(kc_json_integer(json_array_get(held, 0), "newest", 0), 4);
+    json_decref(gone);
+    CONSOLE_RUN(&a, "snap", "prune", "demo-1");
+    ck_assert_msg(strstr(a.out, "version 1 stays: version 4 leans on it\n") && strstr(a.out, "0 of 2 snapshots are gone"), "%s%s",
+                  a.out, a.err);
+    console_answer_free(&a);
 }
 END_TEST
 

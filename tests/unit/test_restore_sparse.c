@@ -100,7 +100,7 @@ static float value_at(uint32_t tensor, uint32_t kind, uint64_t element)
     const uint64_t in_box = tensor % 2 ? row * part + column % part : row % part * COLUMNS + column;
     if (kind == KC_KIND_MOMENT2)
         return constant_of(tensor);
-    return in_box % KC_PACK_GRID < MARKS ? rig_value(tensor, (int)kind, element, 1) : 0;
+    return in_box % KC_PACK_GRID < MARKS ? rig_value(0, (int)kind, element + ((uint64_t)tensor << 32), 1) : 0;
 }
 
 /* The digest of `count` equal values. */

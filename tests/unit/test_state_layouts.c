@@ -415,7 +415,8 @@ START_TEST(any_layout_begins_from_an_export)
 }
 END_TEST
 
-/* Snapshots of before there were boxes, recorded then (tests/golden/README.md): restored where its shapes are cut. */
+/* Snapshots of before there were boxes (1), and of before anything was coded (2), recorded then (tests/golden/README.md), the same
+ * values: restored where its shapes are cut. */
 static const struct cut_tensor recorded[] = {
     {"transformer.h.0.attn.c_attn.weight", 4, {4, 3, 2, 2}, 1 << 2 | 1 << 3, KC_INIT_NORMAL, 0.02f},
     {"transformer.ln_f.weight", 1, {37}, 0, KC_INIT_ONE, 0}};
@@ -425,17 +426,18 @@ static float trained_once(uint32_t tensor, int kind, uint64_t element)
     return rig_value(tensor, kind, element, 0);
 }
 
-START_TEST(a_snapshot_of_format_1_is_read)
+START_TEST(a_snapshot_of_an_older_format_is_read)
 {
     static const char *const files[] = {"MANIFEST.json", "rank-0.pack", "rank-1.pack"};
     char from[700], to[700], have[33];
     struct kc_error e = {""};
     struct kc_snapshot_info info;
+    struct kc_snapshot_view *view;
     version_path(folder, to);
     ck_assert_int_eq(kc_storage_posix.make_folder(NULL, to), 0);
     for (int i = 0; i < 3; i++) {
         size_t bytes;
-        snprintf(from, sizeof from, "tests/golden/snapshot-1/%s", files[i]);
+        snprintf(from, sizeof from, "tests/golden/snapshot-%d/%s", _i, files[i]);
         snprintf(to, sizeof to, "%s/v00000001/%s", folder, files[i]);
         void *data = read_whole(from, &bytes);
         ck_assert_int_eq(kc_storage_write_file(&kc_storage_posix, to, data, bytes), 0);
@@ -443,6 +445,9 @@ START_TEST(a_snapshot_of_format_1_is_read)
     }
     ck_assert_msg(kc_snapshot_verify(folder, true, &info, &e) == 0, "%s", e.text);
     ck_assert_str_eq(info.state_root, "cd7b52b34eab448db93cabef50cd078b");
+    ck_assert_int_eq(kc_snapshot_look(folder, &view, &e), 0);
+    ck_assert(view->format == (uint32_t)_i && view->info.parents == 0);
+    kc_snapshot_view_free(view);
     for (uint64_t seed = 0; seed < 20; seed++) {
         const struct cut_layout l = seed ? cut_layout(seed) : cut_none;
         struct rig r;
@@ -587,7 +592,7 @@ int main(void)
     tcase_add_loop_test(c, any_layout_reads_what_any_layout_wrote, 0, SEEDS / 5);
     tcase_add_test(c, what_is_not_there_once_is_named);
     tcase_add_test(c, any_layout_begins_from_an_export);
-    tcase_add_test(c, a_snapshot_of_format_1_is_read);
+    tcase_add_loop_test(c, a_snapshot_of_an_older_format_is_read, 1, KC_SNAPSHOT_FORMAT);
     tcase_add_test(c, what_a_rank_does_not_hold_takes_no_memory);
     tcase_add_test(c, replicas_are_compared_and_named_in_every_layout);
     suite_add_tcase(suite, c);
