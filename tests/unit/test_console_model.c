@@ -936,6 +936,7 @@ int main(void)
     tcase_add_test(t, a_job_that_does_not_run_has_no_speed);
     tcase_add_test(t, snapshots_are_found_without_a_board);
     tcase_add_test(t, snapshots_are_shown_and_compared);
+    tcase_add_test(t, what_others_lean_on_stays_and_is_told);
     tcase_add_test(t, f22_ordinary_waits_within_a_rank_are_not_told);
     tcase_add_test(t, the_last_fault_is_not_the_state);
     tcase_add_test(t, a_queued_job_has_its_place);
