@@ -62,6 +62,15 @@ def kill(pid, sig=signal.SIGKILL):
     os.kill(pid, sig)
 
 
+def kill_all(pids):
+    """Some of them may be gone because of those before them."""
+    for pid in pids:
+        try:
+            kill(pid)
+        except ProcessLookupError:
+            pass
+
+
 def processes_with(text):
     """pids of processes whose command line or environment has the text."""
     found = []

@@ -4,7 +4,7 @@ disk when the ranks are gone. Whatever becomes of that child, the job goes on. F
 import fcntl, os, subprocess, sys, tempfile, threading
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from kc_flow import Node, alive, kill, main, until
+from kc_flow import Node, alive, kill, kill_all, main, until
 from kc_train import Kc
 
 
@@ -210,8 +210,7 @@ def test_killed_while_the_disk_is_written():
         job = node.begin("slow", 2, **dict(MODEL, steps=60, snapshot=SLOW_DISK))
         saving(node, job)
         assert "memory:/v00000001" in node.kc("snap", "ls", job).stdout
-        for pid in node.ranks(job):
-            kill(pid)
+        kill_all(node.ranks(job))
         until("the restart", lambda: restored(node, job))
         assert told(node, job) == [("copy-saving", 5), ("copy-saved", 5)], told(node, job)
         assert restored(node, job) == [(5, "from the copy in memory")]

@@ -4,7 +4,7 @@ requests at the wrong moment. Nothing is lost, and nothing is left behind."""
 import json, os, pwd, signal, subprocess, sys, tempfile, time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from kc_flow import BIN, ROOT, Node, alive, kill, main, processes_with, until
+from kc_flow import BIN, ROOT, Node, alive, kill, kill_all, main, processes_with, until
 from kc_train import Kc
 
 OK, FALSE, NO_OBJECT, REFUSED, TIMEOUT, INVALID, SYSTEM, INTERRUPTED = 0, 1, 4, 5, 7, 9, 10, 130
@@ -208,8 +208,7 @@ def test_a_supervisor_leaves_the_boards_of_another_that_lives():
         at_step(node, job, 5)
         processes = [node.keeper(job), *node.ranks(job)]
         os.kill(node.kcd_pid, signal.SIGSTOP)
-        for pid in processes:
-            os.kill(pid, signal.SIGKILL)
+        kill_all(processes)
         until("all are gone", lambda: not any(alive(pid) for pid in processes[1:]))
         board = [n for n in node.segments() if n.endswith(job)]
         os.rename(node.home, node.home + ".unseen")
@@ -359,8 +358,7 @@ def test_whoever_is_killed_nothing_is_lost():
         def killed(name, victims, restart_kcd=False):
             job = node.begin(name, 2, 1, **RUN)
             at_step(node, job, 130)
-            for pid in victims(job):
-                kill(pid)
+            kill_all(victims(job))
             if restart_kcd:
                 until("kcd is gone", lambda: not alive(node.kcd_pid))
                 node.start_kcd()

@@ -154,8 +154,7 @@ def test_F04_many_deaths_at_once():
         job = node.start(ranks=8, steps=400, env={"FAKE_SNAPSHOT_EVERY": 5})
         node.wait_step(job, 6)
         old = node.ranks(job)
-        for pid in old:
-            kill(pid)
+        kill_all(old)
         until("restarted", lambda: node.read(job, "state.json")["incarnation"] == 2)
         until("no zombie", lambda: not any(os.path.exists(f"/proc/{p}") for p in old))
         assert len(node.events(job, "rank-exit")) == 8
@@ -558,8 +557,7 @@ def test_reboot_interrupts():
         node.wait_step(job, 3)
         node.request("checkpoint", job=job)
         keeper, ranks = node.keeper(job), node.ranks(job)
-        for pid in [node.kcd_pid, keeper] + ranks:
-            kill(pid)
+        kill_all([node.kcd_pid, keeper] + ranks)
         until("all gone", lambda: not any(map(alive, ranks + [node.kcd_pid, keeper])))
         record = node.read(job, "state.json")
         record["boot"] = "another"
