@@ -80,7 +80,9 @@ struct job {
     double split[SPLITS];        /* of rank 0, whose step `step_seconds` is too: parts of one step of one rank */
     char state_root[33];         /* of the state at `step` */
     char text[512];              /* the last fault as one line, survived or not; "" none */
-    char unsaved[512];           /* why the last snapshot of an ended job failed; "" it did not, or nobody knows */
+    char unsaved[512];           /* why the last snapshot failed; "" it did not, or nobody knows */
+    int64_t failed_saves;        /* snapshots that failed since the last that did not, as far as the journal's end tells */
+    int64_t failed_step;         /* the last of them is of that step */
     char created[40];            /* RFC 3339 */
     struct job_failure failure;
     struct job_snapshot snapshot;/* the newest */

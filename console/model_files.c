@@ -142,15 +142,18 @@ static bool take_line(struct job *j, const char *line, size_t bytes)
     return j->step >= 0 && j->validation_step >= 0;
 }
 
-/* The newest line of events.jsonl that tells why a snapshot failed. */
+/* Snapshots that failed, newest first; whether the line tells of one that did not. Rank 0 speaks for all. */
 static bool take_event(struct job *j, const char *line, size_t bytes)
 {
     json_t *o = json_loadb(line, bytes, 0, NULL);
-    bool found = !strcmp(kc_json_text(o, "event", ""), kc_event_name[KC_EVENT_SNAPSHOT_FAILED]);
-    if (found)
+    const char *event = kc_json_text(o, "event", "");
+    const bool good = !strcmp(event, kc_event_name[KC_EVENT_SNAPSHOT]) || !strcmp(event, "copy-saved");
+    if (!strcmp(event, kc_event_name[KC_EVENT_SNAPSHOT_FAILED]) && kc_json_integer(o, "rank", 0) == 0 && j->failed_saves++ == 0) {
+        j->failed_step = kc_json_integer(o, "step", -1);
         snprintf(j->unsaved, sizeof j->unsaved, "%s", kc_json_text(o, "text", ""));
+    }
     json_decref(o);
-    return found;
+    return good;
 }
 
 typedef bool take_fn(struct job *j, const char *line, size_t bytes);
@@ -208,7 +211,7 @@ int job_read_files(struct job *j)
     /* A job that was resumed has an old result beside its new state. */
     if (job_ended(j) && (result = load(j, "result.json")))
         read_result(j, result);
-    if (job_unsaved(j))
+    if (job_unsaved(j) || !job_ended(j))
         read_tail(j, "events.jsonl", take_event);
     json_decref(spec);
     json_decref(state);

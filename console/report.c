@@ -214,6 +214,9 @@ void report_outcome(const struct job *j, char *out, size_t room)
     if (job_unsaved(j) && n < room)
         n += (size_t)snprintf(out + n, room - n, ". The last snapshot failed: %s",
                               *j->unsaved ? j->unsaved : "nobody recorded why");
+    if (job_unsaved(j) && j->snapshot.step >= 0 && j->step > j->snapshot.step && n < room)
+        n += (size_t)snprintf(out + n, room - n, "; the newest is of step %" PRId64 ", %" PRId64 " steps are lost. "
+                              "kc resume %s goes on from there", j->snapshot.step, j->step - j->snapshot.step, j->id);
     const char *told = job_failed(j) && !job_unsaved(j) ? "First failure" : "Survived";
     bool in = *j->failure.phase && strcmp(j->failure.phase, kc_phase_name[KC_PHASE_NONE]) != 0;
     const bool said = *j->text && strcmp(j->failure.reason, kc_reason_name[KC_REASON_ERROR]) == 0; /* what it said has all */
@@ -287,6 +290,13 @@ static void page_saving(const struct job *j, FILE *out)
         fprintf(out, "under way   a snapshot: %s\n", saving_stage(&s));
     if (*line)
         fprintf(out, "saving      %s\n", line);
+    if (j->failed_saves == 1)
+        fprintf(out, "%s  the last snapshot failed, of step %" PRId64 ": %s\n", *line ? "          " : "saving    ", j->failed_step,
+                *j->unsaved ? j->unsaved : "nobody recorded why");
+    else if (j->failed_saves > 1)
+        fprintf(out, "%s  the last %" PRId64 " snapshots failed, the newest of step %" PRId64 ": %s\n",
+                *line ? "          " : "saving    ", j->failed_saves, j->failed_step,
+                *j->unsaved ? j->unsaved : "nobody recorded why");
     if (s.rollbacks > 0)
         fprintf(out, "rollbacks   %.0f, by which %.0f samples are left out\n", s.rollbacks, s.samples);
 }

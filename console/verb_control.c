@@ -20,12 +20,12 @@ struct deed {
 
 /* A job that was asked to stop and failed instead: no success, whatever the reply's "ok" says of the request. "" it did
  * not. A fault that it survived before is none of the stop's. */
-static const char *failed_instead(const json_t *reply)
+static const char *failed_instead(const json_t *reply, const struct job *before)
 {
     int state = kc_name_find(kc_job_state_name, KC_JOB_STATES, kc_json_text(reply, "state", ""));
     if (state != KC_JOB_FAILED && state != KC_JOB_INTERRUPTED)
         return "";
-    return kc_json_text(reply, "failure", "no reason was recorded");
+    return kc_json_text(reply, "failure", *before->text ? before->text : "no reason was recorded");
 }
 
 /* The data of a job that has ended may have gone since: told before anything starts, as `kc start` does. A spec that
@@ -57,11 +57,23 @@ static const char *without_job(const char *note, const char *id)
 static void print_resumed(FILE *out, struct job *before)
 {
     snapshots_newest(before);
-    if (before->snapshot.step >= 0)
-        fprintf(out, "%s is queued again; it goes on from its newest verified snapshot (step %" PRId64
-                " of snapshots/)\n", before->id, before->snapshot.step);
+    const int64_t lost = before->step - before->snapshot.step;
+    struct snapshots all = {0};
+    if (before->snapshot.step >= 0) {
+        fprintf(out, "%s is queued again; it goes on from its newest verified snapshot (step %" PRId64 " of snapshots/)", before->id,
+                before->snapshot.step);
+        if (lost > 0)
+            fprintf(out, "; the %" PRId64 " step%s after it %s lost and done again", lost, lost == 1 ? "" : "s",
+                    lost == 1 ? "is" : "are");
+        fputc('\n', out);
+        return;
+    }
+    if (snapshots_of_job(before, &all, NULL) == 0 && all.count)
+        fprintf(out, "%s is queued again, but none of its %zu snapshot%s is whole: it can't go on from there and will fail. "
+                "`kc snap ls %s` says why\n", before->id, all.count, all.count == 1 ? "" : "s", before->id);
     else
         fprintf(out, "%s is queued again; it has no snapshot and begins anew\n", before->id);
+    snapshots_free(&all);
 }
 
 /* The answer as one line. A step is told only where it is the one of now: that of a job which waits for its devices,
@@ -113,13 +125,14 @@ static int ask(struct session *s, const struct deed *deed, struct job *before)
     int code = client_ask(s, deed->verb, json_pack("{s:s}", "job", id), &reply);
     if (code)
         return code;
-    const char *note = kc_json_text(reply, "note", ""), *failure = failed_instead(reply);
+    const char *note = kc_json_text(reply, "note", ""), *failure = failed_instead(reply, before);
     bool queued = !strcmp(kc_json_text(reply, "state", ""), kc_job_state_name[KC_JOB_QUEUED]);
-    if (*note && (s->json || !queued)) /* else it is the answer */
+    const bool long_ago = *failure && job_ended(before);
+    if (*note && !long_ago && (s->json || !queued)) /* else it is the answer */
         session_note(s, "%s", note);
     if (*failure)
-        session_note(s, "%s %s while it was to stop, at step %lld: %s. Once mended: kc resume %s", id,
-                     kc_json_text(reply, "state", ""), kc_json_integer(reply, "step", -1), failure, id);
+        session_note(s, "%s %s%s%s, at step %lld: %s. Once mended: kc resume %s", id, long_ago ? "ended already: " : "",
+                     kc_json_text(reply, "state", ""), long_ago ? "" : " while it was to stop", kc_json_integer(reply, "step", -1), failure, id);
     if (s->json)
         code = session_emit(s, done_json(s, id, reply, failure));
     else if (!*failure)
@@ -142,7 +155,7 @@ static int control(struct session *s, const struct arguments *a, struct deed dee
     int rc = job_read(&s->home, a->word[0], &before, &e);
     if (rc)
         return session_fail(s, session_code(rc), "%s", e.text);
-    if (deed.resumes && job_ended(&before) && before.state != KC_JOB_FINISHED)
+    if (deed.resumes && job_ended(&before) && (before.state != KC_JOB_FINISHED || job_unsaved(&before)))
         code = data_is_there(s, &before);
     if (!code)
         code = ask(s, &deed, &before);

@@ -107,6 +107,7 @@ int verb_wait(struct session *s, const struct arguments *a)
     if (s->json)
         emit_job(s, &j, NULL);
     if (job_ended(&j) && (code == KC_EXIT_FALSE || !text)) {
+        snapshots_newest(&j);
         report_outcome(&j, line, sizeof line);
         session_note(s, "%s%s", line, text ? ". What was waited for did not come" : "");
     }

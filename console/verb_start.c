@@ -36,10 +36,10 @@ static int wait_for(struct session *s, const char *id)
     int code = follow_job(s, id, NULL, 0, !s->json, &j);
     if (code != KC_EXIT_OK && code != KC_EXIT_FALSE)
         return code;
+    snapshots_newest(&j);
     report_outcome(&j, line, sizeof line);
     if (s->json) {
         json_t *o = session_envelope(s);
-        snapshots_newest(&j);
         json_object_set_new(o, "job", report_job(&j));
         session_emit(s, o);
         session_note(s, "%s", line);

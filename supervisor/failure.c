@@ -61,11 +61,20 @@ static bool has_address(int signal)
     return signal == SIGSEGV || signal == SIGBUS || signal == SIGILL || signal == SIGFPE;
 }
 
+/* Last words that fill their room were cut, maybe within a word. */
+static void add_words(const struct kc_last_words *w, char *out, size_t room)
+{
+    const size_t n = strlen(w->text);
+    const char *space = n + 1 == sizeof w->text ? strrchr(w->text, ' ') : NULL;
+    snprintf(out, room, "%s: %.*s%s", kc_reason_name[w->reason], space ? (int)(space - w->text) : (int)n, w->text,
+             space ? " …" : "");
+}
+
 static void describe(const struct kc_rank_end *end, char *out, size_t room)
 {
     const struct kc_last_words *w = &end->words;
     if (said(end) && w->reason != KC_REASON_NONE && w->reason != KC_REASON_KEEPER && w->text[0])
-        snprintf(out, room, "%s: %s", kc_reason_name[w->reason], w->text);
+        add_words(w, out, room);
     else if (said(end) && w->reason == KC_REASON_SIGNAL)
         snprintf(out, room, has_address(w->signal) ? "died of signal %d, SIG%s, at address 0x%llx"
                                                    : "died of signal %d, SIG%s", w->signal, signal_name(w->signal),

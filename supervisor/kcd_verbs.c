@@ -263,7 +263,9 @@ static json_t *ask_ended(struct kc_kcd *d, const char *id, enum kc_life_event ev
                  r.host);
         return no(KC_EXIT_REFUSED, text);
     }
-    if (cell->action == KC_DO_REQUEUE)
+    /* What a job finished with is not on disk if its last snapshot failed: then the steps since the one before are to be done. */
+    const bool lacks = event == KC_LIFE_RESUME && r.state == KC_JOB_FINISHED && r.exit_code != 0;
+    if (cell->action == KC_DO_REQUEUE || lacks)
         return requeue(d, &r);
     if (cell->action == KC_DO_DELETE) {
         int code = kc_id_remove(d->home->home, r.id, &e);
@@ -360,8 +362,10 @@ static json_t *stopped(const struct kc_record *r)
     }
     if (r->exit_code == 0 || (r->state != KC_JOB_STOPPED && r->state != KC_JOB_FINISHED))
         return about(r, true, NULL);
-    snprintf(text, sizeof text, "job '%s' has ended at step %llu, but its last snapshot failed; see events.jsonl, make room, "
-             "then kc resume", r->id, (unsigned long long)r->step);
+    const uint64_t lost = r->step > r->snapshot_step ? r->step - r->snapshot_step : 0;
+    snprintf(text, sizeof text, "job '%s' has ended at step %llu, but its last snapshot failed: the newest is of step %llu, %llu "
+             "steps are lost; see events.jsonl, make room, then kc resume", r->id, (unsigned long long)r->step,
+             (unsigned long long)r->snapshot_step, (unsigned long long)lost);
     return no(KC_EXIT_SYSTEM, text);
 }
 

@@ -111,8 +111,14 @@ static void draw_snapshot(const struct job *j, struct canvas *c, int row)
     const char *stage = job_ended(j) ? NULL : saving_stage(&saving);
     if (s->step < 0 && stage)
         canvas_text(c, row, 0, 0, ROLE_NORMAL, "no snapshot yet; %s the first", stage);
+    else if (s->step < 0 && j->failed_saves)
+        canvas_text(c, row, 0, 0, ROLE_BAD, "no snapshot yet; %lld failed, the last of step %lld", (long long)j->failed_saves,
+                    (long long)j->failed_step);
     else if (s->step < 0)
         canvas_text(c, row, 0, 0, ROLE_DIM, "no snapshot yet");
+    else if (j->failed_saves && !job_ended(j))
+        canvas_text(c, row, 0, 0, ROLE_BAD, "snapshot: version %lld, step %lld; %lld failed since, the last of step %lld",
+                    (long long)s->version, (long long)s->step, (long long)j->failed_saves, (long long)j->failed_step);
     else
         canvas_text(c, row, 0, 0, ROLE_NORMAL, "snapshot: version %lld, step %lld, %s, %s%s%s%s", (long long)s->version,
                     (long long)s->step, text_bytes(s->bytes, bytes, sizeof bytes),

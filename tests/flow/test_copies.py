@@ -247,6 +247,12 @@ def inside_a_full_disk():
         node.kc("wait", job, ok=(0, 1))
         assert node.steps(job) == list(range(1, 61)) and node.root(job) == _roots[60]
         assert len(node.events(job, "copy-not-saved")) == 2 and node.read(job, "state.json")["exit_code"] == 1 # at its end, too
+        # It has finished, yet what it finished with is nowhere: it may be resumed, from what there is.
+        subprocess.run(["mount", "-o", "remount,size=64m", home], check=True)
+        assert "it has no snapshot and begins anew" in node.kc("resume", job).stdout
+        node.kc("wait", job)
+        assert node.root(job) == _roots[60] and node.snapshots(job)[-1]["step"] == 60
+        assert node.kc("resume", job, ok=(5,)).returncode == 5, "now it is saved"
 
 
 def test_the_last_step_in_memory_alone_is_saved_after_all():

@@ -190,6 +190,10 @@ START_TEST(what_is_queued_is_not_said_to_run)
     CONSOLE_RUN(&a, "resume", "demo-1");
     ck_assert_str_eq(a.out, "demo-1 is queued again; it has no snapshot and begins anew\n");
     console_answer_free(&a);
+    console_home_write(&home, "jobs/demo-1/snapshots/v00000003/MANIFEST.json", "{");
+    CONSOLE_RUN(&a, "resume", "demo-1");
+    ck_assert_msg(strstr(a.out, "none of its 1 snapshot is whole: it can't go on from there and will fail"), "%s", a.out);
+    console_answer_free(&a);
     f.reply = "{\"ok\":true,\"step\":0,\"state\":\"starting\",\"note\":\"job 'demo-1' is starting already\"}\n";
     console_home_job(&home, "demo-1", "starting", 64, 300);
     CONSOLE_RUN(&a, "resume", "demo-1");
@@ -233,6 +237,11 @@ START_TEST(a_stop_that_fails_is_exit_1)
     f.reply = "{\"ok\":true,\"step\":12,\"state\":\"stopped\",\"failure\":\"rank 1 was killed by signal 9\"}\n";
     EXPECT(KC_EXIT_OK, "demo-1 ended at step 12", "stop", "demo-1");
     EXPECT(KC_EXIT_OK, "\"failure\":null", "stop", "demo-1", "--json");
+    /* One that failed long ago did not fail while it was to stop, and its record says why. */
+    f.reply = "{\"ok\":true,\"step\":12,\"state\":\"failed\",\"note\":\"job 'demo-1' has ended already\"}\n";
+    console_home_write(&home, "jobs/demo-1/state.json", "{\"state\":\"failed\",\"exit_code\":1,\"last_fault\":{\"rank\":1,"
+                                                        "\"step\":12,\"reason\":\"killed\",\"text\":\"rank 1 was killed\"}}");
+    EXPECT(KC_EXIT_FALSE, "demo-1 ended already: failed, at step 12: rank 1 was killed.", "stop", "demo-1");
     fake_stop(&f, false);
 }
 END_TEST

@@ -789,6 +789,28 @@ START_TEST(f35_an_end_without_its_snapshot_is_exit_1)
 }
 END_TEST
 
+/* While it trains on: how many have failed since the last that did not, by what rank 0 says. */
+START_TEST(f35_snapshots_that_fail_are_told_while_it_trains)
+{
+    struct console_answer a;
+    static const char events[] = "{\"event\":\"snapshot-failed\",\"rank\":0,\"step\":10,\"text\":\"before\"}\n"
+                                 "{\"event\":\"snapshot\",\"rank\":0,\"step\":20}\n"
+                                 "{\"event\":\"snapshot-failed\",\"rank\":0,\"step\":30,\"text\":\"no space\"}\n"
+                                 "{\"event\":\"snapshot-failed\",\"rank\":1,\"step\":30,\"text\":\"no space\"}\n"
+                                 "{\"event\":\"snapshot-failed\",\"rank\":0,\"step\":40,\"text\":\"needs 5 MiB, 0 free\"}\n";
+    console_home_job(&home, "demo-1", "running", 45, 300);
+    console_home_write(&home, "jobs/demo-1/events.jsonl", events);
+    CONSOLE_RUN(&a, "show", "demo-1");
+    ck_assert_msg(strstr(a.out, "saving      the last 2 snapshots failed, the newest of step 40: needs 5 MiB, 0 free\n"), "%s", a.out);
+    console_answer_free(&a);
+    console_home_write(&home, "jobs/demo-1/events.jsonl", "{\"event\":\"snapshot-failed\",\"rank\":0,\"step\":40,\"text\":\"x\"}\n"
+                                                          "{\"event\":\"snapshot\",\"rank\":0,\"step\":50}\n");
+    CONSOLE_RUN(&a, "show", "demo-1");
+    ck_assert_msg(!strstr(a.out, "failed"), "%s", a.out);
+    console_answer_free(&a);
+}
+END_TEST
+
 START_TEST(a_failed_job_is_shown_with_the_next_step)
 {
     struct console_answer a;
@@ -953,6 +975,7 @@ int main(void)
     tcase_add_test(t, wait_ends_with_the_outcome);
     tcase_add_test(t, a_failed_job_is_shown_with_the_next_step);
     tcase_add_test(t, f35_an_end_without_its_snapshot_is_exit_1);
+    tcase_add_test(t, f35_snapshots_that_fail_are_told_while_it_trains);
     tcase_add_test(t, ctrl_c_leaves_the_job_and_says_so);
     tcase_add_test(t, what_saving_costs_is_told_of_the_slowest_rank);
     tcase_add_test(t, f54_no_control_codes_in_a_pipe);
