@@ -158,6 +158,8 @@ int kc_catalog_point(const struct kc_storage *st, const char *directory, uint64_
         return kc_fail(e, -ENAMETOOLONG, "%s: the path is too long", directory);
     snprintf(path, sizeof path, "%s/CURRENT", directory);
     int r = kc_storage_write_file(st, tmp, text, (size_t)n);
+    if (r == -EEXIST && (r = st->remove(st->self, tmp)) == 0) /* of a dead attempt */
+        r = kc_storage_write_file(st, tmp, text, (size_t)n);
     if (r == 0)
         r = st->rename(st->self, tmp, path);
     if (r == 0)

@@ -422,12 +422,14 @@ START_TEST(leftovers_go_behind_the_lanes)
     struct rig r;
     struct kc_error e = {""};
     struct kc_snapshot_info info;
-    char left[300], file[320];
+    char left[300], file[320], pointer[300];
     const bool fails = _i == 1;
     snprintf(left, sizeof left, "%s/tmp.v%08d", folder, 7);
     snprintf(file, sizeof file, "%s/rank-0.pack", left);
     ck_assert_int_eq(mkdir(left, 0700), 0);
     ck_assert_int_eq(kc_file_replace(file, "half", 4), 0);
+    snprintf(pointer, sizeof pointer, "%s/tmp.CURRENT", folder);
+    ck_assert_int_eq(kc_file_replace(pointer, "v0", 2), 0);
     rig_open(&r, rig_small, FEW, two, folder, NULL, "");
     rig_train(&r);
     if (fails)
@@ -440,7 +442,7 @@ START_TEST(leftovers_go_behind_the_lanes)
     kc_state_last_snapshot(r.state[0], &info);
     ck_assert_int_eq(info.error, fails ? -EDOM : 0);
     ck_assert_uint_eq(info.version, 8);
-    ck_assert(access(left, F_OK) != 0);
+    ck_assert(access(left, F_OK) != 0 && access(pointer, F_OK) != 0);
     rig_close(&r);
 }
 END_TEST
