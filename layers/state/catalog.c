@@ -167,24 +167,28 @@ int kc_catalog_point(const struct kc_storage *st, const char *directory, uint64_
     return r < 0 ? kc_storage_fail(st, e, r, "update", path, (uint64_t)n) : 0;
 }
 
-static int hide(const struct kc_storage *st, const char *directory, uint64_t version)
+int kc_catalog_hide(const struct kc_storage *st, const char *directory, uint64_t version, char hidden[4096])
 {
-    char path[4096], tmp[4096];
+    char path[4096];
     kc_catalog_path(directory, version, path);
-    if ((size_t)snprintf(tmp, sizeof tmp, "%s/tmp.old.%" PRIu64, directory, version) >= sizeof tmp)
+    if ((size_t)snprintf(hidden, 4096, "%s/tmp.old.%" PRIu64, directory, version) >= 4096)
         return -ENAMETOOLONG;
-    return st->rename(st->self, path, tmp);
+    return st->rename(st->self, path, hidden);
 }
 
-static bool is_whole(const struct kc_storage *st, const char *directory, uint64_t version)
+/* 1: whole, and *finite its last loss; 0: damaged, so not. What says nothing of it (no memory, no descriptor, a read that failed)
+ * is returned: what goes by such an answer is gone for ever. */
+static int is_whole(const struct kc_storage *st, const char *directory, uint64_t version, bool *finite, struct kc_error *e)
 {
     char path[4096];
     struct kc_whole *w;
     kc_catalog_path(directory, version, path);
-    if (kc_whole_open(st, path, &w, NULL) < 0)
-        return false;
+    int r = kc_whole_open(st, path, &w, e);
+    if (r < 0)
+        return r == -EBADMSG ? 0 : r;
+    *finite = kc_manifest_finite(&w->manifest);
     kc_whole_free(st, w);
-    return true;
+    return 1;
 }
 
 static uint32_t find(const struct kc_catalog *c, uint64_t version)
@@ -207,15 +211,17 @@ static bool stays(const struct stay *s)
     return s->rule || s->leaning > 0;
 }
 
-/* Mark what a version that stays leans on; its manifest names all of them. One that says nothing needs nothing. */
-static int keep_parents(const struct kc_storage *st, const char *directory, const struct kc_catalog *c, uint32_t i, struct stay *stay)
+/* Mark what a version that stays leans on; its manifest names all of them. One that is damaged needs nothing. */
+static int keep_parents(const struct kc_storage *st, const char *directory, const struct kc_catalog *c, uint32_t i, struct stay *stay,
+                        struct kc_error *e)
 {
     char path[4096];
     struct kc_manifest *m = calloc(1, sizeof *m);
     if (!m)
-        return -ENOMEM;
+        return kc_fail(e, -ENOMEM, "no memory for the list of snapshots");
     kc_catalog_path(directory, c->version[i], path);
-    if (kc_manifest_read(st, path, m, NULL) == 0) {
+    int r = kc_manifest_read(st, path, m, e);
+    if (r == 0) {
         for (uint32_t k = 0; k < m->parents; k++) {
             struct stay *parent = &stay[find(c, m->parent[k].version)];
             parent->newest = parent->leaning++ ? parent->newest : c->version[i];
@@ -223,35 +229,51 @@ static int keep_parents(const struct kc_storage *st, const char *directory, cons
         kc_manifest_free(m);
     }
     free(m);
-    return 0;
+    return r == -EBADMSG ? 0 : r;
 }
 
-/* stay[c->count + 1]: from the newest back to the `keep`th that is whole; false: there are not so many. */
-static bool keep_newest(const struct kc_storage *st, const char *directory, const struct kc_catalog *c, uint32_t keep,
-                        struct stay *stay)
+/* stay[c->count + 1]: from the newest back to the `keep`th that is whole; 0: there are not so many. */
+static int keep_newest(const struct kc_storage *st, const char *directory, const struct kc_catalog *c, uint32_t keep,
+                       struct stay *stay, struct kc_error *e)
 {
     uint32_t whole = 0, i = c->count;
-    while (i > 0 && whole < keep) {
+    bool finite;
+    int r = 0;
+    while (i > 0 && whole < keep && r >= 0) {
         stay[--i].rule = true;
-        whole += is_whole(st, directory, c->version[i]);
+        r = is_whole(st, directory, c->version[i], &finite, e);
+        whole += r > 0;
     }
-    return whole == keep;
+    return r < 0 ? r : whole == keep;
 }
 
 /* The newest that a run could go back to, however old: whole, and its last loss was finite. */
-static void keep_finite(const struct kc_storage *st, const char *directory, const struct kc_catalog *c, struct stay *stay)
+static int keep_finite(const struct kc_storage *st, const char *directory, const struct kc_catalog *c, struct stay *stay,
+                       struct kc_error *e)
 {
     bool found = false;
-    for (uint32_t i = c->count; i-- > 0 && !found;) {
-        char path[4096];
-        struct kc_whole *w;
-        kc_catalog_path(directory, c->version[i], path);
-        if (kc_whole_open(st, path, &w, NULL) < 0)
-            continue;
-        found = kc_manifest_finite(&w->manifest);
+    int r = 0;
+    for (uint32_t i = c->count; i-- > 0 && !found && r >= 0;) {
+        r = is_whole(st, directory, c->version[i], &found, e);
         stay[i].rule |= found;
-        kc_whole_free(st, w);
     }
+    return r < 0 ? r : 0;
+}
+
+/* What is to stay; 1: the others may go, 0: none may. */
+static int mark_kept(const struct kc_storage *st, const char *directory, const struct kc_catalog *c, uint32_t keep, uint64_t every,
+                     struct stay *stay, struct kc_error *e)
+{
+    int r = keep_newest(st, directory, c, keep ? keep : 1, stay, e);
+    if (r <= 0)
+        return r;
+    r = keep_finite(st, directory, c, stay, e);
+    for (uint32_t i = 0; i < c->count; i++)
+        stay[i].rule |= every && c->version[i] % every == 0;
+    for (uint32_t i = c->count; i-- > 0 && r == 0;) /* parents are older: each is marked before its turn */
+        if (stays(&stay[i]))
+            r = keep_parents(st, directory, c, i, stay, e);
+    return r < 0 ? r : 1;
 }
 
 /* What goes of `all` becomes *all; what stays for others alone, `held`. */
@@ -284,27 +306,21 @@ int kc_catalog_old(const struct kc_storage *st, const char *directory, uint32_t 
         return r;
     }
     out->count = count;
-    const bool any = keep_newest(st, directory, out, keep ? keep : 1, stay);
-    if (any)
-        keep_finite(st, directory, out, stay);
-    for (uint32_t i = 0; i < count && any; i++)
-        stay[i].rule |= every && out->version[i] % every == 0;
-    for (uint32_t i = count; i-- > 0 && any && r == 0;) /* parents are older: each is marked before its turn */
-        if (stays(&stay[i]))
-            r = keep_parents(st, directory, out, i, stay);
-    if (any && r == 0)
+    r = mark_kept(st, directory, out, keep, every, stay, e);
+    if (r > 0)
         part(out, stay, held);
     else
         out->count = 0;
     free(stay);
-    return r < 0 ? kc_fail(e, r, "no memory for the list of snapshots") : 0;
+    return r < 0 ? r : 0;
 }
 
 int kc_catalog_remove(const struct kc_storage *st, const char *directory, const struct kc_catalog *old, struct kc_error *e)
 {
+    char hidden[4096];
     int r = 0;
     for (uint32_t i = old->count; i-- > 0 && r == 0;) { /* what leans before what it leans on, after a power cut too */
-        r = hide(st, directory, old->version[i]);
+        r = kc_catalog_hide(st, directory, old->version[i], hidden);
         if (r == 0 && i > 0)
             r = st->sync_folder(st->self, directory);
     }

@@ -30,12 +30,15 @@ void kc_catalog_pack_path(const char *folder, uint32_t rank, char *out, size_t r
 /* Make the directory if it is not there; its own entry is durable then. */
 int kc_catalog_make(const struct kc_storage *st, const char *directory, struct kc_error *e);
 /* Make the version of w->manifest, whose packs are written under its temporary name, the newest one. The order is the
- * protocol: packs proven, manifest, rename, pointer, each durable before the next. Under the lock. */
-int kc_commit_version(const struct kc_storage *st, const char *directory, struct kc_whole *w, struct kc_error *e);
+ * protocol: packs proven, manifest, rename, pointer, each durable before the next. Under the lock. `replaces`: there is a
+ * damaged version of that number, which kc_catalog_clean() removes afterwards. */
+int kc_commit_version(const struct kc_storage *st, const char *directory, struct kc_whole *w, bool replaces, struct kc_error *e);
 /* Mark a version so that nobody chooses it again. Best effort: a read-only medium leaves it unmarked. */
 void kc_catalog_mark_broken(const struct kc_storage *st, const char *path, const char *why);
 /* Take the directory's lock; ends with the descriptor. -EWOULDBLOCK somebody else writes here. */
 int kc_catalog_lock(const struct kc_storage *st, const char *directory);
+/* Rename a version to what kc_catalog_clean() removes. */
+int kc_catalog_hide(const struct kc_storage *st, const char *directory, uint64_t version, char hidden[4096]);
 /* Remove what dead attempts left. Only under the lock. */
 int kc_catalog_clean(const struct kc_storage *st, const char *directory);
 /* Point CURRENT at a version, durably. */
@@ -47,7 +50,7 @@ struct kc_held {
 };
 /* What retention lets go, oldest first: all that is older than the newest `keep` (at least 1) whole versions, but not the newest
  * with a finite loss, no version that `every` divides (0: none), and none that a kept one leans on: these in `held`, which may be
- * NULL. Where fewer are whole, nothing. */
+ * NULL. Where fewer are whole, nothing. -errno where it is not known what a version is or leans on: then nothing may go. */
 int kc_catalog_old(const struct kc_storage *st, const char *directory, uint32_t keep, uint64_t every, struct kc_catalog *out,
                    struct kc_held *held, struct kc_error *e);
 /* Remove the versions of `old`; under the lock. */

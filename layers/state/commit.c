@@ -31,23 +31,39 @@ int kc_snapshot_manifest(const struct kc_state *s, struct kc_manifest *m)
     return kc_manifest_tensors(m, &s->map);
 }
 
-int kc_commit_version(const struct kc_storage *st, const char *directory, struct kc_whole *w, struct kc_error *e)
+/* Give it its name. A version of that number that is in the way goes out of sight just before, and comes back where that fails. */
+static int give_name(const struct kc_storage *st, const char *directory, uint64_t version, bool replaces)
+{
+    char tmp[4096], path[4096], hidden[4096];
+    kc_catalog_tmp_path(directory, version, tmp);
+    kc_catalog_path(directory, version, path);
+    int r = replaces ? kc_catalog_hide(st, directory, version, hidden) : 0;
+    if (r < 0)
+        return r;
+    r = st->rename(st->self, tmp, path);
+    if (r < 0 && replaces)
+        st->rename(st->self, hidden, path);
+    return r;
+}
+
+int kc_commit_version(const struct kc_storage *st, const char *directory, struct kc_whole *w, bool replaces, struct kc_error *e)
 {
     char tmp[4096], path[4096];
     struct kc_manifest again = {.tensors = 0};
-    kc_catalog_tmp_path(directory, w->manifest.version, tmp);
-    kc_catalog_path(directory, w->manifest.version, path);
+    const uint64_t version = w->manifest.version;
+    kc_catalog_tmp_path(directory, version, tmp);
+    kc_catalog_path(directory, version, path);
     int r = kc_whole_learn(st, tmp, directory, w, e);
     if (r == 0)
         r = kc_manifest_write(st, tmp, &w->manifest, e);
     if (r == 0)
         r = kc_manifest_read(st, tmp, &again, e);
     bool renamed = false;
-    if (r == 0 && ((r = st->sync_folder(st->self, tmp)) < 0 || (r = st->rename(st->self, tmp, path)) < 0 ||
+    if (r == 0 && ((r = st->sync_folder(st->self, tmp)) < 0 || (r = give_name(st, directory, version, replaces)) < 0 ||
                    (renamed = true, r = st->sync_folder(st->self, directory)) < 0))
         kc_storage_fail(st, e, r, "commit", path, KC_PACK_ALIGN);
     if (r == 0)
-        r = kc_catalog_point(st, directory, w->manifest.version, e);
+        r = kc_catalog_point(st, directory, version, e);
     if (r < 0 && renamed) /* it has its name, but whether that lasts is not known: nobody may choose it */
         kc_catalog_mark_broken(st, path, e->text);
     kc_manifest_free(&again);
@@ -59,7 +75,7 @@ static int commit(struct kc_state *s, struct kc_error *e)
     struct kc_whole *w = kc_whole_new();
     int r = w && kc_snapshot_manifest(s, &w->manifest) == 0 ? 0 : kc_fail(e, -ENOMEM, "no memory for a manifest");
     if (r == 0)
-        r = kc_commit_version(s->st, s->directory, w, e);
+        r = kc_commit_version(s->st, s->directory, w, false, e);
     kc_whole_free(s->st, w);
     return r;
 }

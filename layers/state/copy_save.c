@@ -14,25 +14,29 @@ struct save {
     struct kc_whole *whole;      /* the copy */
     uint32_t rank;               /* whose pack is being written */
     bool damaged;                /* the copy is: not the disk */
+    bool taken;                  /* on disk a damaged version has the copy's number */
 };
 
-/* The step of the newest whole version on disk; *any false: there is none. */
-static int newest_on_disk(const struct save *s, bool *any, uint64_t *step, struct kc_error *e)
+/* Is there something newer than the copy on disk, or that copy itself? Age is the version's number. *step: of that one; *taken: the
+ * copy's number is that of a version which is damaged. What could not be opened for now may be whole: nothing is written then. */
+static int compare_disk(struct save *s, bool *newer, uint64_t *step, struct kc_error *e)
 {
+    const uint64_t version = s->whole->manifest.version;
     struct kc_catalog *c = malloc(sizeof *c);
-    if (!c)
-        return kc_fail(e, -ENOMEM, "no memory for the list of snapshots");
-    int r = kc_catalog_scan(s->st, s->directory, c, e);
-    *any = false;
-    for (uint32_t i = r == 0 ? c->count : 0; i-- > 0 && !*any;) {
+    int r = c ? kc_catalog_scan(s->st, s->directory, c, e) : kc_fail(e, -ENOMEM, "no memory for the list of snapshots");
+    *newer = s->taken = false;
+    for (uint32_t i = r == 0 ? c->count : 0; i-- > 0 && c->version[i] >= version && !*newer && r == 0;) {
         char path[4096];
         struct kc_whole *w;
         kc_catalog_path(s->directory, c->version[i], path);
-        if (kc_whole_open(s->st, path, &w, NULL) < 0)
-            continue;
-        *any = true;
-        *step = w->manifest.progress.step;
-        kc_whole_free(s->st, w);
+        s->taken = c->version[i] == version;
+        r = kc_whole_open(s->st, path, &w, e);
+        if (r == 0) {
+            *newer = true;
+            *step = w->manifest.progress.step;
+            kc_whole_free(s->st, w);
+        }
+        r = r == -EBADMSG ? 0 : r;
     }
     free(c);
     return r;
@@ -64,24 +68,14 @@ static int write_pack(struct save *s, const char *tmp, struct kc_error *e)
     return r;
 }
 
-/* Under the lock. What has the copy's version already is not whole, or there would be nothing to write. */
+/* Under the lock. */
 static int write_version(struct save *s, struct kc_error *e)
 {
     char tmp[4096];
     struct kc_manifest *m = &s->whole->manifest;
-    struct kc_catalog *c = malloc(sizeof *c);
-    int r = c ? kc_catalog_scan(s->st, s->directory, c, e) : kc_fail(e, -ENOMEM, "no memory for the list of snapshots");
-    bool taken = false;
-    for (uint32_t i = 0; r == 0 && i < c->count; i++)
-        taken |= c->version[i] == m->version;
-    if (r == 0 && taken) {
-        c->count = 1;
-        c->version[0] = m->version;
-        r = kc_catalog_remove(s->st, s->directory, c, e);
-    }
-    free(c);
     kc_catalog_tmp_path(s->directory, m->version, tmp);
-    if (r == 0 && (r = s->st->make_folder(s->st->self, tmp)) < 0)
+    int r = s->st->make_folder(s->st->self, tmp);
+    if (r < 0)
         return kc_storage_fail(s->st, e, r, "make", tmp, KC_PACK_ALIGN);
     for (s->rank = 0; r == 0 && s->rank < m->packs; s->rank++)
         r = write_pack(s, tmp, e);
@@ -90,7 +84,7 @@ static int write_version(struct save *s, struct kc_error *e)
         r = w ? 0 : kc_fail(e, -ENOMEM, "no memory for a manifest");
         if (r == 0) {
             w->manifest = *m; /* lent */
-            r = kc_commit_version(s->st, s->directory, w, e);
+            r = kc_commit_version(s->st, s->directory, w, s->taken, e);
             s->whole->bytes = w->bytes;
             if (w->manifest.parent != m->parent)
                 free(w->manifest.parent);
@@ -115,6 +109,8 @@ static int write_locked(struct save *s, struct kc_error *e)
         return kc_storage_fail(s->st, e, lock, "lock", s->directory, KC_PACK_ALIGN);
     kc_catalog_clean(s->st, s->directory);
     r = write_version(s, e);
+    if (r == 0 && s->taken)
+        kc_catalog_clean(s->st, s->directory); /* of what was in the way */
     s->st->close(s->st->self, lock);
     return r;
 }
@@ -123,14 +119,14 @@ static int write_locked(struct save *s, struct kc_error *e)
 static int save(struct save *s, bool look, struct kc_snapshot_info *out, struct kc_error *e)
 {
     const struct kc_storage *memory = kc_copies_storage(s->copies);
-    bool any;
+    bool newer;
     uint64_t step;
     int r = kc_copies_whole(s->copies, 0, NULL, 0, &s->whole, e);
     if (r < 0)
         return r;
     const struct kc_manifest *m = &s->whole->manifest;
-    r = newest_on_disk(s, &any, &step, e);
-    if (r == 0 && any && step >= m->progress.step)
+    r = compare_disk(s, &newer, &step, e);
+    if (r == 0 && newer)
         r = kc_fail(e, -ENOENT, "the newest snapshot on disk is of step %llu, the copy in memory of step %llu",
                     (unsigned long long)step, (unsigned long long)m->progress.step);
     if (r == 0 && !look)

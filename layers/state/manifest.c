@@ -422,6 +422,8 @@ int kc_manifest_read(const struct kc_storage *st, const char *folder, struct kc_
     int r = kc_storage_read_file(st, path, LIMIT, &text, &bytes);
     if (r == -ENOENT)
         return kc_fail(e, -EBADMSG, "%s is missing", path);
+    if (r == -EFBIG)
+        return kc_fail(e, -EBADMSG, "%s is larger than any manifest", path);
     if (r < 0)
         return kc_storage_fail(st, e, r, "read", path, 0);
     const char *body = unframe(text, bytes, &n);

@@ -196,6 +196,13 @@ static bool same_state(const struct kc_whole *a, const struct kc_whole *b)
            kc_digest_equal(a->manifest.root, b->manifest.root);
 }
 
+/* Age is the version's number: after a rollback two states may be of one step. Of the same number the one in memory: nothing is
+ * faster. */
+static bool is_before(const struct kc_manifest *disk, const struct kc_manifest *copy)
+{
+    return disk->version != copy->version ? disk->version < copy->version : disk->progress.step <= copy->progress.step;
+}
+
 int kc_state_choose(struct kc_state *s, uint64_t version, struct kc_snapshot_info *out, struct kc_error *e)
 {
     bool saved = false;
@@ -212,8 +219,7 @@ int kc_state_choose(struct kc_state *s, uint64_t version, struct kc_snapshot_inf
     int r = choose_on_disk(s, version, &p, &w, e);
     if (s->copy)
         copy = choose_in_memory(s, version, &p, &copies);
-    /* Of the same step the one in memory: nothing is faster. Also where the disk says nothing any more. */
-    if (copy && (r < 0 || copy->manifest.progress.step >= w->manifest.progress.step)) {
+    if (copy && (r < 0 || is_before(&w->manifest, &copy->manifest))) { /* also where the disk says nothing any more */
         saved = r == 0 && same_state(copy, w);
         kc_whole_free(s->st, w);
         s->chosen = copy;

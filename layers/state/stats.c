@@ -156,7 +156,7 @@ struct candidate {
 static void add(struct candidate list[CANDIDATES], uint32_t *count, struct candidate c)
 {
     uint32_t at = *count;
-    while (at > 0 && (list[at - 1].step < c.step || (list[at - 1].step == c.step && !list[at - 1].memory && c.memory)))
+    while (at > 0 && (list[at - 1].version < c.version || (list[at - 1].version == c.version && !list[at - 1].memory && c.memory)))
         at--;
     if (at == CANDIDATES)
         return;
@@ -219,7 +219,7 @@ static int look_once(const struct kc_tensor_question *q, const struct kc_copies 
         return r;
     if (count == 0)
         return kc_fail(e, -ENOENT, "%s has no whole snapshot, and no copy of the state is in memory", q->directory);
-    while (before < count && list[before].step == list[0].step)
+    while (before < count && list[before].version == list[0].version)
         before++;
     const struct kc_storage *of[2] = {&kc_storage_posix, copies ? kc_copies_storage(copies) : NULL};
     path_of(&list[0], q->directory, now_path);

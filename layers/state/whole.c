@@ -53,6 +53,11 @@ static int open_packs(const struct kc_storage *st, const char *folder, struct kc
     return r == 0 ? kc_cover_check(m, w->pack, e) : r;
 }
 
+bool kc_whole_says_nothing(int code)
+{
+    return code == -ENOMEM || code == -EMFILE || code == -ENFILE || code == -EIO;
+}
+
 static int refuse_marked(const struct kc_storage *st, const char *path, struct kc_error *e)
 {
     char mark[4096], *why;
@@ -62,6 +67,8 @@ static int refuse_marked(const struct kc_storage *st, const char *path, struct k
     int r = kc_storage_read_file(st, mark, 4096, &why, &bytes);
     if (r == -ENOENT)
         return 0;
+    if (kc_whole_says_nothing(r))
+        return kc_storage_fail(st, e, r, "read", mark, 0);
     if (r < 0)
         return kc_fail(e, -EBADMSG, "%s is marked broken", path);
     why[strcspn(why, "\n")] = 0;

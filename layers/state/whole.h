@@ -20,6 +20,8 @@ struct kc_whole {
 int kc_whole_open(const struct kc_storage *st, const char *path, struct kc_whole **out, struct kc_error *e);
 /* The same; on failure *own says whether it is that version which is not as it must be, or one that it leans on. */
 int kc_whole_open_blame(const struct kc_storage *st, const char *path, struct kc_whole **out, bool *own, struct kc_error *e);
+/* An error of opening that is not of what was to be opened: another time it may be whole. */
+bool kc_whole_says_nothing(int code);
 /* One with nothing in it, to be filled; NULL no memory. */
 struct kc_whole *kc_whole_new(void);
 void kc_whole_free(const struct kc_storage *st, struct kc_whole *w); /* NULL is fine */

@@ -149,7 +149,7 @@ void pack_rig_save(struct pack_rig *p, struct pack_how how)
         m->axis[a] = a == KC_DATA ? PACK_RANKS : 1;
     m->history.stride = 1;
     ck_assert_int_eq(kc_manifest_tensors(m, &p->map[0]), 0);
-    ck_assert_msg(kc_commit_version(&kc_storage_posix, p->folder, w, &e) == 0, "%s", e.text);
+    ck_assert_msg(kc_commit_version(&kc_storage_posix, p->folder, w, false, &e) == 0, "%s", e.text);
     kc_whole_free(&kc_storage_posix, w);
 }
 

@@ -151,6 +151,28 @@ START_TEST(a_copy_of_another_root_is_passed_over)
 }
 END_TEST
 
+/* After a rollback: on disk step 3 as version 2, in memory step 2 as version 6, which is the younger. */
+static void go_back(void)
+{
+    struct kc_error e = {""};
+    ck_assert_int_eq(rig_snapshot(&rig), 0);
+    rig_close(&rig);
+    rig_open(&rig, rig_small, rig_small_count, three, folder, NULL, "");
+    rig_train(&rig);
+    rig_train(&rig);
+    ck_assert_int_eq(copy_rig_fill(&rig, fds, 6, 3, COPY_RIG_WHOLE, &e), 0);
+}
+
+START_TEST(the_higher_number_is_the_younger_whatever_the_step)
+{
+    struct kc_snapshot_info info;
+    go_back();
+    restart();
+    ck_assert_uint_eq(restored(&info), 2);
+    ck_assert(info.memory && info.version == 6);
+}
+END_TEST
+
 START_TEST(copies_are_chosen_where_the_disk_has_nothing)
 {
     struct kc_snapshot_info info;
@@ -246,6 +268,64 @@ START_TEST(a_broken_version_of_that_number_gives_way)
     ck_assert_uint_eq(on_disk(), 1);
     ck_assert_msg(save(NULL, &info, &e) == 0, "%s", e.text);
     ck_assert_uint_eq(on_disk(), 3);
+}
+END_TEST
+
+/* Until the copy is about to take its name, and where that fails. */
+START_TEST(a_broken_version_is_there_until_it_is_replaced)
+{
+    static struct rig_faults f;
+    struct kc_snapshot_info info;
+    struct kc_error e = {""};
+    char path[4096];
+    struct stat st;
+    kc_catalog_path(folder, 3, path);
+    ck_assert_msg(save(NULL, &info, &e) == 0, "%s", e.text);
+    kc_catalog_mark_broken(&kc_storage_posix, path, "by hand");
+    for (uint64_t n = 1;; n++) {
+        rig_faults(&f);
+        f.writes_only = true;
+        f.at = n;
+        f.code = -ENOSPC;
+        const int r = save(&f.storage, &info, &e);
+        ck_assert_msg(stat(path, &st) == 0, "call %d, %s: gone", (int)n, f.failed);
+        if (r == 0)
+            break;
+        kc_catalog_mark_broken(&kc_storage_posix, path, "by hand"); /* where it is the copy whose name may not last */
+    }
+    ck_assert_uint_eq(on_disk(), 3);
+}
+END_TEST
+
+/* What is on disk is whole, and some call that reads it fails: it stays. */
+START_TEST(what_cannot_be_read_is_not_replaced)
+{
+    static struct rig_faults f;
+    static const int codes[] = {-EIO, -EMFILE};
+    struct kc_snapshot_info info;
+    struct kc_error e = {""};
+    ck_assert_msg(save(NULL, &info, &e) == 0, "%s", e.text);
+    for (uint64_t n = 1;; n++) {
+        rig_faults(&f);
+        f.at = n;
+        f.code = codes[_i];
+        const int r = save(&f.storage, &info, &e);
+        if (!f.failed)
+            break;
+        ck_assert_msg(r == codes[_i] || (r == -ENOENT && strcmp(f.failed, "close") == 0), "call %d, %s: %d", (int)n, f.failed, r);
+        ck_assert_uint_eq(on_disk(), 3);
+    }
+}
+END_TEST
+
+START_TEST(a_younger_copy_of_an_earlier_step_is_written_out)
+{
+    struct kc_snapshot_info info;
+    struct kc_error e = {""};
+    go_back();
+    ck_assert_msg(save(NULL, &info, &e) == 0, "%s", e.text);
+    ck_assert(info.version == 6 && info.step == 2);
+    ck_assert_uint_eq(on_disk(), 2);
 }
 END_TEST
 
@@ -366,6 +446,7 @@ int main(void)
     tcase_add_test(c, of_the_same_step_memory_is_chosen_and_a_later_one_on_disk_before_it);
     tcase_add_test(c, a_damaged_copy_is_passed_over);
     tcase_add_test(c, a_copy_of_another_root_is_passed_over);
+    tcase_add_test(c, the_higher_number_is_the_younger_whatever_the_step);
     tcase_add_test(c, copies_are_chosen_where_the_disk_has_nothing);
     tcase_add_test(c, copies_of_another_plan_are_not_chosen);
     suite_add_tcase(s, c);
@@ -375,6 +456,9 @@ int main(void)
     tcase_add_test(w, the_newest_copy_is_written_out);
     tcase_add_test(w, a_damaged_copy_is_not_written_out);
     tcase_add_test(w, a_broken_version_of_that_number_gives_way);
+    tcase_add_test(w, a_broken_version_is_there_until_it_is_replaced);
+    tcase_add_loop_test(w, what_cannot_be_read_is_not_replaced, 0, 2);
+    tcase_add_test(w, a_younger_copy_of_an_earlier_step_is_written_out);
     tcase_add_test(w, who_holds_the_lock_is_not_disturbed);
     tcase_add_loop_test(w, every_failing_call_leaves_the_newest_whole, 0, 2);
     tcase_add_test(w, killed_at_any_call_the_next_one_succeeds);

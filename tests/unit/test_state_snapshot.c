@@ -395,6 +395,10 @@ START_TEST(leftovers_are_removed_unless_somebody_writes)
     ck_assert_int_eq(kc_state_choose(r.state[0], 0, &info, &e), 0);
     ck_assert(!there("tmp.v00000002") && !there("tmp.CURRENT"));
     ck_assert_int_eq(rig_snapshot(&r), 0);
+    path_of("tmp.v00000009", path); /* a number that was given once is not given again */
+    ck_assert_int_eq(mkdir(path, 0700), 0);
+    ck_assert_int_eq(rig_snapshot(&r), 0);
+    ck_assert(there("v00000010") && !there("tmp.v00000009"));
     rig_close(&r);
 }
 END_TEST
