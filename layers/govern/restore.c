@@ -6,16 +6,20 @@
 #include <errno.h>
 #include <stdio.h>
 
+#define CHOICES 8 /* a read that fails for one rank time after time is no passing trouble */
+
 int restore_newest(struct loop *l, bool finite, struct kc_snapshot_info *found)
 {
     int code;
+    uint32_t apart = 0;
     do {
         code = finite ? kc_state_choose_finite(l->c->state, found, l->e) : kc_state_choose(l->c->state, 0, found, l->e);
         if (code < 0)
             break;
         code = loop_program(l, KC_PROGRAM_RESTORE);
-    } while (code == -EBADMSG || code == -EBADE || code == -EIO);
-    return code;
+        apart += code == -EAGAIN;
+    } while (code == -EBADMSG || code == -EBADE || code == -EIO || (code == -EAGAIN && apart < CHOICES));
+    return code == -EAGAIN ? kc_fail(l->e, -EBADMSG, "ranks chose different snapshots to restore, %u times", apart) : code;
 }
 
 /* What is on the board goes back as well. */

@@ -3,7 +3,7 @@
  * [0] failures: one in the low 16 bits, errno from bit 16, rank + 1 from bit 40. If a single rank failed, all know
  *     which one and why; if several did, how many. From bit 56: position 0 says that the copy in memory is whole.
  * [1] a number with a one at bit 48 for every rank that gave it (so also a sum of a sum can be read): the version
- *     that position 0 chose, the version a rank restores, the bytes a rank wrote.
+ *     that position 0 chose, one made of the version a rank restores, the bytes a rank wrote.
  * [2…] limbs of state_root (root.h), by tensor, then by kind. */
 #include "state_impl.h"
 
@@ -15,6 +15,21 @@
 
 #define GIVEN (UINT64_C(1) << 48)
 #define WHOLE (UINT64_C(1) << 56)
+
+/* Whoever has one of several numbers must see from the sum that they are several: of 4, 5 and 6 the middle one would not. */
+static uint64_t scattered(uint64_t version)
+{
+    uint64_t z = version * UINT64_C(0x9e3779b97f4a7c15);
+    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return (z ^ (z >> 31)) >> 24 | 1; /* 40 bits: those of all ranks are below GIVEN */
+}
+_Static_assert(KC_RANKS_MAX <= 256, "their sum is below GIVEN");
+
+void kc_agree_chosen(struct kc_state *s, int error)
+{
+    kc_agree_put(s, error, scattered(s->attempt.version));
+}
 
 void kc_agree_put(struct kc_state *s, int error, uint64_t value)
 {
@@ -58,7 +73,7 @@ void kc_agree_settle(struct kc_state *s)
     uint64_t given = s->store[1] >> 48, sum = s->store[1] & (GIVEN - 1);
     a->pending = false;
     a->own = a->error != 0;
-    a->differ = sum != a->version * given;
+    a->differ = a->stage == KC_STAGE_READ && sum != scattered(a->version) * given;
     if (s->store[0] >= WHOLE)
         s->copied = a->version;
     read_failures(s, s->store[0] % WHOLE);
@@ -71,7 +86,7 @@ void kc_agree_settle(struct kc_state *s)
     } else if (a->stage == KC_STAGE_WRITTEN) {
         a->bytes = sum;
     } else if (a->stage == KC_STAGE_READ && (!given || a->differ)) {
-        kc_attempt_fail(s, -EPROTO, "ranks chose different snapshots to restore");
+        kc_attempt_fail(s, -EAGAIN, "ranks chose different snapshots to restore");
     }
 }
 

@@ -85,7 +85,7 @@ const struct kc_storage *kc_copies_storage(const struct kc_copies *c);
 /* Versions that have a manifest, newest first; how many. They may not be whole. */
 uint32_t kc_copies_versions(const struct kc_copies *c, uint64_t version[KC_COPY_SLOTS]);
 /* The newest whole copy (version 0), or that one; kc_whole_free() with kc_copies_storage(). `why`, of `room` bytes, takes a
- * line about every one that was passed over. -ENOENT none is whole. */
+ * line about every one that was passed over. -ENOENT none is whole; -ENOMEM, -EIO: it is not known. */
 int kc_copies_whole(const struct kc_copies *c, uint64_t version, char *why, size_t room, struct kc_whole **out,
                     struct kc_error *e);
 /* Position 0, when the packs of all ranks are complete: proves them, fills the manifest's pack rows and puts it into the slot

@@ -417,8 +417,11 @@ int kc_copies_whole(const struct kc_copies *c, uint64_t version, char *why, size
         if (version && found[i] != version)
             continue;
         kc_catalog_path(KC_COPY_DIRECTORY, found[i], path);
-        if (kc_whole_open(&c->storage, path, out, &own) == 0)
+        const int r = kc_whole_open(&c->storage, path, out, &own);
+        if (r == 0)
             return 0;
+        if (kc_whole_says_nothing(r))
+            return kc_fail(e, r, "%s", own.text);
         if (room)
             kc_print(&notes, "%spassed over the copy in memory v%08" PRIu64 ": %s", notes.length ? "; " : "", found[i],
                      own.text);

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What another version is tried for. A failed read may be gone the next time, so it leaves no mark. */
 static bool is_damage(int code)
 {
     return code == -EBADMSG || code == -EIO;
@@ -100,7 +101,7 @@ static int choose(struct kc_state *s, const struct kc_catalog *c, uint64_t versi
             return kc_restore_fits(s, *out, e);
         if (!is_damage(r))
             return r;
-        if (own) /* what it leans on is marked when it is tried itself */
+        if (own && r == -EBADMSG) /* what it leans on is marked when it is tried itself */
             mark(s, s->st, path, e->text);
         kc_print(notes, "%spassed over v%08" PRIu64 ": %s", notes->length ? "; " : "", c->version[i], e->text);
         if (version)
@@ -160,24 +161,26 @@ static int choose_on_disk(struct kc_state *s, uint64_t version, struct kc_print 
     return r;
 }
 
-/* The newest whole copy in memory (or that one), read through `copies`; NULL if there is none. What was found damaged is told. */
-static struct kc_whole *choose_in_memory(struct kc_state *s, uint64_t version, struct kc_print *notes,
-                                         struct kc_copies **copies)
+/* The newest whole copy in memory (or that one), read through `copies`; NULL if there is none. What was found damaged is told.
+ * Where it is not known whether there is one this rank fails: it would choose otherwise than its peers. */
+static int choose_in_memory(struct kc_state *s, uint64_t version, struct kc_print *notes, struct kc_copies **copies,
+                            struct kc_whole **out, struct kc_error *e)
 {
-    struct kc_whole *w = NULL;
-    struct kc_error e = {""};
+    struct kc_error own = {""};
     char why[400] = "";
-    int r = kc_copies_open_plan(s->copy_fd, s->shard->ranks, &s->shard->head.digest, copies, &e);
-    if (r == 0) {
-        r = kc_copies_whole(*copies, version, why, sizeof why, &w, &e);
-        if (r == 0 && kc_restore_fits(s, w, &e) < 0)
-            snprintf(why, sizeof why, "passed over the copy in memory: %.300s", e.text);
-    } else if (r != -ENOENT) {
-        snprintf(why, sizeof why, "passed over the copies in memory: %.300s", e.text);
+    int r = kc_copies_open_plan(s->copy_fd, s->shard->ranks, &s->shard->head.digest, copies, &own);
+    if (r == -EBADMSG)
+        snprintf(why, sizeof why, "passed over the copies in memory: %.300s", own.text);
+    if (r == 0)
+        r = kc_copies_whole(*copies, version, why, sizeof why, out, &own);
+    if (r == 0 && kc_restore_fits(s, *out, &own) < 0) {
+        snprintf(why, sizeof why, "passed over the copy in memory: %.300s", own.text);
+        kc_whole_free(kc_copies_storage(*copies), *out);
+        *out = NULL;
     }
     if (why[0])
         kc_print(notes, "%s%s", notes->length ? "; " : "", why);
-    return w;
+    return r < 0 && r != -ENOENT && r != -EBADMSG ? kc_fail(e, r, "%s", own.text) : 0;
 }
 
 static void forget_chosen(struct kc_state *s)
@@ -216,9 +219,14 @@ int kc_state_choose(struct kc_state *s, uint64_t version, struct kc_snapshot_inf
         return kc_fail(e, -ENOENT, "this run has no directory for snapshots");
     kc_snapshot_settle(s);
     forget_chosen(s);
+    struct kc_error why = {""};
     int r = choose_on_disk(s, version, &p, &w, e);
-    if (s->copy)
-        copy = choose_in_memory(s, version, &p, &copies);
+    const int unknown = s->copy ? choose_in_memory(s, version, &p, &copies, &copy, &why) : 0;
+    if (unknown < 0) {
+        kc_whole_free(s->st, w);
+        kc_copies_free(copies);
+        return kc_fail(e, unknown, "%s", why.text);
+    }
     if (copy && (r < 0 || is_before(&w->manifest, &copy->manifest))) { /* also where the disk says nothing any more */
         saved = r == 0 && same_state(copy, w);
         kc_whole_free(s->st, w);
@@ -258,15 +266,19 @@ static int version_before(const struct kc_state *s, uint64_t version, uint64_t *
 int kc_state_choose_finite(struct kc_state *s, struct kc_snapshot_info *out, struct kc_error *e)
 {
     uint64_t before;
+    bool damaged = false;
     int r = kc_state_choose(s, 0, out, e);
     while (r == 0 && !kc_manifest_finite(&s->chosen->manifest)) {
         uint64_t version = out->version;
         do { /* broken ones are passed over, as among the newest */
             r = version_before(s, version, &before, e);
             version = before;
+            if (r == 0 && !before)
+                return damaged ? kc_fail(e, -EBADMSG, "%s has no whole snapshot with a finite loss", s->directory)
+                               : kc_fail(e, -ENOENT, "%s has no snapshot with a finite loss", s->directory);
             if (r == 0)
-                r = before ? kc_state_choose(s, before, out, e)
-                           : kc_fail(e, -ENOENT, "%s has no snapshot with a finite loss", s->directory);
+                r = kc_state_choose(s, before, out, e);
+            damaged |= r == -EBADMSG;
         } while (r == -EBADMSG);
     }
     return r;
@@ -299,11 +311,11 @@ int kc_verb_restore_read(struct kc_state *s, struct kc_error *e)
     for (uint32_t b = 0; b < s->map.buckets; b++)
         for (int k = 0; k < KC_STATES; k++)
             atomic_fetch_add_explicit(&s->version[k][b], 1, memory_order_release);
-    if (is_damage(r))
+    if (r == -EBADMSG || (r == -EIO && s->chosen_st != s->st)) /* who fails to read one on disk keeps that to itself */
         mark(s, s->chosen_st, blamed, own.text);
     if (r < 0)
         kc_attempt_fail(s, r, own.text);
-    kc_agree_put(s, r, s->attempt.version);
+    kc_agree_chosen(s, r);
     return 0;
 }
 

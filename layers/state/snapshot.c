@@ -276,12 +276,16 @@ static void write_copy(struct kc_state *s)
     struct kc_attempt *a = &s->attempt;
     const struct kc_background *b = s->background;
     struct kc_pack file = {.fd = -1};
+    struct kc_error why = {""};
     const bool commits = s->rank == 0 && !a->aside;
-    if (commits && (a->code = commit_copy(s, &a->said)) < 0) {
-        kc_fail_prefix(&a->said, a->code, "the copy in memory");
+    const int r = commits ? commit_copy(s, &why) : 0;
+    if (r == -ENOSPC || r == -ENOMEM) { /* then there is none: the one on disk does not need it */
+        snprintf(a->note, sizeof a->note, "no copy in memory: %.400s", why.text);
+    } else if (r < 0) {
+        a->code = kc_fail(&a->said, r, "the copy in memory: %s", why.text);
         return;
     }
-    a->whole = commits;
+    a->whole = commits && r == 0;
     if (kc_pack_plan(&s->map, &file) < 0) {
         a->code = kc_fail(&a->said, -ENOMEM, "no memory for the index of a snapshot");
         return;

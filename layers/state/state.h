@@ -141,9 +141,10 @@ bool kc_state_background(const struct kc_state *s);
 void kc_state_last_snapshot(const struct kc_state *s, struct kc_snapshot_info *out);
 /* Choose what the next restore program reads: the newest whole, verified snapshot (version 0), or that one. Falls
  * back to older ones and marks broken ones with a file BROKEN; out->reason names them (F32). A whole copy in memory is chosen
- * before a version on disk that has no later step. Every rank chooses the same: a function of what is there. A restore program that then meets a damaged extent marks that version
- * too and fails with -EBADMSG: choose again. -ENOENT there is none, -EINVAL it is of another model or seed (e says
- * which), -EBADMSG that version is broken. */
+ * before a version on disk that has no higher number. Every rank chooses the same: a function of what is there. A restore program
+ * that then meets a damaged extent marks that version too and fails with -EBADMSG, one whose ranks chose differently (a read of
+ * one of them failed) with -EAGAIN: choose again. -ENOENT there is none, -EINVAL it is of another model or seed (e says which),
+ * -EBADMSG that version is broken; else -errno: what there is could not be found out. */
 int kc_state_choose(struct kc_state *s, uint64_t version, struct kc_snapshot_info *out, struct kc_error *e);
 /* As kc_state_choose() of the newest, but of one whose last loss was finite (or that has none yet): where a step that is not
  * finite goes back to. */

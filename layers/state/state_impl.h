@@ -197,6 +197,8 @@ void kc_values_spread(struct kc_state *s, uint32_t tensor, uint64_t first, uint6
 
 /* ---- agreement.c: the first two elements of the store vector ---- */
 void kc_agree_put(struct kc_state *s, int error, uint64_t value);
+/* The same of the version that a restore reads. */
+void kc_agree_chosen(struct kc_state *s, int error);
 /* Remember the first failure of an attempt. */
 void kc_attempt_fail(struct kc_state *s, int error, const char *reason);
 /* Read the summed vector if it has something of ours that was not read yet. */

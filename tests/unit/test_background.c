@@ -318,6 +318,30 @@ START_TEST(a_copy_is_whole_whatever_the_disk_says)
 }
 END_TEST
 
+/* A copy that finds no room for its manifest is none, and the snapshot on disk is made all the same. */
+START_TEST(a_copy_without_room_costs_no_snapshot)
+{
+    enum { MANY = 150 };
+    static char names[MANY][6000];
+    static struct rig_tensor many[MANY];
+    struct kc_snapshot_info info;
+    struct rig r;
+    for (int i = 0; i < MANY; i++) {
+        memset(names[i], 'a', sizeof names[i] - 1);
+        snprintf(names[i], 4, "%03d", i);
+        names[i][3] = 'a';
+        many[i] = (struct rig_tensor){names[i], 1, {8}, rig_small[0].init, rig_small[0].scale};
+    }
+    rig_open(&r, many, MANY, two, folder, NULL, "");
+    rig_train(&r);
+    ck_assert_int_eq(rig_snapshot(&r), 0);
+    kc_state_last_snapshot(r.state[0], &info);
+    ck_assert_msg(strstr(info.reason, "no copy in memory") != NULL, "%s", info.reason);
+    ck_assert_uint_eq(r.state[1]->copied, 0);
+    rig_close(&r);
+}
+END_TEST
+
 /* A root of the state as it is now may be asked for while the copy of an older one is under way. */
 START_TEST(a_root_meanwhile_is_of_the_state_as_it_is)
 {
@@ -595,6 +619,7 @@ int main(void)
     tcase_add_test(c, another_begin_is_refused_until_the_one_under_way_has_ended);
     tcase_add_loop_test(c, the_copy_before_stays_whole_where_there_are_two_slots, 1, 3);
     tcase_add_test(c, a_copy_is_whole_whatever_the_disk_says);
+    tcase_add_test(c, a_copy_without_room_costs_no_snapshot);
     tcase_add_test(c, a_root_meanwhile_is_of_the_state_as_it_is);
     tcase_add_test(c, the_writer_stands_back_and_both_begin_where_they_are_told);
     tcase_add_test(c, what_was_not_finite_at_the_mark_is_told_by_all_and_what_became_so_is_not);

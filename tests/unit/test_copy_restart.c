@@ -3,6 +3,7 @@
 #include "copy_rig.h"
 #include "crash_log.h"
 #include "rig_faults.h"
+#include "state/state_impl.h"
 #include "tests/unit/suite.h"
 
 #include <check.h>
@@ -181,6 +182,37 @@ START_TEST(copies_are_chosen_where_the_disk_has_nothing)
     ck_assert_uint_eq(restored(&info), 3);
     ck_assert(info.memory);
     ck_assert_int_eq(mkdir(folder, 0700), 0);
+}
+END_TEST
+
+/* With nothing on disk its peers restore: a rank that can't look must not begin anew. */
+START_TEST(copies_that_cannot_be_read_are_not_none)
+{
+    struct kc_snapshot_info info;
+    struct kc_error e = {""};
+    rig_remove(folder);
+    restart();
+    const int fd = rig.state[1]->copy_fd[2];
+    rig.state[1]->copy_fd[2] = -1;
+    ck_assert_int_eq(kc_state_choose(rig.state[1], 0, &info, &e), -EBADF);
+    rig.state[1]->copy_fd[2] = fd;
+    ck_assert_uint_eq(restored(&info), 3);
+    ck_assert_int_eq(mkdir(folder, 0700), 0);
+}
+END_TEST
+
+/* It is passed over in earnest: neither read nor lost. */
+START_TEST(a_copy_of_another_seed_is_refused_as_the_disk_is)
+{
+    struct kc_snapshot_info info;
+    struct kc_error e = {""};
+    restart();
+    struct kc_job_spec other = *rig.spec;
+    other.seed++;
+    rig.state[0]->spec = &other;
+    ck_assert_int_eq(kc_state_choose(rig.state[0], 0, &info, &e), -EINVAL);
+    rig.state[0]->spec = rig.spec;
+    ck_assert_uint_eq(restored(&info), 3);
 }
 END_TEST
 
@@ -448,6 +480,8 @@ int main(void)
     tcase_add_test(c, a_copy_of_another_root_is_passed_over);
     tcase_add_test(c, the_higher_number_is_the_younger_whatever_the_step);
     tcase_add_test(c, copies_are_chosen_where_the_disk_has_nothing);
+    tcase_add_test(c, copies_that_cannot_be_read_are_not_none);
+    tcase_add_test(c, a_copy_of_another_seed_is_refused_as_the_disk_is);
     tcase_add_test(c, copies_of_another_plan_are_not_chosen);
     suite_add_tcase(s, c);
     TCase *w = tcase_create("writing out");

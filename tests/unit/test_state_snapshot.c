@@ -621,7 +621,101 @@ START_TEST(ranks_that_chose_differently_do_not_restore)
     ck_assert_int_eq(kc_state_choose(r.state[1], 2, &info, &e), 0);
     ck_assert_int_eq(rig_verb(&r, KC_VERB_RESTORE_READ, &e), 0);
     rig_sum(&r, 0, 2);
-    ck_assert_int_eq(rig_verb(&r, KC_VERB_STORE_AGREE, &e), -EPROTO);
+    ck_assert_int_eq(rig_verb(&r, KC_VERB_STORE_AGREE, &e), -EAGAIN);
+    ck_assert_msg(rig_restore(&r, 0, &e) == 0, "%s", e.text);
+    rig_check(&r, 2);
+    rig_close(&r);
+}
+END_TEST
+
+/* Every rank sees it, also one whose choice is the mean of all. */
+START_TEST(no_rank_takes_its_choice_for_that_of_all)
+{
+    struct rig r;
+    struct kc_error e = {""};
+    struct kc_snapshot_info info;
+    rig_keep = 3;
+    rig_open(&r, rig_small, FEW, (struct rig_layout){3, 1, 2, false, false}, folder, NULL, "");
+    rig_keep = 2;
+    for (uint32_t i = 0; i < 3; i++) {
+        rig_train(&r);
+        ck_assert_int_eq(rig_snapshot(&r), 0);
+    }
+    for (uint32_t i = 0; i < 3; i++) {
+        ck_assert_int_eq(kc_state_choose(r.state[i], i + 1, &info, &e), 0);
+        ck_assert_int_eq(r.io[i].verb(r.io[i].self, KC_VERB_RESTORE_READ, &e), 0);
+    }
+    rig_sum(&r, 0, 2);
+    for (uint32_t i = 0; i < 3; i++)
+        ck_assert_int_eq(r.io[i].verb(r.io[i].self, KC_VERB_STORE_AGREE, &e), -EAGAIN);
+    rig_close(&r);
+}
+END_TEST
+
+/* One call of one rank fails: the ranks agree on the newest in the end, and nothing that is whole is marked. */
+START_TEST(a_read_that_fails_once_costs_no_version)
+{
+    static const int codes[] = {-EIO, -EMFILE};
+    static struct rig_faults f[2];
+    const struct kc_storage *storages[2] = {&f[0].storage, &f[1].storage};
+    struct rig r;
+    struct kc_snapshot_info info;
+    for (int i = 0; i < 2; i++)
+        rig_faults(&f[i]);
+    rig_storages = storages;
+    rig_open(&r, rig_small, FEW, two, folder, NULL, "");
+    rig_storages = NULL;
+    for (int i = 0; i < 2; i++) {
+        rig_train(&r);
+        ck_assert_int_eq(rig_snapshot(&r), 0);
+    }
+    for (uint64_t n = 1;; n++) {
+        struct kc_error e = {""};
+        bool apart = false;
+        f[1].calls = 0;
+        f[1].at = n;
+        f[1].code = codes[_i];
+        f[1].failed = NULL;
+        ck_assert_int_eq(kc_state_choose(r.state[0], 0, &info, &e), 0);
+        const int own = kc_state_choose(r.state[1], 0, &info, &e);
+        if (!f[1].failed)
+            break;
+        if (own == 0) {
+            ck_assert_int_eq(rig_verb(&r, KC_VERB_RESTORE_READ, &e), 0);
+            rig_sum(&r, 0, 2);
+            apart = info.version != 2;
+            ck_assert_int_eq(rig_verb(&r, KC_VERB_STORE_AGREE, &e), apart ? -EAGAIN : 0);
+        } else {
+            ck_assert_msg(own == codes[_i], "call %d, %s: %d %s", (int)n, f[1].failed, own, e.text); /* that rank ends */
+        }
+        ck_assert(!there("v00000002/BROKEN") && !there("v00000001/BROKEN"));
+        ck_assert_msg(rig_restore(&r, 0, &e) == 0, "%s", e.text);
+        rig_check(&r, 2);
+    }
+    rig_close(&r);
+}
+END_TEST
+
+/* Of a rank that begins anew where its snapshots are damaged the rest would be lost as well. */
+START_TEST(no_whole_version_with_a_finite_loss_is_no_fresh_start)
+{
+    struct rig r;
+    struct kc_error e = {""};
+    struct kc_snapshot_info info;
+    char path[512];
+    rig_open(&r, rig_small, FEW, two, folder, NULL, "");
+    rig_train(&r);
+    ck_assert_int_eq(rig_snapshot(&r), 0);
+    for (uint32_t k = 0; k < r.ranks; k++)
+        kc_state_advance(r.state[k], 100, 8, (double)NAN, (double)NAN);
+    ck_assert_int_eq(rig_snapshot(&r), 0);
+    path_of("v00000001/MANIFEST.json", path);
+    rig_flip(path, 100);
+    ck_assert_int_eq(kc_state_choose_finite(r.state[0], &info, &e), -EBADMSG);
+    ck_assert_ptr_nonnull(strstr(e.text, "finite loss"));
+    path_of("v00000001", path);
+    rig_remove(path);
+    ck_assert_int_eq(kc_state_choose_finite(r.state[0], &info, &e), -ENOENT);
     rig_close(&r);
 }
 END_TEST
@@ -945,6 +1039,9 @@ int main(void)
     tcase_add_test(c, without_a_copy_training_may_not_go_on);
     tcase_add_test(c, state_root_is_compared_after_the_load);
     tcase_add_test(c, ranks_that_chose_differently_do_not_restore);
+    tcase_add_test(c, no_rank_takes_its_choice_for_that_of_all);
+    tcase_add_loop_test(c, a_read_that_fails_once_costs_no_version, 0, 2);
+    tcase_add_test(c, no_whole_version_with_a_finite_loss_is_no_fresh_start);
     tcase_add_test(c, a_mark_that_one_rank_saw_too_early_costs_no_version);
     tcase_add_test(c, nonfinite_state_is_not_saved);
     tcase_add_loop_test(c, nonfinite_state_is_kept_aside, 0, 2); /* without and with a copy in memory */
