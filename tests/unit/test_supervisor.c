@@ -236,6 +236,21 @@ START_TEST(test_what_is_not_known_is_not_told)
 END_TEST
 
 /* What no rank is to blame for is a failure all the same, in the record as on the way back. */
+START_TEST(test_words_that_were_cut_end_at_a_word)
+{
+    struct kc_rank_end end = says(KC_REASON_ERROR, 1, 1, 1, "");
+    struct kc_verdict v;
+    const size_t full = sizeof end.words.text - 1;
+    memset(end.words.text, 'x', full);
+    end.words.text[100] = ' ';
+    kc_failure_name(&end, 1, &v);
+    ck_assert_msg(strstr(v.text, "x …") && strlen(v.detail) < full, "%s", v.text);
+    end.words.text[full - 1] = 0; /* it fits */
+    kc_failure_name(&end, 1, &v);
+    ck_assert_msg(!strstr(v.text, "…"), "%s", v.text);
+}
+END_TEST
+
 START_TEST(test_failure_of_no_rank)
 {
     struct kc_verdict v = kc_failure_other(KC_REASON_KEEPER, KC_PHASE_NONE, 5, "the keeper (pid 7) was lost at step 5"),
@@ -935,7 +950,8 @@ int main(void)
         {"life", {test_every_cell, test_cells_are_consistent, test_grace, NULL}},
         {"failure",
          {test_first_by_time_not_by_rank, test_followers_are_never_first, test_signals_are_named,
-          test_what_is_not_known_is_not_told, test_failure_of_no_rank, test_faults, NULL}},
+          test_what_is_not_known_is_not_told, test_failure_of_no_rank,
+          test_words_that_were_cut_end_at_a_word, test_faults, NULL}},
         {"ids", {test_ids_rise_and_are_never_reused, test_ids_are_claimed_once, NULL}},
         {"metrics", {test_metrics_lines, test_metrics_are_cut_back, test_metrics_cut_in_a_long_file, NULL}},
         {"log", {test_log_is_turned_over_without_losing_a_line, test_log_without_old_ones, test_last_line, NULL}},
