@@ -1,6 +1,7 @@
 /* verb_snap_prove.c - kc snap prove: the steps after a snapshot once more, apart from the job, and whether they give the same. */
 #include "bench.h"
 #include "losses.h"
+#include "rollbacks.h"
 #include "scratch.h"
 #include "verbs.h"
 
@@ -71,6 +72,30 @@ static int choose(struct proof *p, const struct snapshots *l, const char *from)
     p->to = whole_after(l, p->from ? p->from->version : 0);
     p->first = p->from ? p->from->step + 1 : 1;
     p->until = p->to ? p->to->step : p->first;
+    return KC_EXIT_OK;
+}
+
+/* Samples that a rollback left out stand in the next snapshot, and there alone. Behind a rollback that no snapshot of these steps
+ * tells, the replay would train others than the job did: it is compared up to there, or not at all. */
+static int look_at_rollbacks(struct proof *p)
+{
+    struct kc_error e = {""};
+    struct rollbacks r;
+    int rc = rollbacks_read(p->job->directory, p->first - 1, &r, &e);
+    if (rc)
+        return session_fail(p->s, session_code(rc), "%s", e.text);
+    if (r.at && (!p->to || r.next < p->until))
+        return session_fail(p->s, KC_EXIT_INCOMPLETE,
+                            "%s went back to step %llu because a step was not finite, and which samples it left out since no snapshot "
+                            "tells yet: nothing after that step can be proved until %s. kc checkpoint %s writes a snapshot, or prove "
+                            "--from another one (0: the beginning)", p->job->id, (unsigned long long)p->first - 1,
+                            p->to ? "another one is there" : "the next one is written", p->job->id);
+    if (r.next < p->until) {
+        session_note(p->s, "%s went back to step %llu because a step was not finite: what is proved ends there", p->job->id,
+                     (unsigned long long)r.next);
+        p->until = r.next;
+        p->to = NULL;
+    }
     return KC_EXIT_OK;
 }
 
@@ -205,6 +230,8 @@ static int snap_prove(struct session *s, const struct arguments *a)
     int code = scratch_open(s, &j, &sc);
     if (!code)
         code = choose(&p, &sc.list, a->option[OPTION_FROM]);
+    if (!code)
+        code = look_at_rollbacks(&p);
     if (!code)
         code = look_at_losses(&p);
     if (!code)

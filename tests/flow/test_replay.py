@@ -129,6 +129,22 @@ def test_what_a_rollback_left_out_is_left_out_again():
         assert "had the loss" not in said, said
 
 
+def test_a_rollback_that_no_snapshot_tells_is_no_difference():
+    with Kc() as node:
+        job = begin_poisoned(node, "untold", [900], steps=100000, snapshot={"every": 0, "keep": 100, "busy": "wait"})
+        node.kc("wait", job, "--for", "step>=1")
+        node.kc("checkpoint", job)
+        step = node.snapshots(job)[-1]["step"]
+        until("it went back", lambda: node.events(job, "rollback"))
+        node.kc("wait", job, "--for", f"step>={step + 2}")
+        node.kc("pause", job)
+        found = node.kc("snap", "prove", job, ok=(6,))
+        assert not found.stdout and f"{job} went back to step {step}" in found.stderr, found
+        node.kc("checkpoint", job)
+        assert node.json("snap", "prove", job, "--from", "1")["proved"], "the next snapshot tells what was left out"
+        node.kc("stop", job)
+
+
 def test_one_snapshot_alone_is_proved_by_the_step_after_it():
     with Kc() as node:
         job = node.begin("held", 2, 0, steps=100000, snapshot={"every": 0}, batch={"sequences": 8, "micro": 4})
