@@ -339,7 +339,7 @@ static int look(struct session *s, const struct arguments *a, struct asked *q)
     if (rc)
         return session_fail(s, session_code(rc), "%s", e.text);
     if (a->option[OPTION_DEEP])
-        m.verified = kc_snapshot_verify(v->info.path, true, &info, &damage) == 0;
+        m.verified = kc_snapshot_verify_values(v->info.path, &info, &damage) == 0;
     m.memory = step_in_memory(s, q, v);
     int code = s->json ? emit(s, q, v, &m) : print(s, q, v, &m);
     if (!v->fits || m.verified == 0) /* it would fail: the same code as the rank's */

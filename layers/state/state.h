@@ -198,9 +198,12 @@ int kc_snapshot_aside(const char *directory, struct kc_snapshot_info *out, struc
  * none, -ENOSPC room. */
 int kc_snapshot_variant(const char *directory, char *out, size_t room);
 /* `path` is one snapshot, or a directory of them (the newest whole one). Read every byte of it and of the versions that it
- * leans on, compare every digest; deep: decode the values too, compare their digests, and recompute state_root. 0 whole;
- * -EBADMSG e names pack, offset, tensor; -ENOENT there is none. */
+ * leans on, compare every digest; deep: decode the values too, compare their digests, and recompute state_root. 0 whole, and
+ * out->reason tells damage of those versions in what it does not need; -EBADMSG e names pack, offset, tensor; -ENOENT there is
+ * none. */
 int kc_snapshot_verify(const char *path, bool deep, struct kc_snapshot_info *out, struct kc_error *e);
+/* The same of what a restore reads, alone: all values, their digests and state_root. */
+int kc_snapshot_verify_values(const char *path, struct kc_snapshot_info *out, struct kc_error *e);
 /* What is in a snapshot. Tensors are in the manifest's order; a kind that a tensor has no values of has 0 bytes. */
 #define KC_SNAPSHOT_KINDS 3
 extern const char *const kc_kind_name[KC_SNAPSHOT_KINDS]; /* master, moment1, moment2 */

@@ -2,6 +2,8 @@
 #include "unpack.h"
 #include "state_impl.h"
 
+#include "base/print.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -137,25 +139,76 @@ int kc_snapshot_resolve(const struct kc_storage *st, const char *path, char out[
     return r;
 }
 
-/* Of one version all that its packs store, and what lies between: is it what was written? */
+/* What an extent stores: is it what was written? */
+static int check_extent(const struct kc_storage *st, const struct kc_whole *w, uint32_t p, uint32_t i, void *buffer,
+                        struct kc_error *e)
+{
+    const struct kc_extent *x = &w->pack[p].extent[i];
+    int r = x->stored > 0 ? kc_pack_fetch(st, &w->pack[p], buffer, x->stored, x->offset, e) : 0;
+    if (r == 0 && x->stored > 0)
+        r = kc_pack_check_stored(&w->pack[p], i, buffer, e);
+    return r < 0 ? kc_fail_prefix(e, r, "%.200s", w->manifest.tensor[x->tensor].name) : 0;
+}
+
+/* Of one version all that its packs store, and what lies between. */
 static int check_stored(const struct kc_storage *st, const struct kc_whole *w, void *buffer, struct kc_error *e)
 {
     int r = 0;
     for (uint32_t p = 0; p < w->manifest.packs && r == 0; p++)
         for (uint32_t i = 0; i < w->pack[p].count && r == 0; i++) {
-            const struct kc_extent *x = &w->pack[p].extent[i];
-            if (x->stored > 0 && (r = kc_pack_fetch(st, &w->pack[p], buffer, x->stored, x->offset, e)) == 0)
-                r = kc_pack_check_stored(&w->pack[p], i, buffer, e);
-            if (r == 0)
-                r = kc_pack_check_gap(st, &w->pack[p], i, e);
-            if (r < 0)
-                kc_fail_prefix(e, r, "%.200s", w->manifest.tensor[x->tensor].name);
+            r = check_extent(st, w, p, i, buffer, e);
+            if (r == 0 && (r = kc_pack_check_gap(st, &w->pack[p], i, e)) < 0)
+                kc_fail_prefix(e, r, "%.200s", w->manifest.tensor[w->pack[p].extent[i].tensor].name);
         }
     return r;
 }
 
-/* All values, and what lies between them; the sums of state_root on the way. */
-static int read_all(const struct kc_storage *st, const struct kc_whole *w, struct kc_unpack *unpack, float *buffer,
+/* Which extents of a version that it leans on `w` needs, one pack after the other. NULL no memory. */
+static bool *needed_of(const struct kc_whole *w, const struct kc_whole *parent)
+{
+    size_t extents = 0, first = 0;
+    for (uint32_t p = 0; p < parent->manifest.packs; p++)
+        extents += parent->pack[p].count;
+    bool *need = calloc(extents + 1, sizeof *need);
+    for (uint32_t p = 0; need && p < w->manifest.packs && p < parent->manifest.packs; p++) {
+        for (uint32_t i = 0; i < w->pack[p].count; i++) {
+            struct kc_place at = {w, p, i};
+            while (kc_extent_leans(kc_place_extent(at))) { /* in each version a pack has the same number */
+                at = kc_whole_next(w, at);
+                if (at.whole == parent)
+                    need[first + at.extent] = true;
+            }
+        }
+        first += parent->pack[p].count;
+    }
+    return need;
+}
+
+/* Of a version that `w` leans on: damage to what `w` needs is an error, other damage (the first) a note. */
+static int check_parent(const struct kc_storage *st, const struct kc_whole *w, const struct kc_whole *parent, void *buffer,
+                        struct kc_print *notes, struct kc_error *e)
+{
+    struct kc_error why = {""};
+    bool *needed = needed_of(w, parent), *need = needed, whole = true;
+    int r = needed ? 0 : kc_fail(e, -ENOMEM, "no memory to verify %s", w->path);
+    for (uint32_t p = 0; p < parent->manifest.packs && r == 0; p++)
+        for (uint32_t i = 0; i < parent->pack[p].count && r == 0; i++, need++) {
+            if (*need)
+                r = check_extent(st, parent, p, i, buffer, e);
+            else if (whole)
+                whole = check_extent(st, parent, p, i, buffer, &why) == 0;
+            if (r == 0 && whole)
+                whole = kc_pack_check_gap(st, &parent->pack[p], i, &why) == 0;
+        }
+    if (r == 0 && !whole)
+        kc_print(notes, "%sv%08" PRIu64 ", which it leans on, is damaged where this version does not read it: %.250s",
+                 notes->length ? "; " : "", parent->manifest.version, why.text);
+    free(needed);
+    return r;
+}
+
+/* All values, with `gaps` what lies between them too; the sums of state_root on the way. */
+static int read_all(const struct kc_storage *st, const struct kc_whole *w, bool gaps, struct kc_unpack *unpack, float *buffer,
                     struct kc_root_tensor *t, struct kc_error *e)
 {
     struct kc_region region;
@@ -165,7 +218,7 @@ static int read_all(const struct kc_storage *st, const struct kc_whole *w, struc
             const struct kc_extent *x = &w->pack[p].extent[i];
             const char *name = w->manifest.tensor[x->tensor].name;
             r = kc_unpack_values(unpack, p, i, buffer, e);
-            if (r == 0)
+            if (r == 0 && gaps)
                 r = kc_pack_check_gap(st, &w->pack[p], i, e);
             if (r < 0) {
                 kc_fail_prefix(e, r, "%.200s", name);
@@ -178,7 +231,7 @@ static int read_all(const struct kc_storage *st, const struct kc_whole *w, struc
     return r;
 }
 
-static int check_root(const struct kc_storage *st, const struct kc_whole *w, float *buffer, struct kc_error *e)
+static int check_root(const struct kc_storage *st, const struct kc_whole *w, bool gaps, float *buffer, struct kc_error *e)
 {
     const struct kc_manifest *m = &w->manifest;
     struct kc_unpack *unpack = NULL;
@@ -193,7 +246,7 @@ static int check_root(const struct kc_storage *st, const struct kc_whole *w, flo
         t[i].name = m->tensor[i].name;
         t[i].shape = m->tensor[i].shape;
     }
-    int r = read_all(st, w, unpack, buffer, t, e);
+    int r = read_all(st, w, gaps, unpack, buffer, t, e);
     if (r == 0 && kc_root_digest(t, m->tensors, &m->progress, m->seed, &root) < 0)
         r = kc_fail(e, -ENOMEM, "no memory to verify %s", w->path);
     if (r == 0 && !kc_digest_equal(root, m->root)) {
@@ -206,31 +259,46 @@ static int check_root(const struct kc_storage *st, const struct kc_whole *w, flo
     return r;
 }
 
-static int verify(const struct kc_storage *st, const struct kc_whole *w, bool deep, struct kc_error *e)
+enum thorough { STORED, DEEP, VALUES };
+
+static int verify(const struct kc_storage *st, const struct kc_whole *w, enum thorough how, struct kc_print *notes, struct kc_error *e)
 {
     float *buffer = malloc(KC_PACK_GRID * sizeof *buffer);
     int r = buffer ? 0 : kc_fail(e, -ENOMEM, "no memory to verify %s", w->path);
-    for (uint32_t i = 0; i < w->parents && r == 0; i++)
-        r = check_stored(st, w->parent[i], buffer, e);
+    for (uint32_t i = 0; i < w->parents && how != VALUES && r == 0; i++)
+        r = check_parent(st, w, w->parent[i], buffer, notes, e);
     if (r == 0)
-        r = deep ? check_root(st, w, buffer, e) : check_stored(st, w, buffer, e);
+        r = how == STORED ? check_stored(st, w, buffer, e) : check_root(st, w, how == DEEP, buffer, e);
     free(buffer);
     return r;
 }
 
-int kc_snapshot_verify(const char *path, bool deep, struct kc_snapshot_info *out, struct kc_error *e)
+static int open_and_verify(const char *path, enum thorough how, struct kc_snapshot_info *out, struct kc_error *e)
 {
     const struct kc_storage *st = &kc_storage_posix;
     struct kc_whole *w;
-    char folder[4096];
+    char folder[4096], note[sizeof out->reason] = "";
+    struct kc_print notes = {.out = note, .room = sizeof note};
     int r = kc_snapshot_resolve(st, path, folder, e);
     if (r == 0)
         r = kc_whole_open(st, folder, &w, e);
     if (r < 0)
         return r;
-    r = verify(st, w, deep, e);
-    if (r == 0)
+    r = verify(st, w, how, &notes, e);
+    if (r == 0) {
         kc_snapshot_describe(w, out);
+        memcpy(out->reason, note, sizeof note);
+    }
     kc_whole_free(st, w);
     return r;
+}
+
+int kc_snapshot_verify(const char *path, bool deep, struct kc_snapshot_info *out, struct kc_error *e)
+{
+    return open_and_verify(path, deep ? DEEP : STORED, out, e);
+}
+
+int kc_snapshot_verify_values(const char *path, struct kc_snapshot_info *out, struct kc_error *e)
+{
+    return open_and_verify(path, VALUES, out, e);
 }
