@@ -76,27 +76,6 @@ int snapshots_in_model(const struct kc_home *home, const char *name, struct snap
     return is_folder(model) ? list_folder(model, out, e) : kc_fail(e, -ENOENT, "there is no imported model %.100s", name);
 }
 
-int snapshots_find(const struct kc_home *home, const char *word, struct snapshots *out, struct kc_error *e)
-{
-    struct job j;
-    if (kc_id_valid(word) && !job_read(home, word, &j, NULL)) {
-        int rc = snapshots_of_job(&j, out, e);
-        job_free(&j);
-        return rc;
-    }
-    if (!is_folder(word) && snapshots_in_model(home, word, out, NULL) == 0)
-        return 0;
-    if (!is_folder(word))
-        return kc_fail(e, -ENOENT, "\"%.200s\" is no job, no folder of a snapshot and no imported model. "
-                       "`kc ps` lists jobs, `kc snap ls JOB` snapshots", word);
-    struct kc_snapshot_info *info = calloc(1, sizeof *info);
-    if (!info)
-        return kc_fail(e, -ENOMEM, "no memory");
-    snprintf(info->path, sizeof info->path, "%s", word);
-    *out = (struct snapshots){info, 1};
-    return 0;
-}
-
 /* The version that a word names behind a slash: JOB/3, JOB/v00000003; 0 none. job: what stands before it. */
 static uint64_t version_behind(const char *word, char job[KC_ID_MAX + 1])
 {
@@ -107,6 +86,37 @@ static uint64_t version_behind(const char *word, char job[KC_ID_MAX + 1])
         return 0;
     snprintf(job, KC_ID_MAX + 1, "%.*s", (int)(slash - word), word);
     return version;
+}
+
+static int one_folder(const char *path, struct snapshots *out, struct kc_error *e)
+{
+    struct kc_snapshot_info *info = calloc(1, sizeof *info);
+    if (!info)
+        return kc_fail(e, -ENOMEM, "no memory");
+    snprintf(info->path, sizeof info->path, "%s", path);
+    *out = (struct snapshots){info, 1};
+    return 0;
+}
+
+int snapshots_find(const struct kc_home *home, const char *word, struct snapshots *out, struct kc_error *e)
+{
+    struct job j;
+    char path[JOB_PATH_ROOM], job[KC_ID_MAX + 1];
+    if (!is_folder(word) && version_behind(word, job)) {
+        int rc = snapshots_pick(home, word, path, sizeof path, e);
+        return rc ? rc : one_folder(path, out, e);
+    }
+    if (kc_id_valid(word) && !job_read(home, word, &j, NULL)) {
+        int rc = snapshots_of_job(&j, out, e);
+        job_free(&j);
+        return rc;
+    }
+    if (!is_folder(word) && snapshots_in_model(home, word, out, NULL) == 0)
+        return 0;
+    if (!is_folder(word))
+        return kc_fail(e, -ENOENT, "\"%.200s\" is no job, no folder of a snapshot and no imported model. "
+                       "`kc ps` lists jobs, `kc snap ls JOB` snapshots", word);
+    return one_folder(word, out, e);
 }
 
 int snapshots_pick(const struct kc_home *home, const char *word, char *path, size_t room, struct kc_error *e)

@@ -19,8 +19,8 @@ int snapshots_aside(const struct job *j, struct kc_snapshot_info *out, struct kc
 void snapshots_of_model(const struct kc_home *home, const char *name, char *path, size_t room);
 /* All in it. -ENOENT there is no such model. */
 int snapshots_in_model(const struct kc_home *home, const char *name, struct snapshots *out, struct kc_error *e);
-/* `word`: a job's id (all of its snapshots), a folder (that one, which may be of several), or the name of an imported model (all
- * in it). -ENOENT none of these. */
+/* `word`: a job's id (all of its snapshots), JOB/VERSION (that one), a folder (that one, which may be of several), or the name of
+ * an imported model (all in it). -ENOENT none of these. */
 int snapshots_find(const struct kc_home *home, const char *word, struct snapshots *out, struct kc_error *e);
 /* The one that `word` means: a job's newest whole one, JOB/VERSION (3 or v00000003), a folder, or a model. -ENOENT, e says what to
  * type. */

@@ -179,6 +179,12 @@ START_TEST(snapshots_are_found_without_a_board)
         ck_assert_ptr_null(strstr(a.out, home.path));
         console_answer_free(&a);
     }
+    for (size_t i = 0; i < 2; i++) {
+        CONSOLE_RUN(&a, "snap", "verify", i ? "demo-1/2" : "demo-1/v00000001");
+        ck_assert_msg(a.code == (i ? KC_EXIT_NO_OBJECT : 0), "%d: %s%s", a.code, a.out, a.err);
+        ck_assert_ptr_nonnull(strstr(i ? a.err : a.out, i ? "no snapshot of version 2" : "whole"));
+        console_answer_free(&a);
+    }
     snprintf(path, sizeof path, "%s/v00000001", folder);
     /* A folder without its manifest: what is not known is not zero, in tables and in JSON. */
     console_home_write(&home, "jobs/demo-1/snapshots/v00000004/nothing", "");
