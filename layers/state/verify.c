@@ -130,6 +130,8 @@ int kc_snapshot_resolve(const struct kc_storage *st, const char *path, char out[
         return 0;
     }
     int r = newest_whole(st, folder, &version, &count, e);
+    if (r == 0 && count == 0 && has(st, folder, "snapshots"))
+        return kc_fail(e, -ENOENT, "%.200s is no snapshot: a job's lie in %.200s/snapshots", folder, folder);
     if (r == -ENOTDIR || (r == 0 && count == 0))
         return kc_fail(e, -ENOENT, "%s is no snapshot and holds none", folder);
     if (r == 0 && !version)

@@ -179,6 +179,10 @@ START_TEST(snapshots_are_found_without_a_board)
         ck_assert_ptr_null(strstr(a.out, home.path));
         console_answer_free(&a);
     }
+    snprintf(path, sizeof path, "%s/jobs/demo-1", home.path);
+    CONSOLE_RUN(&a, "snap", "show", path);
+    ck_assert_msg(a.code == KC_EXIT_NO_OBJECT && strstr(a.err, "/jobs/demo-1/snapshots"), "%d: %s", a.code, a.err);
+    console_answer_free(&a);
     for (size_t i = 0; i < 2; i++) {
         CONSOLE_RUN(&a, "snap", "verify", i ? "demo-1/2" : "demo-1/v00000001");
         ck_assert_msg(a.code == (i ? KC_EXIT_NO_OBJECT : 0), "%d: %s%s", a.code, a.out, a.err);
