@@ -206,7 +206,7 @@ static uint64_t write_version(void)
     m->ranks = m->packs = RANKS;
     memcpy(m->axis, r.plan->axis, sizeof m->axis);
     m->history.stride = 1;
-    ck_assert_msg(kc_commit_version(&kc_storage_posix, folder, w, &e) == 0, "%s", e.text);
+    ck_assert_msg(kc_commit_version(&kc_storage_posix, folder, w, false, &e) == 0, "%s", e.text);
     kc_whole_free(&kc_storage_posix, w);
     rig_free_plan(&r);
     free(buffer);
