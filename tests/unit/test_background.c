@@ -328,8 +328,8 @@ START_TEST(a_copy_without_room_costs_no_snapshot)
     struct rig r;
     for (int i = 0; i < MANY; i++) {
         memset(names[i], 'a', sizeof names[i] - 1);
-        snprintf(names[i], 4, "%03d", i);
-        names[i][3] = 'a';
+        names[i][0] = (char)('a' + i / 16);
+        names[i][1] = (char)('a' + i % 16);
         many[i] = (struct rig_tensor){names[i], 1, {8}, rig_small[0].init, rig_small[0].scale};
     }
     rig_open(&r, many, MANY, two, folder, NULL, "");
