@@ -196,7 +196,7 @@ def finish(node, job, steps):
 
 def test_a_killed_rank_restarts_from_memory():
     with Kc() as node:
-        job = node.begin("killed", 2, **dict(MODEL, steps=100, snapshot={"every": 10}))
+        job = node.begin("killed", 2, **dict(MODEL, steps=100, snapshot={"every": 10, "busy": "wait"}))
         node.kc("wait", job, "--for", "step>=35")
         kill(node.ranks(job)[1])
         finish(node, job, 100)
