@@ -232,7 +232,10 @@ def test_a_full_disk_is_told_and_memory_is_enough():
 
 def inside_a_full_disk():
     home = tempfile.mkdtemp(prefix="kc-disk-")
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m,mode=1777", "tmpfs", home], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m,mode=1777", "tmpfs", home], check=True)
+    ballast = os.path.join(home, "ballast")
+    with open(ballast, "wb") as f:
+        os.posix_fallocate(f.fileno(), 0, 60 << 20)
     with Kc(home=home) as node: # not even the first snapshot finds room
         job = node.begin("full", 2, **dict(MODEL, steps=60, snapshot={"every": 5}))
         until("a snapshot fails", lambda: node.events(job, "snapshot-failed"))
@@ -248,7 +251,7 @@ def inside_a_full_disk():
         assert node.steps(job) == list(range(1, 61)) and node.root(job) == _roots[60]
         assert len(node.events(job, "copy-not-saved")) == 2 and node.read(job, "state.json")["exit_code"] == 1 # at its end, too
         # It has finished, yet what it finished with is nowhere: it may be resumed, from what there is.
-        subprocess.run(["mount", "-o", "remount,size=64m", home], check=True)
+        os.unlink(ballast)
         assert "it has no snapshot and begins anew" in node.kc("resume", job).stdout
         node.kc("wait", job)
         assert node.root(job) == _roots[60] and node.snapshots(job)[-1]["step"] == 60

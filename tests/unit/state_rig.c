@@ -171,7 +171,7 @@ void rig_close(struct rig *r)
 
 float rig_value(uint32_t tensor, int kind, uint64_t element, uint64_t step)
 {
-    step = rig_still >> tensor & 1 ? 0 : step;
+    step = tensor < 32 && rig_still >> tensor & 1 ? 0 : step;
     uint64_t x = (element + 1) * 2654435761u + tensor * 40503u + (uint64_t)kind * 69069u + step * 7919u;
     x ^= x >> 13;
     return (float)(int32_t)(uint32_t)(x * 2246822519u) * 1e-7f;
