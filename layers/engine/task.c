@@ -2,7 +2,18 @@
 #include "task.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+void task_say(json_t *line)
+{
+    char *text = line ? json_dumps(line, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
+    if (text)
+        puts(text);
+    fflush(stdout);
+    free(text);
+    json_decref(line);
+}
 
 int kc_task_main(int argc, char **argv)
 {

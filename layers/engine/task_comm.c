@@ -5,7 +5,6 @@
 #include "task.h"
 
 #include "base/clock.h"
-#include "base/json.h"
 #include "comm/comm.h"
 #include "resource/resource.h"
 #include "shm/probe.h"
@@ -173,13 +172,8 @@ static double seconds_of(struct rank *r, const struct way *w, size_t bytes)
 static void tell(const char *what, const char *algorithm, const char *place, size_t bytes,
                  double seconds)
 {
-    json_t *o = json_pack("{s:s,s:s?,s:s,s:I,s:f}", "primitive", what, "algorithm", algorithm,
-                          "place", place, "bytes", (json_int_t)bytes, "seconds", seconds);
-    char *text = json_dumps(o, KC_JSON_FLAGS);
-    puts(text ? text : "");
-    fflush(stdout); /* whoever waits sees how far it is */
-    free(text);
-    json_decref(o);
+    task_say(json_pack("{s:s,s:s?,s:s,s:I,s:f}", "primitive", what, "algorithm", algorithm, "place", place,
+                       "bytes", (json_int_t)bytes, "seconds", seconds));
 }
 
 static void time_way(struct rank *r, const struct way *w, size_t bytes)

@@ -3,7 +3,6 @@
 #include "task.h"
 
 #include "base/arena.h"
-#include "base/json.h"
 #include "govern/spec.h"
 #include "govern/startup.h"
 #include "jobs/jobs.h"
@@ -80,16 +79,6 @@ static int plan(struct parts *p, const char *spec, struct kc_error *e)
     return code;
 }
 
-static void say(json_t *line)
-{
-    char *text = line ? json_dumps(line, JSON_COMPACT) : NULL;
-    if (text)
-        puts(text);
-    fflush(stdout);
-    free(text);
-    json_decref(line);
-}
-
 int task_import(int argc, char **argv)
 {
     static const struct option options[] = {{"spec", required_argument, NULL, 's'},
@@ -111,8 +100,8 @@ int task_import(int argc, char **argv)
     int code = plan(&p, spec, &e);
     if (code == 0)
         code = kc_snapshot_import(p.spec, p.plans.shard, out, &info, &copied, &e);
-    say(code == 0 ? json_pack("{s:I}", "copied", (json_int_t)copied)
-                  : json_pack("{s:s,s:i}", "failed", e.text[0] ? e.text : "no memory for a plan", "error", -code));
+    task_say(code == 0 ? json_pack("{s:I}", "copied", (json_int_t)copied)
+                       : json_pack("{s:s,s:i}", "failed", e.text[0] ? e.text : "no memory for a plan", "error", -code));
     kc_plans_free(&p.plans);
     kc_arena_free(&p.costs_arena);
     kc_arena_free(&p.view_arena);

@@ -32,16 +32,6 @@ static int parse_fds(const char *text, int fds[KC_RANKS_MAX])
     return *text ? -EINVAL : count;
 }
 
-static void say(json_t *line)
-{
-    char *text = line ? json_dumps(line, JSON_COMPACT) : NULL;
-    if (text)
-        puts(text);
-    fflush(stdout);
-    free(text);
-    json_decref(line);
-}
-
 static json_t *facts(const struct kc_snapshot_info *i)
 {
     return json_pack("{s:I, s:I, s:I}", "version", (json_int_t)i->version, "step", (json_int_t)i->step, "bytes",
@@ -70,15 +60,15 @@ int task_keep(int argc, char **argv)
     const uint64_t began = kc_now();
     int code = kc_copy_save(fds, (uint32_t)ranks, directory, NULL, true, &info, &e);
     if (code == 0) {
-        say(json_pack("{s:o}", "begins", facts(&info)));
+        task_say(json_pack("{s:o}", "begins", facts(&info)));
         code = kc_copy_save(fds, (uint32_t)ranks, directory, NULL, false, &info, &e);
     }
     if (code == 0) {
         json_t *o = facts(&info);
         json_object_set_new(o, "seconds", json_real((double)(kc_now() - began) * 1e-9));
-        say(json_pack("{s:o}", "saved", o));
+        task_say(json_pack("{s:o}", "saved", o));
         return 0;
     }
-    say(json_pack("{s:s}", code == -ENOENT ? "nothing" : "failed", e.text));
+    task_say(json_pack("{s:s}", code == -ENOENT ? "nothing" : "failed", e.text));
     return code == -ENOENT ? 4 : 9;
 }

@@ -51,19 +51,10 @@ struct replay {
     pid_t child[KC_RANKS_MAX];
 };
 
-static void emit(json_t *o)
-{
-    char *text = o ? json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
-    puts(text ? text : "{}");
-    fflush(stdout); /* whoever waits sees how far it is */
-    free(text);
-    json_decref(o);
-}
-
 static void on_step(void *self, uint64_t step, double loss)
 {
     if (*(const uint32_t *)self == 0)
-        emit(json_pack("{s:I,s:o}", "step", (json_int_t)step, "loss", kc_json_number(loss)));
+        task_say(json_pack("{s:I,s:o}", "step", (json_int_t)step, "loss", kc_json_number(loss)));
 }
 
 static void trace_path(const struct replay *r, uint32_t rank, char path[PATH_MAX + 32])
@@ -112,7 +103,7 @@ static int rank_main(struct replay *r, uint32_t rank)
     if (code == 0)
         code = write_trace(r, rank, engine, out.begun, &e);
     if (code == 0 && rank == 0)
-        emit(json_pack("{s:I,s:I,s:s}", "begun", (json_int_t)out.begun, "finished", (json_int_t)out.step, "state_root", out.root));
+        task_say(json_pack("{s:I,s:I,s:s}", "begun", (json_int_t)out.begun, "finished", (json_int_t)out.step, "state_root", out.root));
     if (code == 0)
         return 0;
     if (code != -ESHUTDOWN)
