@@ -2,7 +2,7 @@
  * in local shapes. One plan for all ranks: what differs between ranks (its batch rows, its shard of a
  * bucket, the stages it holds, a part that is smaller than others') follows from its coordinates in the mesh, by the
  * functions at the end.
- * Writer: strategy. Readers: schedule, state, govern, engine, console. */
+ * Writer: strategy. Readers: schedule, state, govern, trace, engine, console. */
 #ifndef KC_CONTRACTS_SHARD_PLAN_H
 #define KC_CONTRACTS_SHARD_PLAN_H
 

@@ -1,7 +1,7 @@
 /* step_trace.h - what one rank's memory held in one step: a row for each operand of each instruction, with a digest of its
  * bits and figures of its values. A file of these, one rank's behind the other's, is what kc trace writes and kc compare
  * reads (kc-trace(5)).
- * Writer: engine. Readers: console. */
+ * Writer: trace. Readers: engine, console. */
 #ifndef KC_CONTRACTS_STEP_TRACE_H
 #define KC_CONTRACTS_STEP_TRACE_H
 

@@ -1,8 +1,6 @@
 /* engine.c - wiring. Each step takes what the steps before it made; freeing goes the other way round. */
 #include "engine/engine.h"
 
-#include "record.h"
-
 #include "base/clock.h"
 #include "base/digest.h"
 #include "boundary/stamp.h"
@@ -17,6 +15,7 @@
 #include "schedule/schedule.h"
 #include "shm/probe.h"
 #include "state/state.h"
+#include "trace/record.h"
 
 #include <errno.h>
 #include <limits.h>

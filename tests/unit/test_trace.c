@@ -6,7 +6,7 @@
 #include "console/trace_compare.h"
 #include "console/trace_file.h"
 #include "contracts/exec_plan.h"
-#include "engine/figures.h"
+#include "trace/figures.h"
 #include "tests/unit/state_rig.h"
 #include "tests/unit/suite.h"
 

@@ -1,7 +1,7 @@
 /* record.h - keeps what the memory of one rank held in one step: a row for each operand that schedule shows. Knows from the
  * plans which part of which tensor an operand is; never what an op means. */
-#ifndef KC_ENGINE_RECORD_H
-#define KC_ENGINE_RECORD_H
+#ifndef KC_TRACE_RECORD_H
+#define KC_TRACE_RECORD_H
 
 #include "base/error.h"
 #include "contracts/comm_plan.h"

@@ -1,6 +1,6 @@
 /* figures.h - what is kept of a part of a tensor: a digest of its bits in their places, and figures of its values. Pure. */
-#ifndef KC_ENGINE_FIGURES_H
-#define KC_ENGINE_FIGURES_H
+#ifndef KC_TRACE_FIGURES_H
+#define KC_TRACE_FIGURES_H
 
 #include "contracts/step_trace.h"
 
