@@ -55,7 +55,7 @@ int kc_look(const char *root, uint32_t pid, uint64_t start, struct kc_look *out)
 
 /* Name of a system call of this machine, "read"; NULL for one that is not in the table. */
 const char *kc_call_name(int32_t call);
-/* One thread in words, "in read(7 -> pipe:[4711]), kernel anon_pipe_read"; out is always ended. */
+/* One thread in words, "sleeps in read(7: pipe:[4711]), kernel anon_pipe_read"; out is always ended. */
 void kc_look_text(const struct kc_look_thread *t, char *out, unsigned room);
 
 /* Between two looks at one process: the share of the time between that the thread ran, 0…1; < 0 unknown. tid 0: all of
