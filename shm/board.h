@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define KC_BOARD_VERSION 5
+#define KC_BOARD_VERSION 6
 #define KC_BOARD_MAGIC UINT64_C(0x314452414f42434b) /* "KCBOARD1" */
 
 /* ---- every segment begins with this; written by its creator, magic last, never changed afterwards ---- */
@@ -66,6 +66,7 @@ struct kc_rank_slot {
     KC_RECORD(struct kc_waiting) wait[KC_WAIT_SLOTS];
     struct kc_metric_block metrics;
     KC_RECORD(struct kc_last_words) words;
+    KC_RECORD(struct kc_stack_seen) stack[KC_STACK_SLOTS]; /* one thread a slot, as the asker said */
     _Atomic uint64_t ops_head;    /* operations begun; ring; done, result and started are words of their own */
     _Atomic uint64_t events_head; /* events begun */
     KC_RECORD(struct kc_event_seen) events[KC_RANK_EVENTS];
@@ -103,6 +104,8 @@ struct kc_keeper_area {
     _Atomic uint32_t pad;
     struct kc_metric_block metrics; /* of layer "supervisor" */
     KC_RECORD(struct kc_rank_process) process[KC_RANKS_MAX];
+    KC_RECORD(struct kc_watch_seen) watch;
+    KC_RECORD(struct kc_rank_pace) pace[KC_RANKS_MAX];
 };
 
 /* Writers: everybody. bell: atomic add, then wake if `sleeping`. sleeping: set by the rank it belongs to. */
@@ -139,6 +142,7 @@ KC_LAYOUT(struct kc_waiting, 24);
 KC_LAYOUT(struct kc_op_seen, 96);
 KC_LAYOUT(struct kc_trace_seen, 24);
 KC_LAYOUT(struct kc_last_words, 568);
+KC_LAYOUT(struct kc_stack_seen, 280);
 KC_LAYOUT(struct kc_event_seen, 368);
 KC_LAYOUT(struct kc_step_record, 72);
 KC_LAYOUT(struct kc_loads, 65560);
@@ -151,14 +155,16 @@ KC_LAYOUT(struct kc_ack, 312);
 KC_LAYOUT(struct kc_job_facts, 840);
 KC_LAYOUT(struct kc_job_status, 328);
 KC_LAYOUT(struct kc_rank_process, 112);
+KC_LAYOUT(struct kc_watch_seen, 544);
+KC_LAYOUT(struct kc_rank_pace, 48);
 KC_LAYOUT(struct kc_directory_facts, 848);
 KC_LAYOUT(struct kc_directory_job, 240);
 KC_LAYOUT(struct kc_directory_device, 288);
 KC_LAYOUT(struct kc_metric_block, 1040);
-KC_LAYOUT(struct kc_rank_slot, 114256);
+KC_LAYOUT(struct kc_rank_slot, 117712);
 KC_LAYOUT(struct kc_leader_area, 830056);
-KC_LAYOUT(struct kc_keeper_area, 9920);
-KC_LAYOUT(struct kc_job_segment, 844584);
+KC_LAYOUT(struct kc_keeper_area, 14056);
+KC_LAYOUT(struct kc_job_segment, 848720);
 KC_LAYOUT(struct kc_directory_segment, 204072);
 
 #endif

@@ -103,6 +103,19 @@ void kc_board_process(struct kc_board *b, uint32_t rank, const struct kc_rank_pr
     KC_WRITE(b->board->keeper.process[rank], &p);
 }
 
+void kc_board_watch(struct kc_board *b, const struct kc_watch_seen *watch)
+{
+    struct kc_watch_seen w = *watch;
+    KC_END(w.text);
+    KC_WRITE(b->board->keeper.watch, &w);
+}
+
+void kc_board_pace(struct kc_board *b, uint32_t rank, const struct kc_rank_pace *pace)
+{
+    if (rank < b->board->head.ranks)
+        KC_WRITE(b->board->keeper.pace[rank], pace);
+}
+
 void kc_board_gate_open(struct kc_board *b)
 {
     atomic_store(&b->board->keeper.gate, b->incarnation);

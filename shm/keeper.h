@@ -29,6 +29,8 @@ void kc_board_incarnation(struct kc_board *b, uint32_t n);
 void kc_board_facts(struct kc_board *b, const struct kc_job_facts *facts);
 void kc_board_status(struct kc_board *b, const struct kc_job_status *status);
 void kc_board_process(struct kc_board *b, uint32_t rank, const struct kc_rank_process *process);
+void kc_board_watch(struct kc_board *b, const struct kc_watch_seen *watch);
+void kc_board_pace(struct kc_board *b, uint32_t rank, const struct kc_rank_pace *pace);
 /* Open the gate for the incarnation that was begun: its ranks are recorded and may run. Wakes them. */
 void kc_board_gate_open(struct kc_board *b);
 /* Set the control word (KC_CONTROL_…, probe.h) and wake all ranks. */

@@ -6,6 +6,7 @@
 
 #define ROW(id, name) name,
 const char *const kc_owner_name[KC_OWNERS] = {KC_OWNER_TABLE(ROW)};
+const char *const kc_oom_name[KC_OOM_LEVELS] = {KC_OOM_TABLE(ROW)};
 #undef ROW
 
 #define KC_METRIC(id, key, unit, kind, layer, help) {key, unit, help, KC_METRIC_##kind, KC_OWNER_##layer},

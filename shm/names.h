@@ -102,6 +102,15 @@ struct kc_event_row {
 extern const struct kc_event_row kc_event_row[KC_EVENTS], kc_reason_row[KC_REASONS];
 extern const char *const kc_event_name[KC_EVENTS], *const kc_reason_name[KC_REASONS];
 
+/* ---- out of memory: how sure it is that the kernel killed a process for want of memory ---- */
+#define KC_OOM_TABLE(X)                                                                                         \
+    X(UNKNOWN, "unknown") /* nothing speaks for it */                                                           \
+    X(LIKELY, "likely")   /* killed, not by us, and the counter of kills rose with it */                         \
+    X(CERTAIN, "certain") /* a line of the kernel names it, or a counter of its own */
+#define KC_OOM_ROW(id, name) KC_OOM_##id,
+enum kc_oom_level { KC_OOM_TABLE(KC_OOM_ROW) KC_OOM_LEVELS };
+extern const char *const kc_oom_name[KC_OOM_LEVELS];
+
 /* A number that came from the board, as a name; "?" if this program does not know it. */
 const char *kc_name_of(const char *const *names, uint32_t count, uint32_t value);
 /* The row of a name, e.g. a state read from a file. -ENOENT. */

@@ -48,6 +48,8 @@ static void take_slot(struct kc_probe *p)
     for (int i = 0; i < KC_WAIT_SLOTS; i++)
         KC_CLEAR(s->wait[i]);
     KC_CLEAR(s->words);
+    for (int i = 0; i < KC_STACK_SLOTS; i++)
+        KC_CLEAR(s->stack[i]);
     metric_clear(&s->metrics);
     atomic_store_explicit(&s->status, KC_PHASE_STARTING << 8 | KC_RANK_STARTING, memory_order_release);
     atomic_store_explicit(&s->since, kc_now(), memory_order_release);
@@ -379,6 +381,17 @@ void kc_probe_event(struct kc_probe *p, enum kc_event what, uint64_t a, uint64_t
 }
 
 /* ---- last words: nothing here may take a lock or call what is not async-signal-safe ---- */
+
+void kc_probe_stack(struct kc_probe *p, uint32_t slot, uint64_t request, uint32_t tid, void *const stack[],
+                    uint32_t count)
+{
+    if (!p || slot >= KC_STACK_SLOTS || !request)
+        return;
+    struct kc_stack_seen s = {.request = request, .time = kc_now(), .tid = tid};
+    for (; s.count < count && s.count < KC_STACK_MAX; s.count++)
+        s.stack[s.count] = (uint64_t)(uintptr_t)stack[s.count];
+    KC_WRITE(p->slot->stack[slot], &s);
+}
 
 void kc_probe_last_words(struct kc_probe *p, const struct kc_last_words *words)
 {

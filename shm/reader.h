@@ -55,6 +55,9 @@ uint64_t kc_reader_abort(const struct kc_reader *r);   /* KC_ABORT_…, probe.h 
 /* The group with that id. */
 int kc_reader_group(const struct kc_reader *r, uint32_t id, struct kc_group_entry *out);
 
+/* Is it getting on, as the keeper sees it. */
+int kc_reader_watch(const struct kc_reader *r, struct kc_watch_seen *out);
+
 struct kc_metrics {
     uint64_t valid[KC_METRICS_MAX / 64];
     double value[KC_METRICS_MAX];
@@ -86,6 +89,11 @@ struct kc_rank_view {
 };
 /* Slots that a former incarnation left are shown as not taken. -EINVAL rank. */
 int kc_reader_rank(const struct kc_reader *r, uint32_t rank, struct kc_rank_view *out);
+/* How late the rank comes to what all do together. As the job's records; of a former incarnation: -ENOENT. */
+int kc_reader_pace(const struct kc_reader *r, uint32_t rank, struct kc_rank_pace *out);
+/* What the threads of a rank wrote in answer to `request`, in the order of their slots. Returns how many, -EINVAL rank. */
+int kc_reader_stacks(const struct kc_reader *r, uint32_t rank, uint64_t request,
+                     struct kc_stack_seen out[KC_STACK_SLOTS]);
 /* The newest operations of a rank, oldest first, at most `max`. Returns how many; *torn (may be NULL) counts
  * entries left out because they could not be read whole. -EINVAL rank. */
 int kc_reader_ops(const struct kc_reader *r, uint32_t rank, struct kc_op_seen *out, uint32_t max, uint32_t *torn);

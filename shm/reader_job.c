@@ -38,6 +38,20 @@ int kc_reader_status(const struct kc_reader *r, struct kc_job_status *out)
     return 0;
 }
 
+int kc_reader_watch(const struct kc_reader *r, struct kc_watch_seen *out)
+{
+    const struct kc_job_segment *b = reader_job(r);
+    int code = b ? KC_READ(b->keeper.watch, out) : -ENOENT;
+    if (code < 0)
+        return code;
+    KC_END(out->text);
+    if (out->phase >= KC_PHASES)
+        out->phase = KC_PHASE_UNKNOWN;
+    if (out->rank < -1 || out->rank >= (int32_t)b->head.ranks)
+        out->rank = -1;
+    return 0;
+}
+
 int kc_reader_ack(const struct kc_reader *r, struct kc_ack *out)
 {
     const struct kc_job_segment *b = reader_job(r);

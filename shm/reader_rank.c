@@ -125,6 +125,39 @@ int kc_reader_rank(const struct kc_reader *r, uint32_t rank, struct kc_rank_view
     return 0;
 }
 
+int kc_reader_pace(const struct kc_reader *r, uint32_t rank, struct kc_rank_pace *out)
+{
+    const struct kc_job_segment *b = reader_job(r);
+    struct kc_rank_process process = {0};
+    memset(out, 0, sizeof *out);
+    if (!b || rank >= b->head.ranks)
+        return -EINVAL;
+    int code = KC_READ(b->keeper.pace[rank], out);
+    if (code == 0 && KC_READ(b->keeper.process[rank], &process) == 0 && process.incarnation != out->incarnation)
+        code = -ENOENT;
+    if (code < 0)
+        memset(out, 0, sizeof *out);
+    return code;
+}
+
+int kc_reader_stacks(const struct kc_reader *r, uint32_t rank, uint64_t request,
+                     struct kc_stack_seen out[KC_STACK_SLOTS])
+{
+    const struct kc_job_segment *b = reader_job(r);
+    int given = 0;
+    if (!b || rank >= b->head.ranks)
+        return -EINVAL;
+    for (int i = 0; i < KC_STACK_SLOTS; i++) {
+        struct kc_stack_seen *s = &out[given];
+        if (KC_READ(b->rank[rank].stack[i], s) < 0 || s->request != request || !request)
+            continue;
+        if (s->count > KC_STACK_MAX)
+            s->count = KC_STACK_MAX;
+        given++;
+    }
+    return given;
+}
+
 int kc_reader_ops(const struct kc_reader *r, uint32_t rank, struct kc_op_seen *out, uint32_t max, uint32_t *torn)
 {
     const struct kc_job_segment *b = reader_job(r);

@@ -19,6 +19,8 @@
 #define KC_WAIT_SLOTS 4        /* threads of a rank that may wait at once and be seen */
 #define KC_STACK_MAX 32        /* addresses of last words */
 #define KC_EVENT_STACK 8       /* addresses of an event */
+#define KC_STACK_SLOTS 12      /* stacks that a rank's threads may leave on request, at once */
+#define KC_PHASES_ROOM 16      /* phases that can have a limit of their own */
 #define KC_STEPS 4096          /* step records, a job */
 #define KC_EVALUATIONS 1024    /* evaluation records, a job */
 #define KC_CURVE 4096          /* points; when full, the resolution is halved: the whole run always fits */
@@ -89,6 +91,14 @@ struct kc_last_words {
     uint32_t stack_count;
     uint64_t stack[KC_STACK_MAX];
     char text[256];
+};
+/* Where one thread of a rank was when somebody asked: written by the thread itself, in a signal handler, where nobody may
+ * trace it. */
+struct kc_stack_seen {
+    uint64_t request;    /* whose answer it is: as the asker chose it; 0: none */
+    uint64_t time;       /* kc_now() */
+    uint32_t tid, count; /* addresses */
+    uint64_t stack[KC_STACK_MAX]; /* the innermost first */
 };
 struct kc_event_seen {
     uint64_t number;     /* among all events of this rank, from 0 */
@@ -213,8 +223,29 @@ struct kc_rank_process {
     uint64_t started, ended;  /* kc_now(); 0 */
     int32_t exit_code, signal;/* once ended; signal 0: none */
     uint32_t first;           /* 1: this is the first failure */
-    uint32_t pad;
+    uint32_t oom;             /* enum kc_oom_level: did the kernel end it for want of memory? */
     char cores[64];           /* its lease, "0-1,4" */
+};
+/* Is the job getting on? Writer: the keeper. A phase's limit is learned from the slowest that was seen. */
+struct kc_watch_seen {
+    double slowest[KC_PHASES_ROOM], limit[KC_PHASES_ROOM]; /* seconds, by enum kc_phase; limit 0: none */
+    uint32_t incarnation;
+    uint32_t hangs;           /* of this job so far, this one included */
+    uint64_t still;           /* kc_now() since when the rank below stands still; 0: all get on */
+    uint64_t since;           /* kc_now() when it was found to hang; 0: it does not */
+    int32_t rank;             /* that stands still longest; -1 */
+    uint32_t phase;           /* enum kc_phase it stands in */
+    char text[256];           /* what the diagnosis said, in one line; "" not yet */
+};
+/* How late a rank comes to what all do together. Writer: the keeper. */
+struct kc_rank_pace {
+    uint32_t incarnation;
+    uint32_t alarm;           /* 1: below the threshold of the spec */
+    uint64_t samples;         /* operations that were compared */
+    uint64_t since;           /* kc_now() of the alarm; 0 */
+    double late_seconds;      /* median behind the first to arrive, of the last window */
+    double worst_seconds;     /* of that window */
+    double score;             /* 1: as fast as the fastest; NaN: not known yet */
 };
 /* The node as kcd sees it. Writer: kcd. */
 struct kc_directory_facts {

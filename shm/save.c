@@ -24,6 +24,8 @@ static const struct run keeper_runs[] = {
     RUN(struct kc_keeper_area, facts),
     RUN(struct kc_keeper_area, status),
     RUNS(struct kc_keeper_area, process),
+    RUN(struct kc_keeper_area, watch),
+    RUNS(struct kc_keeper_area, pace),
 };
 static const struct run leader_runs[] = {
     RUN(struct kc_leader_area, ack),        RUN(struct kc_leader_area, plan),
@@ -33,6 +35,7 @@ static const struct run leader_runs[] = {
 };
 static const struct run rank_runs[] = {
     RUN(struct kc_rank_slot, identity), RUNS(struct kc_rank_slot, wait), RUN(struct kc_rank_slot, words),
+    RUNS(struct kc_rank_slot, stack),
     RUNS(struct kc_rank_slot, events),  RUNS(struct kc_rank_slot, ops),
     RUNS(struct kc_rank_slot, trace_compute), RUNS(struct kc_rank_slot, trace_comm),
 };

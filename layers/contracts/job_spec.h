@@ -6,7 +6,7 @@
 #include "base/contract.h"
 #include "contracts/types.h"
 
-#define KC_JOB_SPEC_VERSION 10
+#define KC_JOB_SPEC_VERSION 11
 
 #define KC_FAMILY_TABLE(X) X(FAMILY_GPT2, "gpt2", 0) X(FAMILY_LLAMA, "llama", 0) X(FAMILY_MOE, "moe", 0)
 #define KC_DEVICE_TABLE(X) X(DEVICE_CPU, "cpu", 0)
@@ -24,6 +24,8 @@
 #define KC_ON_NONFINITE_TABLE(X)                                                                                       \
     X(NONFINITE_STOP, "stop", 0) X(NONFINITE_SKIP, "skip", 0) X(NONFINITE_ROLLBACK, "rollback", 0)
 #define KC_ON_CRASH_TABLE(X) X(CRASH_RESTART, "restart", 0) X(CRASH_STOP, "stop", 0)
+/* a rank stands still for too long: say so; keep all that is known of it, stacks too; and then start from a snapshot */
+#define KC_ON_HANG_TABLE(X) X(HANG_REPORT, "report", 0) X(HANG_DUMP, "dump", 0) X(HANG_RESTART, "restart", 0)
 
 /* Who chooses an algorithm: the table of costs (auto), or the spec, which names one. */
 #define KC_CHOICE_ROW(id, name, extra) KC_CHOICE_##id,
@@ -40,11 +42,12 @@ enum kc_busy { KC_BUSY_TABLE(KC_ENUM_ROW) KC_BUSIES };
 enum kc_coding { KC_CODING_TABLE(KC_ENUM_ROW) KC_CODINGS };
 enum kc_on_nonfinite { KC_ON_NONFINITE_TABLE(KC_ENUM_ROW) KC_ON_NONFINITES };
 enum kc_on_crash { KC_ON_CRASH_TABLE(KC_ENUM_ROW) KC_ON_CRASHES };
+enum kc_on_hang { KC_ON_HANG_TABLE(KC_ENUM_ROW) KC_ON_HANGS };
 extern const char *const kc_family_name[KC_FAMILIES], *const kc_device_kind_name[KC_DEVICE_NAMES],
     *const kc_precision_name[KC_PRECISIONS], *const kc_order_name[KC_ORDERS],
     *const kc_documents_name[KC_DOCUMENTS], *const kc_optimizer_name[KC_OPTIMIZERS], *const kc_lr_name[KC_LRS],
     *const kc_busy_name[KC_BUSIES], *const kc_coding_name[KC_CODINGS], *const kc_on_nonfinite_name[KC_ON_NONFINITES],
-    *const kc_on_crash_name[KC_ON_CRASHES], *const kc_choice_name[KC_CHOICES];
+    *const kc_on_crash_name[KC_ON_CRASHES], *const kc_on_hang_name[KC_ON_HANGS], *const kc_choice_name[KC_CHOICES];
 
 struct kc_spec_env {
     kc_text name, value;
@@ -104,6 +107,10 @@ struct kc_job_spec {
     uint64_t snapshot_every, evaluate_every, replica_every; /* steps; 0: never */
     uint32_t evaluate_batches;
     uint32_t on_nonfinite, on_crash, max_restarts;
+    uint32_t on_hang;                     /* enum kc_on_hang */
+    uint32_t shrink;                      /* 1: go on with fewer ranks along data when a device is faulty */
+    double hang_floor, hang_ceiling;      /* seconds between which the learned limit of a phase lies */
+    double straggler_score;               /* a rank below this share of the fastest is told; 0: none is */
     double grace_seconds;
     uint32_t log_max_mib, log_keep;
     struct kc_span env; /* struct kc_spec_env */

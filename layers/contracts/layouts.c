@@ -53,6 +53,7 @@ const char *const kc_busy_name[KC_BUSIES] = {KC_BUSY_TABLE(NAME_ROW)};
 const char *const kc_coding_name[KC_CODINGS] = {KC_CODING_TABLE(NAME_ROW)};
 const char *const kc_on_nonfinite_name[KC_ON_NONFINITES] = {KC_ON_NONFINITE_TABLE(NAME_ROW)};
 const char *const kc_on_crash_name[KC_ON_CRASHES] = {KC_ON_CRASH_TABLE(NAME_ROW)};
+const char *const kc_on_hang_name[KC_ON_HANGS] = {KC_ON_HANG_TABLE(NAME_ROW)};
 #define CHOICE_NAME_ROW(id, name, extra) [KC_CHOICE_##id] = name,
 const char *const kc_choice_name[KC_CHOICES] = {[KC_CHOICE_AUTO] = "auto", KC_ALGORITHM_TABLE(CHOICE_NAME_ROW)};
 const char *const kc_distance_name[KC_DISTANCES] = {KC_DISTANCE_TABLE(NAME_ROW)};
@@ -147,6 +148,11 @@ static const struct kc_field job_spec[] = {
     ENUM(kc_job_spec, on_nonfinite, kc_on_nonfinite_name),
     ENUM(kc_job_spec, on_crash, kc_on_crash_name),
     SCALAR(kc_job_spec, max_restarts),
+    ENUM(kc_job_spec, on_hang, kc_on_hang_name),
+    SCALAR(kc_job_spec, shrink),
+    SCALAR(kc_job_spec, hang_floor),
+    SCALAR(kc_job_spec, hang_ceiling),
+    SCALAR(kc_job_spec, straggler_score),
     SCALAR(kc_job_spec, grace_seconds),
     SCALAR(kc_job_spec, log_max_mib),
     SCALAR(kc_job_spec, log_keep),

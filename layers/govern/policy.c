@@ -19,6 +19,12 @@ static const enum kc_action on_crash[KC_ON_CRASHES] = {
     [KC_CRASH_STOP] = KC_ACTION_FAIL,
 };
 
+static const enum kc_action on_hang[KC_ON_HANGS] = {
+    [KC_HANG_REPORT] = KC_ACTION_GO_ON,
+    [KC_HANG_DUMP] = KC_ACTION_GO_ON,
+    [KC_HANG_RESTART] = KC_ACTION_RESTART,
+};
+
 enum kc_action kc_policy_decide(enum kc_fault fault, const struct kc_job_spec *spec,
                                 const struct kc_policy_history *history)
 {
@@ -33,7 +39,11 @@ enum kc_action kc_policy_decide(enum kc_fault fault, const struct kc_job_spec *s
     case KC_FAULT_CRASH:
     case KC_FAULT_START:
     case KC_FAULT_KEEPER:
+    case KC_FAULT_DEVICE:
         action = on_crash[spec->on_crash];
+        break;
+    case KC_FAULT_HANG:
+        action = on_hang[spec->on_hang];
         break;
     case KC_FAULT_SPEC: /* would come back the same */
     case KC_FAULT_DATA:

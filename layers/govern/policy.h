@@ -12,6 +12,8 @@
     X(FAULT_NONFINITE, "nonfinite", "a loss, gradient or norm is not finite")                                          \
     X(FAULT_CRASH, "crash", "a rank died or left with an error")                                                       \
     X(FAULT_START, "start", "a rank ended before its first step")                                                      \
+    X(FAULT_HANG, "hang", "a rank stood still for longer than its limit")                                              \
+    X(FAULT_DEVICE, "device", "the device of a rank is faulty")                                                        \
     X(FAULT_KEEPER, "keeper", "the keeper of the job died")                                                            \
     X(FAULT_SNAPSHOT, "snapshot", "a snapshot could not be written")                                                   \
     X(FAULT_SPEC, "spec", "plans or contracts differ, or the spec does not hold")                                      \

@@ -418,6 +418,9 @@ static int check_together(const struct kc_job_spec *s, struct kc_error *e)
                        (unsigned long long)s->evaluate_every);
     if ((code = check_lora(s, e)) < 0)
         return code;
+    if (s->hang_ceiling < s->hang_floor)
+        return kc_fail(e, -EINVAL, "policy.hang_ceiling_seconds is %g, but policy.hang_floor_seconds is %g: it must be as much at "
+                       "least", s->hang_ceiling, s->hang_floor);
     return check_documents(s, e);
 }
 

@@ -315,6 +315,11 @@ static const struct {
     {"policy.replica_every", "-1", "policy.replica_every is -1"},
     {"evaluate.every", "5", "evaluate.every is 5, but data.validation is missing"},
     {"policy.on_crash", "\"retry\"", "policy.on_crash is \"retry\": it must be one of restart, stop"},
+    {"policy.on_hang", "\"kill\"", "policy.on_hang is \"kill\": it must be one of report, dump, restart"},
+    {"policy.hang_floor_seconds", "0", "policy.hang_floor_seconds is 0: it must be a number from 0.1 to 86400"},
+    {"policy.hang_ceiling_seconds", "10", "policy.hang_ceiling_seconds is 10, but policy.hang_floor_seconds is 30"},
+    {"policy.straggler_score", "2", "policy.straggler_score is 2: it must be a number from 0 to 1"},
+    {"policy.shrink", "1", "policy.shrink is 1: it must be true or false"},
     {"stop.grace_seconds", "-1", "stop.grace_seconds is -1"},
     {"log.max_mib", "0", "log.max_mib is 0"},
     {"env", "[]", "env is []"},
@@ -413,6 +418,10 @@ START_TEST(a_fault_gets_the_action_of_the_spec)
     ck_assert_int_eq(kc_policy_decide(KC_FAULT_SPEC, spec, &none), KC_ACTION_FAIL);
     ck_assert_int_eq(with("policy.on_crash", "\"stop\""), 0);
     ck_assert_int_eq(kc_policy_decide(KC_FAULT_CRASH, spec, &none), KC_ACTION_FAIL);
+    ck_assert_int_eq(kc_policy_decide(KC_FAULT_HANG, spec, &none), KC_ACTION_GO_ON);
+    ck_assert_int_eq(with("policy.on_hang", "\"restart\""), 0);
+    ck_assert_int_eq(kc_policy_decide(KC_FAULT_HANG, spec, &none), KC_ACTION_RESTART);
+    ck_assert_int_eq(kc_policy_decide(KC_FAULT_HANG, spec, &many), KC_ACTION_FAIL);
     ck_assert_int_eq(with("policy.on_nonfinite", "\"skip\""), 0);
     ck_assert_int_eq(kc_policy_decide(KC_FAULT_NONFINITE, spec, &none), KC_ACTION_SKIP);
     ck_assert_int_eq(with("policy", "{\"on_nonfinite\":\"rollback\",\"max_rollbacks\":2}"), 0);

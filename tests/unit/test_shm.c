@@ -226,6 +226,72 @@ START_TEST(rank_is_read_as_it_was_written)
 }
 END_TEST
 
+START_TEST(what_the_keeper_sees_of_progress_is_read_as_it_was_written)
+{
+    struct kc_board *b = new_board(2);
+    struct kc_reader *r = kc_board_reader(b);
+    struct kc_watch_seen w = {.incarnation = 1, .hangs = 2, .still = 5, .since = 7, .rank = 1, .phase = KC_PHASE_DATA};
+    struct kc_rank_pace pace = {.incarnation = 1, .alarm = 1, .samples = 9, .late_seconds = 0.25, .score = 0.5}, read;
+    ck_assert_int_eq(kc_reader_watch(r, &w), -ENOENT);
+    ck_assert_int_eq(kc_reader_pace(r, 0, &read), -ENOENT);
+    memset(w.text, 'x', sizeof w.text); /* no end: cut */
+    kc_board_incarnation(b, 1);
+    kc_board_watch(b, &w);
+    memset(&w, 0, sizeof w);
+    ck_assert_int_eq(kc_reader_watch(r, &w), 0);
+    ck_assert_int_eq(w.rank, 1);
+    ck_assert_uint_eq(w.hangs, 2);
+    ck_assert_uint_eq(strlen(w.text), sizeof w.text - 1);
+    w.rank = 2; /* there is none */
+    w.phase = 99;
+    kc_board_watch(b, &w);
+    ck_assert_int_eq(kc_reader_watch(r, &w), 0);
+    ck_assert_int_eq(w.rank, -1);
+    ck_assert_uint_eq(w.phase, KC_PHASE_UNKNOWN);
+
+    kc_board_pace(b, 1, &pace);
+    kc_board_pace(b, 2, &pace); /* there is none: ignored */
+    ck_assert_int_eq(kc_reader_pace(r, 1, &read), 0);
+    ck_assert(read.late_seconds == 0.25 && read.score == 0.5 && read.alarm);
+    ck_assert_int_eq(kc_reader_pace(r, 2, &read), -EINVAL);
+    kc_board_incarnation(b, 2);
+    ck_assert_int_eq(kc_reader_pace(r, 1, &read), -ENOENT); /* of a process that is gone */
+    ck_assert_uint_eq(read.samples, 0);
+    kc_board_free(b, 1);
+}
+END_TEST
+
+START_TEST(stacks_are_of_the_request_that_was_made)
+{
+    struct kc_board *b = new_board(2);
+    struct kc_reader *r = kc_board_reader(b);
+    struct kc_stack_seen seen[KC_STACK_SLOTS];
+    void *stack[KC_STACK_MAX + 8];
+    for (int i = 0; i < KC_STACK_MAX + 8; i++)
+        stack[i] = (void *)(uintptr_t)(0x1000 + i);
+    struct kc_probe *p = attach(b, 1, 1);
+    ck_assert_int_eq(kc_reader_stacks(r, 1, 41, seen), 0);
+    kc_probe_stack(p, 0, 41, 700, stack, 3);
+    kc_probe_stack(p, KC_STACK_SLOTS - 1, 41, 701, stack, KC_STACK_MAX + 8);
+    kc_probe_stack(p, 1, 40, 702, stack, 1);
+    kc_probe_stack(p, KC_STACK_SLOTS, 41, 703, stack, 1);
+    kc_probe_stack(p, 2, 0, 704, stack, 1);
+    kc_probe_stack(NULL, 3, 41, 705, stack, 1);
+    ck_assert_int_eq(kc_reader_stacks(r, 1, 41, seen), 2);
+    ck_assert_uint_eq(seen[0].tid, 700);
+    ck_assert_uint_eq(seen[0].count, 3);
+    ck_assert_uint_eq(seen[0].stack[2], 0x1002);
+    ck_assert_uint_le(seen[0].time, kc_now());
+    ck_assert_uint_eq(seen[1].tid, 701);
+    ck_assert_uint_eq(seen[1].count, KC_STACK_MAX);
+    ck_assert_int_eq(kc_reader_stacks(r, 1, 0, seen), 0);
+    ck_assert_int_eq(kc_reader_stacks(r, 0, 41, seen), 0);
+    ck_assert_int_eq(kc_reader_stacks(r, 2, 41, seen), -EINVAL);
+    kc_probe_free(p);
+    kc_board_free(b, 1);
+}
+END_TEST
+
 /* Last words may be said in a signal handler, also when it interrupts the probe. */
 static struct kc_probe *handler_probe;
 static void on_signal(int s)
@@ -790,6 +856,8 @@ int main(void)
     tcase_add_test(c, names_are_checked);
     tcase_add_test(c, null_probe_records_nothing);
     tcase_add_test(c, rank_is_read_as_it_was_written);
+    tcase_add_test(c, what_the_keeper_sees_of_progress_is_read_as_it_was_written);
+    tcase_add_test(c, stacks_are_of_the_request_that_was_made);
     tcase_add_test(c, last_words_from_a_signal_handler);
     tcase_add_test(c, flight_recorder_keeps_the_newest);
     tcase_add_test(c, a_trace_is_a_stream_for_each_lane);
