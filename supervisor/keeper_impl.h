@@ -1,5 +1,6 @@
-/* keeper_impl.h - the keeper's state, for its own files: keeper.c (life), keeper_ranks.c (processes), keeper_board.c
- * (what ranks publish becomes files), keeper_copy.c (the state in memory), keeper_control.c (requests). */
+/* keeper_impl.h - the keeper's state, for its own files: keeper_begin.c, keeper.c (life, loop), keeper_fault.c (after a
+ * failure), keeper_end.c (the end), keeper_ranks.c (processes), keeper_board.c (what ranks publish becomes files),
+ * keeper_copy.c (the state in memory), keeper_control.c (requests). */
 #ifndef KC_SUPERVISOR_KEEPER_IMPL_H
 #define KC_SUPERVISOR_KEEPER_IMPL_H
 
@@ -111,8 +112,28 @@ void kc_keeper_event(struct kc_keeper *k, enum kc_life_event event);
 /* Both return what came of writing state.json: 0 or -errno, which the journal has by then. */
 int kc_keeper_state(struct kc_keeper *k, enum kc_job_state state);  /* everywhere: file, board, kcd */
 int kc_keeper_save(struct kc_keeper *k);                            /* state.json as it stands */
-void kc_keeper_lost(struct kc_keeper *k);                           /* a rank is lost: what that means */
 void kc_keeper_hurry(struct kc_keeper *k);                          /* tick soon */
+void kc_keeper_publish(struct kc_keeper *k);                        /* the record as it stands, on the board */
+void kc_keeper_note_state(const struct kc_record *r);               /* in the journal */
+int kc_keeper_loop_open(struct kc_keeper *k, struct kc_error *e);   /* signals and the tick; -errno with one line */
+
+/* keeper_fault.c */
+void kc_keeper_lost(struct kc_keeper *k);                           /* a rank is lost: what that means */
+struct kc_verdict kc_keeper_verdict(struct kc_keeper *k);           /* the first failure, as far as is known */
+void kc_keeper_end_failed(struct kc_keeper *k);                     /* tell the peers, by the abort word, then end all of them */
+/* Nothing of the incarnation is left: ask the policy, and start again or fail. */
+void kc_keeper_decide(struct kc_keeper *k, const struct kc_verdict *verdict, enum kc_fault fault);
+void kc_keeper_decide_from_group(struct kc_keeper *k);
+void kc_keeper_begin(struct kc_keeper *k);                          /* the next incarnation; the job fails if it can't be */
+
+/* keeper_end.c */
+void kc_keeper_conclude(struct kc_keeper *k, enum kc_job_state state); /* nothing is left: the job has ended so */
+void kc_keeper_conclude_well(struct kc_keeper *k);                  /* a stop or a last step has come to its end */
+void kc_keeper_fail(struct kc_keeper *k, const char *text);         /* what failed was no rank */
+void kc_keeper_write_end(struct kc_keeper *k);                      /* again, when it could not be written */
+bool kc_keeper_nothing_newer(const struct kc_keeper *k);            /* what all ranks left with is on disk */
+/* Everybody ended well, or was told to: how does that make the job end? */
+enum kc_job_state kc_keeper_end_state(struct kc_keeper *k, const struct kc_verdict *v);
 
 /* keeper_ranks.c */
 int kc_keeper_launch(struct kc_keeper *k, struct kc_error *e); /* the next incarnation: all ranks, or none */
