@@ -3,6 +3,7 @@
 #include "cgroup.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -76,10 +77,12 @@ static bool find_mount(char *text, int version, const char *controller, char **t
     return false;
 }
 
-static int find_version(const char *root, const char *controller, int version, struct cgroup *out)
+static int find_version(const char *root, pid_t pid, const char *controller, int version, struct cgroup *out)
 {
-    char text[SMALL_FILE], path[sizeof out->path], file[64], *top, *point;
-    if (machine_read(root, text, sizeof text, "/proc/self/cgroup") < 0 ||
+    char text[SMALL_FILE], path[sizeof out->path], file[64], who[16] = "self", *top, *point;
+    if (pid)
+        snprintf(who, sizeof who, "%d", (int)pid);
+    if (machine_read(root, text, sizeof text, "/proc/%s/cgroup", who) < 0 ||
         !own_path(text, version, controller, path, sizeof path))
         return -ENOENT;
     if (machine_read(root, text, sizeof text, "/proc/self/mountinfo") < 0 ||
@@ -102,13 +105,13 @@ static int find_version(const char *root, const char *controller, int version, s
     return 0;
 }
 
-int cgroup_find(const char *root, const char *controller, struct cgroup *out)
+int cgroup_find_of(const char *root, pid_t pid, const char *controller, struct cgroup *out)
 {
     char names[4096];
     struct cgroup c;
-    if (find_version(root, controller, 1, out) == 0)
+    if (find_version(root, pid, controller, 1, out) == 0)
         return 0;
-    int r = find_version(root, controller, 2, &c);
+    int r = find_version(root, pid, controller, 2, &c);
     /* on hybrid hosts the version 2 tree exists without controllers */
     if (r < 0 || machine_read(root, names, sizeof names, "%s/cgroup.controllers", c.mount) < 0)
         return -ENOENT;
@@ -118,6 +121,11 @@ int cgroup_find(const char *root, const char *controller, struct cgroup *out)
         return -ENOENT;
     *out = c;
     return 0;
+}
+
+int cgroup_find(const char *root, const char *controller, struct cgroup *out)
+{
+    return cgroup_find_of(root, 0, controller, out);
 }
 
 bool cgroup_up(struct cgroup *c)

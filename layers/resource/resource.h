@@ -21,10 +21,12 @@
 #include "base/error.h"
 #include "contracts/comm_costs.h"
 #include "contracts/device_view.h"
+#include "shm/names.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #define KC_UNITS_MAX 1024 /* units of one lease */
 
@@ -251,6 +253,34 @@ int kc_resource_memory(const char *root, struct kc_memory *out);
 uint64_t kc_memory_room(const struct kc_memory *m);
 /* Cpus that the cgroup's quota is worth (0.5, 2.0 …), 0 without a quota. */
 double kc_resource_quota(const char *root);
+
+/* ---- out of memory: whom the kernel killed for want of it
+ * ------------------------------------------------------------------------ */
+
+struct kc_oom_watch;
+/* A process of ours that ended by SIGKILL, which we did not send. level and evidence: 0 and "" at first. */
+struct kc_oom_victim {
+    pid_t pid;
+    uint32_t rank;
+    enum kc_oom_level level;
+    char evidence[112]; /* "the kernel's log names pid 123"; may be there without a level: "" there is none */
+};
+/* Watch the control group of the calling process, and the kernel's log where it may be read. Owned until kc_oom_close().
+ * root: "" or NULL on a real machine; now: kc_now(). -ENOMEM, -ENAMETOOLONG. */
+int kc_oom_open(const char *root, uint64_t now, struct kc_oom_watch **out);
+/* NULL is fine; returns NULL. */
+struct kc_oom_watch *kc_oom_close(struct kc_oom_watch *watch);
+/* Processes begin whom nothing of what was killed so far concerns. Forgets whom it followed. */
+void kc_oom_begin(struct kc_oom_watch *watch, uint64_t now);
+/* A process began: if it has a control group that no other has, nor we, that group's counter is proof. Below KC_RANKS_MAX. */
+void kc_oom_follow(struct kc_oom_watch *watch, uint32_t rank, pid_t pid);
+/* Now and then while nobody has died, each second, say: what was counted long before an end is not of that end. */
+void kc_oom_sample(struct kc_oom_watch *watch, uint64_t now);
+/* Judge all that were killed since kc_oom_begin(), together. CERTAIN: the log names it, or a counter of its own rose;
+ * LIKELY: the counter of kills that holds for it rose by as many as were killed, or more; else UNKNOWN. What is certain stays
+ * so when it is judged again. Where one is likely and the log can be read, its line is waited for, `patience` nanoseconds at
+ * most. */
+void kc_oom_judge(struct kc_oom_watch *watch, struct kc_oom_victim *victims, size_t count, uint64_t patience);
 
 /* Run the calling thread, and the threads it makes from now on, on the cpus of the list only. -EINVAL with the
  * reason. */
