@@ -81,11 +81,11 @@ static void describe(const struct kc_rank_end *end, char *out, size_t room)
                  (unsigned long long)w->fault);
     else if (said(end) && w->reason != KC_REASON_NONE)
         snprintf(out, room, "%s: %s", kc_reason_name[w->reason], kc_reason_row[w->reason].help);
-    else if (end->known && end->signal == SIGKILL && end->oom)
-        snprintf(out, room,
-                 "killed (signal 9, SIGKILL) while oom_kill in memory.events of its cgroup rose: out of memory");
+    else if (end->known && end->signal == SIGKILL && end->oom != KC_OOM_UNKNOWN)
+        snprintf(out, room, "killed by the kernel, out of memory (%s: %s)", kc_oom_name[end->oom], end->oom_evidence);
     else if (end->known && end->signal == SIGKILL)
-        snprintf(out, room, "killed by someone (signal 9, SIGKILL)");
+        snprintf(out, room, "killed by someone (signal 9, SIGKILL)%s%s", end->oom_evidence[0] ? "; " : "",
+                 end->oom_evidence);
     else if (end->known && end->signal)
         snprintf(out, room, "died of signal %d, SIG%s", end->signal, signal_name(end->signal));
     else if (end->known && end->exit_code == 0)
@@ -124,7 +124,10 @@ void kc_failure_name(const struct kc_rank_end *ends, size_t count, struct kc_ver
         const struct kc_rank_end *first = &ends[v.rank];
         v.followers = losses - 1;
         v.cause = cause;
-        v.outside = !said(first) && first->known && (first->signal == SIGKILL || first->signal == SIGTERM);
+        v.killed = first->killed;
+        v.oom = first->oom;
+        v.outside = !said(first) && first->known && (first->signal == SIGKILL || first->signal == SIGTERM) &&
+                    first->oom == KC_OOM_UNKNOWN;
         v.step = said(first) ? first->words.step : first->step;
         v.phase = said(first) && first->words.phase < KC_PHASES ? (enum kc_phase)first->words.phase : first->phase;
         v.reason = reason_of(first);

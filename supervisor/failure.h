@@ -20,7 +20,9 @@ struct kc_rank_end {
     int exit_code, signal;       /* signal 0: it exited */
     bool ended_by_us;            /* we had told it to end when it did */
     bool aborted;                /* it set the abort word, and may still run */
-    bool oom;                    /* the memory controller's kill counter rose between its start and its end */
+    bool killed;                 /* by SIGKILL, which we did not send: was it the kernel, for want of memory? */
+    enum kc_oom_level oom;       /* if so */
+    char oom_evidence[112];      /* and by what that is known; "" nothing speaks for it */
     uint64_t seen;               /* kc_now() when the keeper saw the end or the abort */
     uint64_t step;               /* that it was in, from its slot */
     enum kc_phase phase;
@@ -32,6 +34,8 @@ struct kc_verdict {
     int rank;                    /* -1: no rank; with a text: what failed was none of them, else nothing failed */
     bool cause; /* it failed of itself; false: all that is known followed something, or was ended by us */
     bool outside;                /* it was killed without a word: says nothing about what the rank did */
+    bool killed;                 /* as in kc_rank_end */
+    enum kc_oom_level oom;
     uint64_t step, time;
     enum kc_phase phase;
     enum kc_reason reason;

@@ -172,6 +172,7 @@ static void tick(void *owner)
     kc_keeper_saver_settle(k);
     if (now - k->last_slow >= SLOW || k->rank[0].log.old >= 0) {
         k->last_slow = now;
+        kc_keeper_oom_tick(k);
         if (k->unsaved[0] && kc_keeper_save(k) == 0)
             kc_keeper_tell(k);
         for (uint32_t i = 0; i < k->record.ranks; i++)

@@ -154,6 +154,7 @@ int kc_keeper_main(const struct kc_keeper_arguments *arguments)
     else
         kc_reader_free(k->reader);
     kc_job_leases_free(k->leases);
+    kc_keeper_oom_end(k);
     kc_arena_free(&k->arena);
     free(k);
     return r < 0 ? KC_EXIT_SYSTEM : KC_EXIT_OK;

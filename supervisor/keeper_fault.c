@@ -94,6 +94,7 @@ void kc_keeper_decide_from_group(struct kc_keeper *k)
 {
     kc_keeper_drain(k);
     kc_keeper_sweep(k);
+    kc_keeper_oom_judge(k, KC_OOM_PATIENCE);
     struct kc_verdict v = kc_keeper_verdict(k);
     kc_keeper_decide(k, &v, kc_failure_fault(&v, k->trained));
 }

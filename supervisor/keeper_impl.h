@@ -1,6 +1,6 @@
 /* keeper_impl.h - the keeper's state, for its own files: keeper_begin.c, keeper.c (life, loop), keeper_fault.c (after a
  * failure), keeper_end.c (the end), keeper_ranks.c (processes), keeper_board.c (what ranks publish becomes files),
- * keeper_copy.c (the state in memory), keeper_control.c (requests). */
+ * keeper_copy.c (the state in memory), keeper_oom.c (whom the kernel killed), keeper_control.c (requests). */
 #ifndef KC_SUPERVISOR_KEEPER_IMPL_H
 #define KC_SUPERVISOR_KEEPER_IMPL_H
 
@@ -103,8 +103,7 @@ struct kc_keeper {
     bool noted;                    /* the journal has its end */
     enum kc_job_state end;         /* if so: how */
     uint64_t alone;                /* if so: kc_now() since when no kcd is there */
-    bool oom_known;
-    uint64_t oom_kills;            /* when the incarnation began */
+    struct kc_oom_watch *oom;      /* NULL: none could be made */
 };
 
 /* keeper.c */
@@ -150,6 +149,14 @@ bool kc_keeper_saver_start(struct kc_keeper *k);
 bool kc_keeper_saver_take(struct kc_keeper *k, const siginfo_t *info); /* it is our child that ended there */
 void kc_keeper_saver_settle(struct kc_keeper *k); /* it is gone, or its time is over: KEPT */
 void kc_keeper_copies_close(struct kc_keeper *k);
+
+/* keeper_oom.c */
+#define KC_OOM_PATIENCE (50 * KC_MILLISECOND) /* for the kernel's line about a kill that it has counted */
+void kc_keeper_oom_begin(struct kc_keeper *k);                 /* the ranks of an incarnation were forked */
+void kc_keeper_oom_tick(struct kc_keeper *k);
+/* Judge all ranks of this incarnation that somebody else killed: into their ends and onto the board. */
+void kc_keeper_oom_judge(struct kc_keeper *k, uint64_t patience);
+void kc_keeper_oom_end(struct kc_keeper *k);
 
 /* keeper_board.c */
 void kc_keeper_drain(struct kc_keeper *k);                     /* steps, evaluations and events to files */

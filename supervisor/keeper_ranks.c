@@ -168,7 +168,6 @@ static void reset(struct kc_keeper *k)
     k->ending = KC_ENDING_NOT;
     k->began = k->trained = k->releasing = k->stop_before_end = k->fatal = false;
     k->control = (saves ? 1 : 0) | (k->record.hold ? KC_CONTROL_PAUSE : 0) | (k->record.stop ? KC_CONTROL_STOP : 0);
-    k->oom_known = kc_oom_kills(&k->oom_kills);
     memset(k->record.rank, 0, sizeof k->record.rank);
 }
 
@@ -188,6 +187,7 @@ int kc_keeper_launch(struct kc_keeper *k, struct kc_error *e)
     }
     if (r < 0)
         return r;
+    kc_keeper_oom_begin(k);
     /* Recorded durably first: whatever happens to us from here on, somebody can find these processes. If they can't
      * be recorded, the gate stays shut. */
     k->record.unbegun = false;
@@ -210,12 +210,11 @@ static void note_exit(struct kc_keeper *k, uint32_t rank, const siginfo_t *info)
 {
     struct kc_kept_rank *kept = &k->rank[rank];
     struct kc_rank_end *end = &kept->end;
-    uint64_t kills;
     end->gone = end->known = true;
     end->signal = info->si_code == CLD_EXITED ? 0 : info->si_status;
     end->exit_code = info->si_code == CLD_EXITED ? info->si_status : 0;
     end->ended_by_us = k->ending != KC_ENDING_NOT;
-    end->oom = end->signal == SIGKILL && k->oom_known && kc_oom_kills(&kills) && kills > k->oom_kills;
+    end->killed = end->signal == SIGKILL && k->ending != KC_ENDING_KILLED;
     if (!end->seen)
         end->seen = kc_now();
     kept->alive = false;
@@ -230,11 +229,20 @@ static void note_exit(struct kc_keeper *k, uint32_t rank, const siginfo_t *info)
                            end->words.time && end->words.reason < KC_REASONS ? (enum kc_reason)end->words.reason
                                                                              : KC_REASON_SIGNAL);
     kc_board_process(k->board, rank, &kept->shown);
-    kc_journal(
-        k->record.directory, "rank-exit",
-        json_pack("{s:i, s:i, s:i, s:s}", "rank", (int)rank, "pid", (int)kept->shown.pid,
-                  end->signal ? "signal" : "exit_code", end->signal ? end->signal : end->exit_code, "reason",
-                  end->words.time ? kc_reason_name[end->words.reason < KC_REASONS ? end->words.reason : 0] : ""));
+}
+
+static void journal_exit(const struct kc_keeper *k, uint32_t rank)
+{
+    const struct kc_rank_end *end = &k->rank[rank].end;
+    json_t *o = json_pack(
+        "{s:i, s:i, s:i, s:s}", "rank", (int)rank, "pid", (int)k->rank[rank].shown.pid,
+        end->signal ? "signal" : "exit_code", end->signal ? end->signal : end->exit_code, "reason",
+        end->words.time ? kc_reason_name[end->words.reason < KC_REASONS ? end->words.reason : 0] : "");
+    if (end->killed)
+        json_object_set_new(o, "oom", json_string(kc_oom_name[end->oom]));
+    if (end->killed && end->oom_evidence[0])
+        json_object_set_new(o, "evidence", json_string(end->oom_evidence));
+    kc_journal(k->record.directory, "rank-exit", o);
 }
 
 /* Ranks that ended: note how, end what is left in their sessions while the zombie still keeps the session's number
@@ -242,15 +250,20 @@ static void note_exit(struct kc_keeper *k, uint32_t rank, const siginfo_t *info)
 static bool reap_ranks(struct kc_keeper *k)
 {
     pid_t ended[KC_RANKS_MAX];
+    uint32_t who[KC_RANKS_MAX];
     size_t count = 0;
     for (uint32_t i = 0; i < k->record.ranks; i++) {
         siginfo_t info = {0};
         if (k->rank[i].alive && waitid(P_PID, k->rank[i].shown.pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
             info.si_pid != 0) {
             note_exit(k, i, &info);
+            who[count] = i;
             ended[count++] = info.si_pid;
         }
     }
+    kc_keeper_oom_judge(k, 0);
+    for (size_t i = 0; i < count; i++)
+        journal_exit(k, who[i]);
     if (count)
         kc_process_signal_all(NULL, ended, count, SIGKILL);
     for (size_t i = 0; i < count; i++)

@@ -244,26 +244,6 @@ int kc_process_signal_children(uint64_t since, const pid_t *spared, size_t count
     return signal_marked(&m, signal);
 }
 
-bool kc_oom_kills(uint64_t *out)
-{
-    char text[4096], path[PATH_MAX];
-    if (read_some("/proc/self/cgroup", text, sizeof text) < 0)
-        return false;
-    char *line = strstr(text, "0::/");
-    if (!line)
-        return false;
-    line += 3;
-    line[strcspn(line, "\n")] = 0;
-    int n = snprintf(path, sizeof path, "/sys/fs/cgroup%s/memory.events", strcmp(line, "/") == 0 ? "" : line);
-    if (n < 0 || (size_t)n >= sizeof path || read_some(path, text, sizeof text) < 0)
-        return false;
-    const char *row = strstr(text, "oom_kill ");
-    if (!row || (row != text && row[-1] != '\n'))
-        return false;
-    *out = strtoull(row + strlen("oom_kill "), NULL, 10);
-    return true;
-}
-
 void kc_signals_restore(void)
 {
     struct sigaction plain = {.sa_handler = SIG_DFL};

@@ -37,9 +37,6 @@ int kc_process_signal_all(const char *token, const pid_t *sessions, size_t count
  * subreaper these are also the orphans of its descendants, whatever session and environment they gave themselves. */
 int kc_process_signal_children(uint64_t since, const pid_t *spared, size_t count, int signal);
 
-/* Kills of the memory controller so far in our cgroup (memory.events, oom_kill); false: not known here. */
-bool kc_oom_kills(uint64_t *out);
-
 /* Undo what a supervisor changed about signals: default dispositions, nothing blocked. For a child before exec. */
 void kc_signals_restore(void);
 

@@ -18,10 +18,10 @@ json_t *kc_record_failure(const struct kc_verdict *v)
 {
     if (!kc_verdict_failed(v))
         return json_null();
-    return json_pack("{s:o, s:I, s:s, s:s, s:s, s:i}", "rank", v->rank < 0 ? json_null() : json_integer(v->rank),
+    return json_pack("{s:o, s:I, s:s, s:s, s:s, s:i, s:o}", "rank", v->rank < 0 ? json_null() : json_integer(v->rank),
                      "step", (json_int_t)v->step, "phase",
                      kc_phase_name[v->phase], "reason", kc_reason_name[v->reason], "text", v->text, "followers",
-                     (int)v->followers);
+                     (int)v->followers, "oom", v->killed ? json_string(kc_oom_name[v->oom]) : json_null());
 }
 
 json_t *kc_record_first_failure(const struct kc_record *r)
@@ -95,6 +95,9 @@ static void read_failure(const json_t *o, struct kc_verdict *v)
     v->phase = phase < 0 ? KC_PHASE_NONE : (enum kc_phase)phase;
     v->reason = reason < 0 ? KC_REASON_ERROR : (enum kc_reason)reason;
     v->followers = (uint32_t)kc_json_integer(o, "followers", 0);
+    const int oom = kc_name_find(kc_oom_name, KC_OOM_LEVELS, kc_json_text(o, "oom", ""));
+    v->killed = oom >= 0;
+    v->oom = oom < 0 ? KC_OOM_UNKNOWN : (enum kc_oom_level)oom;
     snprintf(v->text, sizeof v->text, "%s", kc_json_text(o, "text", ""));
 }
 

@@ -51,7 +51,8 @@ int kc_record_write(const struct kc_record *record, struct kc_error *e);
 #define KC_SPEC_ARENA ((size_t)4 << 20)
 /* Load <directory>/spec.json into a new arena, owned by the caller on success. -errno with one line. */
 int kc_record_spec(const char *directory, struct kc_arena *arena, const struct kc_job_spec **out, struct kc_error *e);
-/* {rank, step, phase, reason, text, followers}, rank null if no rank is to blame; or null (new reference). */
+/* {rank, step, phase, reason, text, followers, oom}, rank null if no rank is to blame, oom null if nobody was killed; or null
+ * (new reference). */
 json_t *kc_record_failure(const struct kc_verdict *verdict);
 /* Of the incarnation that ended the job, if it failed: faults that it survived are not what it ended of. */
 json_t *kc_record_first_failure(const struct kc_record *record);

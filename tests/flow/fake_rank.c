@@ -10,6 +10,7 @@
  *   FAKE_ERROR_AT      says an error, then leaves with code 1     FAKE_DATA_AT   the same, of a kind that is not restarted
  *   FAKE_KILL_AT       SIGKILLs itself                            FAKE_SEGV_AT   SIGSEGVs itself
  *   FAKE_HANG_AT       sleeps for ever, deaf to everything but signals
+ *   FAKE_EAT_AT        takes 1 GiB of memory, where it is let
  *   FAKE_IGNORE_TERM   1: TERM is ignored
  *   FAKE_HELPER        1: forks a helper that sleeps; 2: one in a session of its own; 3: one that ignores TERM, too;
  *                      4: one that leaves its session, its parent and its environment; its command line has
@@ -97,6 +98,8 @@ static _Noreturn void leave(enum kc_reason reason, int code, int peer, const cha
     exit(code);
 }
 
+static void *volatile eaten; /* so that it is taken in earnest */
+
 static bool misbehaves(void)
 {
     long only = number("FAKE_ONLY_RANK", -1);
@@ -119,6 +122,9 @@ static void misbehave(void)
         leave(KC_REASON_ERROR, 1, -1, "a made-up error");
     if (number("FAKE_DATA_AT", -1) == (long)step)
         leave(KC_REASON_DATA, 1, -1, "train.bin shrank");
+    if (number("FAKE_EAT_AT", -1) == (long)step)
+        for (int i = 0; i < 1024; i++)
+            eaten = memset(malloc(1 << 20), i | 1, 1 << 20);
     if (number("FAKE_HANG_AT", -1) == (long)step)
         for (;;)
             pause();
