@@ -27,6 +27,21 @@
 /* a rank stands still for too long: say so; keep all that is known of it, stacks too; and then start from a snapshot */
 #define KC_ON_HANG_TABLE(X) X(HANG_REPORT, "report", 0) X(HANG_DUMP, "dump", 0) X(HANG_RESTART, "restart", 0)
 
+/* What is done to a rank on purpose, where kcd allows drills (kc-job(5) says what each is), and where in a step. */
+#define KC_DRILL_TABLE(X)                                                                                              \
+    X(DRILL_EXIT, "exit", 0) X(DRILL_SIGNAL, "signal", 0) X(DRILL_STOP, "stop", 0) X(DRILL_SPIN, "spin", 0)            \
+    X(DRILL_BLOCK, "block", 0) X(DRILL_LOCK, "lock", 0) X(DRILL_SLEEP, "sleep", 0) X(DRILL_ERROR, "error", 0)          \
+    X(DRILL_GRANDCHILD, "grandchild", 0) X(DRILL_LEAK, "leak", 0) X(DRILL_SLOW, "slow", 0)                             \
+    X(DRILL_SKIP, "skip", 0) X(DRILL_COUNT, "count", 0) X(DRILL_TYPE, "type", 0) X(DRILL_PRIMITIVE, "primitive", 0)    \
+    X(DRILL_REDUCE, "reduce", 0) X(DRILL_ROOT, "root", 0) X(DRILL_SWAP, "swap", 0)                                     \
+    X(DRILL_UNRECEIVED, "unreceived", 0) X(DRILL_NONFINITE, "nonfinite", 0) X(DRILL_FLIP, "flip", 0)                   \
+    X(DRILL_NOSPACE, "nospace", 0)
+#define KC_DRILL_AT_TABLE(X)                                                                                           \
+    X(DRILL_AT_START, "start", 0) X(DRILL_AT_DATA, "data", 0) X(DRILL_AT_FORWARD, "forward", 0)                        \
+    X(DRILL_AT_BACKWARD, "backward", 0) X(DRILL_AT_COMMUNICATION, "communication", 0)                                  \
+    X(DRILL_AT_OPTIMIZER, "optimizer", 0) X(DRILL_AT_SNAPSHOT, "snapshot", 0) X(DRILL_AT_RESTORE, "restore", 0)        \
+    X(DRILL_AT_EVALUATE, "evaluate", 0)
+
 /* Who chooses an algorithm: the table of costs (auto), or the spec, which names one. */
 #define KC_CHOICE_ROW(id, name, extra) KC_CHOICE_##id,
 enum kc_choice { KC_CHOICE_AUTO, KC_ALGORITHM_TABLE(KC_CHOICE_ROW) KC_CHOICES };
@@ -43,11 +58,14 @@ enum kc_coding { KC_CODING_TABLE(KC_ENUM_ROW) KC_CODINGS };
 enum kc_on_nonfinite { KC_ON_NONFINITE_TABLE(KC_ENUM_ROW) KC_ON_NONFINITES };
 enum kc_on_crash { KC_ON_CRASH_TABLE(KC_ENUM_ROW) KC_ON_CRASHES };
 enum kc_on_hang { KC_ON_HANG_TABLE(KC_ENUM_ROW) KC_ON_HANGS };
+enum kc_drill_what { KC_DRILL_TABLE(KC_ENUM_ROW) KC_DRILLS };
+enum kc_drill_at { KC_DRILL_AT_TABLE(KC_ENUM_ROW) KC_DRILL_ATS };
 extern const char *const kc_family_name[KC_FAMILIES], *const kc_device_kind_name[KC_DEVICE_NAMES],
     *const kc_precision_name[KC_PRECISIONS], *const kc_order_name[KC_ORDERS],
     *const kc_documents_name[KC_DOCUMENTS], *const kc_optimizer_name[KC_OPTIMIZERS], *const kc_lr_name[KC_LRS],
     *const kc_busy_name[KC_BUSIES], *const kc_coding_name[KC_CODINGS], *const kc_on_nonfinite_name[KC_ON_NONFINITES],
-    *const kc_on_crash_name[KC_ON_CRASHES], *const kc_on_hang_name[KC_ON_HANGS], *const kc_choice_name[KC_CHOICES];
+    *const kc_on_crash_name[KC_ON_CRASHES], *const kc_on_hang_name[KC_ON_HANGS], *const kc_choice_name[KC_CHOICES],
+    *const kc_drill_name[KC_DRILLS], *const kc_drill_at_name[KC_DRILL_ATS];
 
 struct kc_spec_env {
     kc_text name, value;
@@ -58,6 +76,19 @@ struct kc_spec_env {
 struct kc_spec_file {
     kc_text path, mask; /* absolute; mask "" where every token counts */
     double weight;      /* share of the samples, not normalised; KC_WEIGHT_BY_SIZE for all files of a list or for none */
+};
+
+#define KC_DRILL_ALL UINT32_MAX
+/* One fault that is put into a rank. Of the numbers in the last rows a kind has those that kc-job(5) gives it, else 0. */
+struct kc_spec_injection {
+    uint32_t rank;         /* KC_DRILL_ALL: every rank */
+    uint32_t what, at;     /* enum kc_drill_what, enum kc_drill_at */
+    uint32_t nth;          /* of the calls there that it could be done at: the first is 0 */
+    uint64_t step;         /* from 1; 0 where `at` is in no step */
+    uint32_t again;        /* 1: in every incarnation, 0: in the first alone */
+    uint32_t code, signal; /* of an exit, of a death */
+    uint32_t milliseconds; /* 0: for ever */
+    uint32_t mib, times;
 };
 
 struct kc_job_spec {
@@ -115,6 +146,7 @@ struct kc_job_spec {
     uint32_t log_max_mib, log_keep;
     struct kc_span env; /* struct kc_spec_env */
     uint32_t algorithm[KC_PRIMITIVES]; /* enum kc_choice; KC_CHOICE_AUTO where the spec does not name one */
+    struct kc_span inject; /* struct kc_spec_injection */
 };
 
 extern const struct kc_layout kc_job_spec_layout;

@@ -54,6 +54,8 @@ const char *const kc_coding_name[KC_CODINGS] = {KC_CODING_TABLE(NAME_ROW)};
 const char *const kc_on_nonfinite_name[KC_ON_NONFINITES] = {KC_ON_NONFINITE_TABLE(NAME_ROW)};
 const char *const kc_on_crash_name[KC_ON_CRASHES] = {KC_ON_CRASH_TABLE(NAME_ROW)};
 const char *const kc_on_hang_name[KC_ON_HANGS] = {KC_ON_HANG_TABLE(NAME_ROW)};
+const char *const kc_drill_name[KC_DRILLS] = {KC_DRILL_TABLE(NAME_ROW)};
+const char *const kc_drill_at_name[KC_DRILL_ATS] = {KC_DRILL_AT_TABLE(NAME_ROW)};
 #define CHOICE_NAME_ROW(id, name, extra) [KC_CHOICE_##id] = name,
 const char *const kc_choice_name[KC_CHOICES] = {[KC_CHOICE_AUTO] = "auto", KC_ALGORITHM_TABLE(CHOICE_NAME_ROW)};
 const char *const kc_distance_name[KC_DISTANCES] = {KC_DISTANCE_TABLE(NAME_ROW)};
@@ -75,6 +77,20 @@ static const struct kc_field spec_env[] = {TEXT(kc_spec_env, name), TEXT(kc_spec
 static const struct kc_layout spec_env_layout = LAYOUT(kc_spec_env, spec_env);
 static const struct kc_field spec_file[] = {TEXT(kc_spec_file, path), TEXT(kc_spec_file, mask), SCALAR(kc_spec_file, weight)};
 static const struct kc_layout spec_file_layout = LAYOUT(kc_spec_file, spec_file);
+static const struct kc_field spec_injection[] = {
+    SCALAR(kc_spec_injection, rank),
+    ENUM(kc_spec_injection, what, kc_drill_name),
+    ENUM(kc_spec_injection, at, kc_drill_at_name),
+    SCALAR(kc_spec_injection, nth),
+    SCALAR(kc_spec_injection, step),
+    SCALAR(kc_spec_injection, again),
+    SCALAR(kc_spec_injection, code),
+    SCALAR(kc_spec_injection, signal),
+    SCALAR(kc_spec_injection, milliseconds),
+    SCALAR(kc_spec_injection, mib),
+    SCALAR(kc_spec_injection, times),
+};
+static const struct kc_layout spec_injection_layout = LAYOUT(kc_spec_injection, spec_injection);
 static const struct kc_field job_spec[] = {
     HIDDEN(kc_job_spec, head),
     TEXT(kc_job_spec, name),
@@ -158,6 +174,7 @@ static const struct kc_field job_spec[] = {
     SCALAR(kc_job_spec, log_keep),
     SPAN_OF(kc_job_spec, env, spec_env_layout),
     ENUMS(kc_job_spec, algorithm, kc_choice_name),
+    SPAN_OF(kc_job_spec, inject, spec_injection_layout),
 };
 const struct kc_layout kc_job_spec_layout = LAYOUT(kc_job_spec, job_spec);
 

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum kind { NAME, U32, U64, REAL, BOOL, TOKEN_OR_NULL, PATTERNS, PATH_OR_NULL, FILES, FILE_OR_NULL, ENVIRONMENT, ENUMERATION };
+enum kind { NAME, U32, U64, REAL, BOOL, TOKEN_OR_NULL, PATTERNS, PATH_OR_NULL, FILES, FILE_OR_NULL, ENVIRONMENT, INJECTIONS, ENUMERATION };
 
 struct row {
     const char *path;
@@ -42,6 +42,7 @@ struct row {
 #define KIND_FILES FILES, NULL, 0
 #define KIND_FILE_OR_NULL FILE_OR_NULL, NULL, 0
 #define KIND_ENVIRONMENT ENVIRONMENT, NULL, 0
+#define KIND_INJECTIONS INJECTIONS, NULL, 0
 #define KIND_ENUM(names, count) ENUMERATION, names, count
 
 static const struct row rows[] = {
@@ -272,6 +273,8 @@ static int read_row(struct reader *r, const struct row *row)
         return spec_read_files(r, row->path, value, row->kind == FILES, at);
     case ENVIRONMENT:
         return read_env(r, row, value);
+    case INJECTIONS:
+        return spec_read_injections(r, row->path, value, at);
     case BOOL:
         if (!json_is_boolean(value))
             return kc_fail(r->e, -EINVAL, "%s is %s: it must be true or false", row->path, spec_shown(value, room));
@@ -416,7 +419,7 @@ static int check_together(const struct kc_job_spec *s, struct kc_error *e)
         return kc_fail(e, -EINVAL,
                        "evaluate.every is %llu, but data.validation is missing: name a token file or set evaluate.every to 0",
                        (unsigned long long)s->evaluate_every);
-    if ((code = check_lora(s, e)) < 0)
+    if ((code = check_lora(s, e)) < 0 || (code = spec_check_injections(s, e)) < 0)
         return code;
     if (s->hang_ceiling < s->hang_floor)
         return kc_fail(e, -EINVAL, "policy.hang_ceiling_seconds is %g, but policy.hang_floor_seconds is %g: it must be as much at "
@@ -509,6 +512,8 @@ static json_t *row_json(const struct kc_job_spec *s, const struct row *row)
     case FILES:
     case FILE_OR_NULL:
         return spec_files_json(s, *(const struct kc_span *)(const void *)at);
+    case INJECTIONS:
+        return spec_injections_json(s, *(const struct kc_span *)(const void *)at);
     case ENVIRONMENT:
         break;
     }

@@ -32,6 +32,13 @@ json_t *spec_files_json(const struct kc_job_spec *spec, struct kc_span files);
 int spec_read_patterns(struct reader *r, const char *what, const json_t *value, struct kc_span *out);
 json_t *spec_patterns_json(const struct kc_job_spec *spec, struct kc_span patterns); /* new reference */
 
+/* ---- spec_inject.c ---- */
+/* A list of faults, each an object that names what, where and when. */
+int spec_read_injections(struct reader *r, const char *what, const json_t *value, struct kc_span *out);
+/* Are there such ranks, and can the fault be put into this layout? -EINVAL e. */
+int spec_check_injections(const struct kc_job_spec *s, struct kc_error *e);
+json_t *spec_injections_json(const struct kc_job_spec *spec, struct kc_span injections); /* new reference */
+
 /* ---- spec_parallel.c ---- */
 /* Do ranks, axes, batch and model fit each other? -EINVAL e. */
 int spec_check_parallel(const struct kc_job_spec *s, struct kc_error *e);
