@@ -36,7 +36,7 @@ LIBS_CONSOLE := -lncursesw -ltinfo -ldw -lelf
 
 # ---- rooms: a folder is an archive; main.c of a program stays outside its archive ------------------------------------
 LAYERS := resource comm strategy schedule state govern
-ROOMS := base contracts $(LAYERS) trace engine boundary shm supervisor console jobs
+ROOMS := base contracts $(LAYERS) trace drill engine boundary shm supervisor console jobs
 dir_of = $(if $(filter shm supervisor console jobs,$(1)),$(1),layers/$(1))
 sources_of = $(filter-out %/main.c,$(shell find $(call dir_of,$(1)) -name '*.c' | sort))
 
@@ -68,7 +68,7 @@ $(B)/%.o: %.c Makefile | $(FARM)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) $(FLAGS_VARIANT) $(INCLUDES) -MMD -MP -c $< -o $@
 
-RANK_ROOMS := engine trace govern schedule strategy state comm resource jobs shm contracts base
+RANK_ROOMS := engine trace drill govern schedule strategy state comm resource jobs shm contracts base
 KCD_ROOMS := supervisor govern resource shm contracts base
 KC_ROOMS := console boundary govern comm strategy schedule state jobs resource shm contracts base
 link = $(Q)$(CC) $(LDFLAGS) -o $@ $(1) -Wl,--start-group $(2) -Wl,--end-group $(3)

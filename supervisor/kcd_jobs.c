@@ -1,6 +1,7 @@
 /* kcd_jobs.c - jobs that have not ended: their queue, their keepers, and what happens when a keeper is lost. */
 #include "kcd_impl.h"
 
+#include "drills.h"
 #include "journal.h"
 #include "outcome.h"
 #include "protocol.h"
@@ -593,6 +594,8 @@ static int try_start(struct kc_kcd_job *job, struct kc_error *e)
     int r = kc_record_spec(job->record.directory, &arena, &spec, e);
     if (r == 0)
         r = take_ranks(job, spec, e);
+    if (r == 0)
+        r = kc_drills_check(spec, e);
     if (r == 0)
         r = kc_devices_take(job->kcd->devices, spec, job->record.id, &leases, e);
     if (r == 0)

@@ -1,6 +1,7 @@
 /* kcd_verbs.c - what clients ask for. Each connection has one request at a time under way; replies come in order. */
 #include "kcd_impl.h"
 
+#include "drills.h"
 #include "ids.h"
 #include "journal.h"
 #include "outcome.h"
@@ -166,6 +167,8 @@ static json_t *start(struct kc_kcd *d, const json_t *request)
     free(text);
     if (r == 0)
         r = kc_spec_runs(spec, &e);
+    if (r == 0)
+        r = kc_drills_check(spec, &e);
     if (r == 0)
         r = kc_devices_possible(d->devices, spec, &e);
     if (r == 0)

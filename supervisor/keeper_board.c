@@ -84,6 +84,7 @@ static const struct {
     [KC_EVENT_BITS] = {"step", "version"},
     [KC_EVENT_ROLLBACK] = {"step", "version"},
     [KC_EVENT_SNAPSHOT_SKIPPED] = {"step", "under_way"},
+    [KC_EVENT_INJECTED] = {"step", NULL},
 };
 
 /* Without "step" among its figures it has the step that its rank was in. */

@@ -3,6 +3,7 @@
  * everything else. */
 #include "keeper_impl.h"
 
+#include "drills.h"
 #include "environment.h"
 #include "journal.h"
 #include "reserve.h"
@@ -76,6 +77,8 @@ static int rank_environment(struct kc_keeper *k, uint32_t rank, struct kc_enviro
         r = kc_environment_set(env, texts[i].name, "%s", texts[i].text);
     for (size_t i = 0; r == 0 && i < sizeof numbers / sizeof *numbers; i++)
         r = kc_environment_set(env, numbers[i].name, "%ld", numbers[i].number);
+    if (r == 0 && kc_drills_allowed())
+        r = kc_environment_set(env, KC_DRILLS_VARIABLE, "1");
     if (r == 0 && k->rank[0].copy >= 0)
         r = kc_environment_set(env, "KC_COPY_FDS", "%s", copies);
     return r;

@@ -1,4 +1,5 @@
 /* main.c - kcd: the supervisor (`kcd`), and with --keep the keeper of one job. */
+#include "drills.h"
 #include "kcd.h"
 #include "keeper.h"
 #include "protocol.h"
@@ -20,29 +21,30 @@
 #define LOG_MAX (4 << 20) /* of kcd.log; begun anew by the start that finds it larger */
 
 struct options {
-    bool daemon, recover;
+    bool daemon, recover, drills;
     const char *home, *instance, *keep, *leases;
     int link, lock;
 };
 
 static const char usage[] =
-    "usage: kcd [--daemon] [--home DIR] [--instance NAME]\n"
+    "usage: kcd [--daemon] [--home DIR] [--instance NAME] [--allow-drills]\n"
     "       kcd --version\n"
     "  --daemon         go to the background once the control socket answers\n"
     "  --home DIR       where jobs live ($KC_HOME, else $XDG_STATE_HOME/kuangchao, else ~/.local/state/kuangchao)\n"
     "  --instance NAME  which supervisor of this user ($KC_INSTANCE, else default)\n"
+    "  --allow-drills   run jobs whose spec puts faults into their ranks (kc drill)\n"
     "  --version        print the version and end; kc and kcd talk only when theirs are equal\n"
     "See kcd(8).\n";
 
 static int parse(int argc, char **argv, struct options *o)
 {
-    enum { DAEMON = 256, HOME, INSTANCE, KEEP, LEASES, LINK, LOCK, RECOVER, HELP, VERSION };
+    enum { DAEMON = 256, HOME, INSTANCE, KEEP, LEASES, LINK, LOCK, RECOVER, DRILLS, HELP, VERSION };
     static const struct option list[] = {
         {"daemon", no_argument, NULL, DAEMON},     {"home", required_argument, NULL, HOME},
         {"instance", required_argument, NULL, INSTANCE}, {"keep", required_argument, NULL, KEEP},
         {"leases", required_argument, NULL, LEASES}, {"link", required_argument, NULL, LINK},
         {"lock", required_argument, NULL, LOCK},   {"recover", no_argument, NULL, RECOVER},
-        {"help", no_argument, NULL, HELP},         {"version", no_argument, NULL, VERSION},
+        {"allow-drills", no_argument, NULL, DRILLS}, {"help", no_argument, NULL, HELP},         {"version", no_argument, NULL, VERSION},
         {0}};
     *o = (struct options){.link = -1, .lock = -1};
     for (int c; (c = getopt_long(argc, argv, "", list, NULL)) != -1;) {
@@ -55,6 +57,7 @@ static int parse(int argc, char **argv, struct options *o)
         case LINK: o->link = (int)strtol(optarg, NULL, 10); break;
         case LOCK: o->lock = (int)strtol(optarg, NULL, 10); break;
         case RECOVER: o->recover = true; break;
+        case DRILLS: o->drills = true; break;
         case HELP:
             fputs(usage, stdout);
             exit(KC_EXIT_OK);
@@ -153,8 +156,10 @@ int main(int argc, char **argv)
         fprintf(stderr, "kcd: %s\n", e.text);
         return KC_EXIT_USAGE;
     }
-    if (!o.keep)
+    if (!o.keep) {
+        kc_drills_allow(o.drills);
         return o.daemon ? run_daemon(&home) : kc_kcd_main(&home, -1);
+    }
     if (o.link >= 0)
         fcntl(o.link, F_SETFD, FD_CLOEXEC);
     if (o.lock >= 0)

@@ -1,6 +1,6 @@
 /* comm_if.h - what communication offers to the layer that was given it. Filled by engine from comm's public functions,
  * handed over once. `built_for` is the caller's name in the ledger.
- * Writer: engine. Readers: schedule, comm, govern. */
+ * Writer: engine. Readers: schedule, comm, govern, drill. */
 #ifndef KC_CONTRACTS_COMM_IF_H
 #define KC_CONTRACTS_COMM_IF_H
 

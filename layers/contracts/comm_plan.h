@@ -1,6 +1,6 @@
 /* comm_plan.h - every group and every collective of a step, with type, count, algorithm and why it exists. Schedule may
  * order them; it may not change, merge or split one.
- * Writer: strategy. Readers: schedule, govern, trace, engine, console. */
+ * Writer: strategy. Readers: schedule, govern, trace, engine, console, drill. */
 #ifndef KC_CONTRACTS_COMM_PLAN_H
 #define KC_CONTRACTS_COMM_PLAN_H
 

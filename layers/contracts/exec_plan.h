@@ -1,5 +1,5 @@
 /* exec_plan.h - the programs of one rank: what its executor runs, instruction by instruction, with every buffer placed.
- * Writer: schedule. Readers: schedule's checker and executor, govern, trace, engine, console. */
+ * Writer: schedule. Readers: schedule's checker and executor, govern, trace, engine, console, drill. */
 #ifndef KC_CONTRACTS_EXEC_PLAN_H
 #define KC_CONTRACTS_EXEC_PLAN_H
 

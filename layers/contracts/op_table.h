@@ -1,6 +1,6 @@
 /* op_table.h - the kernels of one device kind, and the lane they are enqueued on. Opcodes are numbers to everyone but
  * jobs. Functions cross once, at construction.
- * Writer: jobs (table), schedule (lanes). Readers: schedule, govern, trace, engine, console. */
+ * Writer: jobs (table), schedule (lanes). Readers: schedule, govern, trace, engine, console, drill. */
 #ifndef KC_CONTRACTS_OP_TABLE_H
 #define KC_CONTRACTS_OP_TABLE_H
 

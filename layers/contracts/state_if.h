@@ -1,6 +1,6 @@
 /* state_if.h - what the state layer offers to whoever runs programs: views for reading, tickets for writing, and the
  * storage verbs that snapshot and restore programs are made of. Filled by engine, handed over once.
- * Writer: engine. Readers: schedule, state, govern, console. */
+ * Writer: engine. Readers: schedule, state, govern, console, drill. */
 #ifndef KC_CONTRACTS_STATE_IF_H
 #define KC_CONTRACTS_STATE_IF_H
 

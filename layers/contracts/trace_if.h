@@ -1,6 +1,6 @@
 /* trace_if.h - who looks on while a program runs: schedule shows what its instructions find and leave in memory, and knows
  * nothing of what is done with it. Functions cross once, at construction; where nobody looks on, nothing is shown.
- * Writer: trace. Readers: schedule, engine. */
+ * Writer: trace. Readers: schedule, engine, drill. */
 #ifndef KC_CONTRACTS_TRACE_IF_H
 #define KC_CONTRACTS_TRACE_IF_H
 

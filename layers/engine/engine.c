@@ -7,6 +7,7 @@
 #include "comm/comm.h"
 #include "contracts/comm_if.h"
 #include "contracts/state_if.h"
+#include "drill/drill.h"
 #include "govern/startup.h"
 #include "jobs/data/check.h"
 #include "jobs/data/loader.h"
@@ -55,6 +56,7 @@ struct kc_engine {
     struct kc_loader *loader;
     struct kc_op_table *ops;
     struct kc_record *record; /* NULL: nothing is kept of any step */
+    struct kc_drill *drill; /* NULL: no fault is put into this rank */
     struct kc_executor *executor;
 };
 
@@ -254,6 +256,7 @@ static int build_state(struct kc_engine *x, const char *snapshots, const int *co
                                 .variant = x->ops->variant,
                                 .plan = sums,
                                 .guard = KC_GUARD_PHASE,
+                                .storage = kc_drill_storage(x->drill),
                                 .copy_fds = copy_fds,
                                 .copies = x->spec->snapshot_copies,
                                 .room = x->room,
@@ -287,16 +290,39 @@ static int build_record(struct kc_engine *x, uint64_t step, struct kc_error *e)
     return step ? kc_record_new(&c, &x->record, e) : 0;
 }
 
+/* A rank that is to have a fault has it from here on, and at the places of a program that are still to be wired. */
+static int begin_drill(struct kc_engine *x, bool drills, struct kc_error *e)
+{
+    struct kc_drill_config c = {.spec = x->spec,
+                                .rank = x->rank,
+                                .incarnation = x->incarnation,
+                                .directory = x->directory,
+                                .probe = x->probe};
+    int code = drills ? kc_drill_new(&c, &x->drill, e) : 0;
+    return code == 0 ? kc_drill_start(x->drill, e) : code;
+}
+
 static int build_executor(struct kc_engine *x, struct kc_error *e)
 {
+    const struct kc_op_table *ops = x->ops;
+    const struct kc_trace_if *trace = x->record ? kc_record_offer(x->record) : NULL;
+    const struct kc_drill_wires wires = {.exec = x->plans.exec[x->rank],
+                                         .plan = x->plans.comm,
+                                         .comm = &x->comm,
+                                         .state = &x->state_if,
+                                         .ops = &ops,
+                                         .trace = &trace};
+    int code = kc_drill_wire(x->drill, &wires, e);
+    if (code < 0)
+        return code;
     struct kc_executor_config c = {
         .shard = x->plans.shard,
         .comm_plan = x->plans.comm,
         .plan = x->plans.exec[x->rank],
-        .ops = x->ops,
+        .ops = ops,
         .comm = &x->comm,
         .state = &x->state_if,
-        .trace = x->record ? kc_record_offer(x->record) : NULL,
+        .trace = trace,
         .probe = x->probe,
         .threads = x->spec->threads,
         .oversubscribe = x->spec->oversubscribe,
@@ -337,6 +363,7 @@ int kc_engine_new(const struct kc_engine_config *config, struct kc_engine **out,
     if ((*reason = KC_REASON_LEASE, code = view_devices(x, config->leases, e)) == 0 &&
         (*reason = KC_REASON_PLAN, code = plan(x, e)) == 0 &&
         (*reason = KC_REASON_MEMORY, code = check_memory(x, config->copy_fds, e)) == 0 &&
+        (*reason = KC_REASON_ERROR, code = begin_drill(x, config->drills, e)) == 0 &&
         (*reason = KC_REASON_DATA, code = config->load ? open_data(x, e) : 0) == 0 &&
         (*reason = KC_REASON_MEMORY, code = connect_ranks(x, config->window_fds, e)) == 0 &&
         (*reason = KC_REASON_ERROR, code = build_kernels(x, snapshots, e)) == 0 &&
@@ -357,6 +384,7 @@ void kc_engine_free(struct kc_engine *x)
     if (!x)
         return;
     kc_executor_free(x->executor);
+    kc_drill_free(x->drill);
     kc_record_free(x->record);
     kc_state_free(x->state);
     kc_jobs_cpu_table_free(x->ops);

@@ -23,6 +23,7 @@ struct kc_engine_config {
     const char *directory;          /* of the job, for snapshots and for showing paths; NULL: no storage */
     struct kc_probe *probe;
     bool load;                      /* open the training data */
+    bool drills;                    /* do what the spec injects */
     uint64_t trace_step;            /* keep what memory holds in this step, from 1 (kc_engine_trace); 0: in none */
 };
 

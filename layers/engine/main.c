@@ -57,6 +57,8 @@ static int run_rank(const struct kc_birth *birth, struct kc_probe *probe)
         code = kc_spec_load(path, &arena, &spec, &e);
     if (code == 0)
         code = kc_spec_runs(spec, &e);
+    if (code == 0 && spec->inject.count && !birth->drills)
+        code = kc_fail(&e, -EPERM, "inject: faults are put into a job only where kcd was started with --allow-drills");
     if (code < 0)
         return leave(probe, reason, code, -1, e.text[0] ? e.text : strerror(-code));
     code = kc_process_watch(probe, birth->keeper_fd, spec->grace_seconds + ORPHAN_SECONDS);
@@ -82,7 +84,8 @@ static int run_rank(const struct kc_birth *birth, struct kc_probe *probe)
                                      .copy_fds = birth->copies ? birth->copy_fds : NULL,
                                      .directory = birth->directory,
                                      .probe = probe,
-                                     .load = true};
+                                     .load = true,
+                                     .drills = birth->drills};
         code = kc_engine_new(&c, &engine, &reason, &e);
     }
     if (code == 0) {

@@ -82,6 +82,7 @@ int kc_birth_read(struct kc_birth *out, struct kc_error *e)
         if (!values[i])
             return kc_fail(e, -EINVAL, "%s is not set: kc-rank is started by a keeper (see kc-rank(8))", names[i]);
     code = read_descriptors("KC_WINDOW_FDS", b.ranks, b.window_fds, e);
+    b.drills = getenv("KC_DRILLS") != NULL;
     b.copies = getenv("KC_COPY_FDS") != NULL;
     if (code == 0 && b.copies)
         code = read_descriptors("KC_COPY_FDS", b.ranks, b.copy_fds, e);

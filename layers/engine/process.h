@@ -19,6 +19,7 @@ struct kc_birth {
     int board_fd, keeper_fd;
     int window_fds[KC_RANKS_MAX];
     bool copies;                /* copy_fds are there */
+    bool drills;                /* faults may be put into this job */
     int copy_fds[KC_RANKS_MAX];
 };
 

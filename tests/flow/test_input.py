@@ -35,7 +35,7 @@ def whole_spec(path=""):
                          "keep_nonfinite": False}, "evaluate": {"every": 0, "batches": 1},
             "policy": {"on_nonfinite": "stop", "max_rollbacks": 3, "replica_every": 50, "on_crash": "restart", "max_restarts": 3,
                        "on_hang": "report", "hang_floor_seconds": 30, "hang_ceiling_seconds": 1800, "straggler_score": 0.75, "shrink": False},
-            "stop": {"grace_seconds": 10}, "log": {"max_mib": 1, "keep": 1}, "env": {"A": "b"}}
+            "stop": {"grace_seconds": 10}, "log": {"max_mib": 1, "keep": 1}, "env": {"A": "b"}, "inject": []}
     for family, fields_of in (("llama", LLAMA), ("moe", MOE)):
         if path.removeprefix("model.") in fields_of and spec["model"]["family"] == "gpt2":
             spec["model"] = dict(spec["model"], family=family, init={"from": None}, **fields_of)
@@ -96,7 +96,7 @@ def wrong_values(field):
         return [(v, [f"from {low} to {high}"]) for v in ["text", "1", True, [], {}, below, above] + ([] if null else [None])
                 + ([1.5] if kind == "integer" else [])]
     if kind == "array":
-        return [(v, ["list", "patterns"]) for v in (3, "text", True, None, {})]
+        return [(v, ["list", "faults" if field["items"]["type"] == "object" else "patterns"]) for v in (3, "text", True, None, {})]
     if kind == "boolean":
         return [(v, ["true or false"]) for v in (0, 1, "true", None, [])]
     if field.get("pattern"):

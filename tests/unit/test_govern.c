@@ -182,6 +182,8 @@ START_TEST(a_stored_spec_parses_to_the_same_contract)
         {"data", "{\"train\":{\"path\":\"a\",\"weight\":0.1},\"validation\":{\"path\":\"v\",\"mask\":\"m\"},\"documents\":\"masked\","
                  "\"end_of_text\":7}"},
         {"parallel", "{\"tensor\":2,\"sequence\":true,\"zero\":3,\"pipeline_order\":\"gpipe\",\"recompute\":\"full\"}"},
+        {"inject", "[{\"rank\":1,\"step\":7,\"what\":\"exit\",\"code\":3},{\"phase\":\"start\",\"what\":\"sleep\","
+                   "\"milliseconds\":20,\"again\":true},{\"step\":2,\"what\":\"skip\",\"nth\":4}]"},
     };
     ck_assert_int_eq(with(fields[_i][0], fields[_i][1]), 0);
     json_t *full = kc_spec_json(spec);
@@ -326,6 +328,18 @@ static const struct {
     {"env.KC_HOME", "\"x\"", "env.KC_HOME"},
     {"env.A", "1", "env.A is 1: it must be a text"},
     {"env.9", "\"1\"", "env.9"},
+    {"inject", "3", "inject is 3: it must be a list of at most 256 faults"},
+    {"inject", "[{}]", "inject[0] has no \"what\""},
+    {"inject", "[{\"what\":\"stop\",\"step\":1},3]", "inject[1] is 3: it must be an object"},
+    {"inject", "[{\"what\":\"explode\"}]", "inject[0].what is \"explode\": it must be one of exit, signal"},
+    {"inject", "[{\"what\":\"exit\",\"step\":3,\"rank\":2}]", "inject[0].rank is 2, but ranks is 2: the last one is 1"},
+    {"inject", "[{\"what\":\"exit\",\"rank\":1}]", "inject[0] has no step, which a fault of the phase \"forward\" needs"},
+    {"inject", "[{\"what\":\"exit\",\"phase\":\"start\",\"step\":1}]", "the phase \"start\" is in no step"},
+    {"inject", "[{\"what\":\"exit\",\"step\":1,\"mib\":1}]", "inject[0].mib is no field of the fault \"exit\""},
+    {"inject", "[{\"what\":\"exit\",\"step\":1,\"code\":256}]", "inject[0].code is 256: it must be a whole number from 0 to 255"},
+    {"inject", "[{\"what\":\"leak\",\"step\":1}]", "inject[0] has no mib, which the fault \"leak\" needs"},
+    {"inject", "[{\"what\":\"swap\",\"step\":1,\"phase\":\"data\"}]", "inject[0].phase is \"data\", where the fault \"swap\" can't happen"},
+    {"inject", "[{\"what\":\"stop\",\"step\":1,\"again\":1}]", "inject[0].again is 1: it must be true or false"},
     {"optimiser", "{}", "the nearest is optimizer"},
     {"optimizer.learning_rate", "1", "optimizer.learning_rate is no field"},
     {"lr_shedule.warmup", "1", "lr_shedule is no field of a spec; the nearest is lr_schedule"},
@@ -591,7 +605,7 @@ int main(void)
     tcase_add_test(t, an_algorithm_is_named_for_its_primitive_alone);
     tcase_add_test(t, alpha_of_adapters_is_their_rank_if_nobody_says);
     tcase_add_test(t, the_files_of_a_job_have_weights_and_masks);
-    tcase_add_loop_test(t, a_stored_spec_parses_to_the_same_contract, 0, 4);
+    tcase_add_loop_test(t, a_stored_spec_parses_to_the_same_contract, 0, 5);
     tcase_add_loop_test(t, a_bad_field_is_named_with_its_path_and_numbers, 0, sizeof bad / sizeof bad[0]);
     tcase_add_test(t, every_axis_fits_batch_context_and_experts);
     tcase_add_test(t, an_order_takes_as_many_chunks_in_a_spec_as_in_schedule);
