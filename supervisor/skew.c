@@ -1,0 +1,192 @@
+/* skew.c - see skew.h. */
+#include "skew.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NAME_ROW(id, name) name,
+const char *const kc_skew_part_name[KC_SKEW_PARTS] = {KC_SKEW_PART_TABLE(NAME_ROW)};
+
+/* ---- samples ---- */
+
+static void add(struct kc_skew_samples *s, double value)
+{
+    s->value[s->count++ % KC_SKEW_WINDOW] = value;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Of an even number the lower of the two in the middle. Sorts. NaN: there is none. */
+static double middle(double *v, size_t count)
+{
+    qsort(v, count, sizeof *v, by_value);
+    return count ? v[(count - 1) / 2] : NAN;
+}
+
+static double median(const struct kc_skew_samples *s)
+{
+    double v[KC_SKEW_WINDOW];
+    const size_t count = s->count < KC_SKEW_WINDOW ? (size_t)s->count : KC_SKEW_WINDOW;
+    memcpy(v, s->value, count * sizeof *v);
+    return middle(v, count);
+}
+
+void kc_skew_begin(struct kc_skew *s, uint32_t ranks, uint32_t stages, double threshold)
+{
+    memset(s, 0, sizeof *s);
+    s->ranks = ranks <= KC_RANKS_MAX ? ranks : KC_RANKS_MAX;
+    s->stages = stages && ranks % stages == 0 ? stages : 1;
+    s->threshold = threshold;
+}
+
+void kc_skew_step(struct kc_skew *s, uint32_t rank, uint64_t step, const double part[KC_SKEW_PARTS])
+{
+    struct kc_skew_rank *r = rank < s->ranks ? &s->rank[rank] : NULL;
+    double busy = 0;
+    if (!r || step == r->step)
+        return;
+    r->step = step;
+    for (int i = 0; i < KC_SKEW_PARTS; i++)
+        busy += part[i];
+    if (!isfinite(busy) || busy <= 0)
+        return; /* a rank can scribble over its figures */
+    add(&r->busy, busy);
+    for (int i = 0; i < KC_SKEW_PARTS; i++)
+        add(&r->part[i], part[i]);
+    if (r->busy.count == KC_SKEW_WARM && r->best == 0) { /* pages were touched, caches filled */
+        memset(&r->busy, 0, sizeof r->busy);
+        memset(r->part, 0, sizeof r->part);
+        r->best = INFINITY;
+    }
+    if (r->busy.count >= KC_SKEW_WINDOW)
+        r->best = fmin(r->best, median(&r->busy));
+}
+
+/* ---- arrivals ---- */
+
+static int by_operation(const void *a, const void *b)
+{
+    const struct kc_skew_arrival *x = a, *y = b;
+    if (x->group != y->group)
+        return x->group < y->group ? -1 : 1;
+    if (x->sequence != y->sequence)
+        return x->sequence < y->sequence ? -1 : 1;
+    return (x->at > y->at) - (x->at < y->at);
+}
+
+void kc_skew_arrivals(struct kc_skew *s, struct kc_skew_arrival *all, size_t count)
+{
+    double sum[KC_RANKS_MAX] = {0};
+    uint32_t compared[KC_RANKS_MAX] = {0};
+    qsort(all, count, sizeof *all, by_operation);
+    for (size_t from = 0, to; from < count; from = to) {
+        for (to = from + 1; to < count && all[to].group == all[from].group && all[to].sequence == all[from].sequence;)
+            to++;
+        if (to - from < 2 || to - from != all[from].members)
+            continue;
+        const uint64_t reference = all[from + (to - from - 1) / 2].at;
+        for (size_t i = from; i < to; i++)
+            if (all[i].rank < s->ranks) {
+                compared[all[i].rank]++;
+                sum[all[i].rank] += all[i].at > reference ? (double)(all[i].at - reference) * 1e-9 : 0;
+            }
+    }
+    for (uint32_t r = 0; r < s->ranks; r++)
+        if (compared[r]) {
+            add(&s->rank[r].late, sum[r] / compared[r]);
+            s->rank[r].compared += compared[r];
+        }
+}
+
+/* ---- judgement ---- */
+
+/* Warm, and enough of it. */
+static bool is_known(const struct kc_skew_rank *r)
+{
+    return r->best > 0 && r->busy.count >= KC_SKEW_LEAST;
+}
+
+/* The middle of how much slower each rank has become than it was at its best; NaN where one is not known. */
+static double slowing(const struct kc_skew *s)
+{
+    double v[KC_RANKS_MAX];
+    for (uint32_t r = 0; r < s->ranks; r++) {
+        if (s->rank[r].busy.count < KC_SKEW_WINDOW)
+            return NAN;
+        v[r] = median(&s->rank[r].busy) / s->rank[r].best;
+    }
+    return middle(v, s->ranks);
+}
+
+/* Of a stage with others: their middle, and whose it is. NaN where one of them is not known yet. */
+static double stage_middle(const struct kc_skew *s, uint32_t first, uint32_t width, uint32_t *whose)
+{
+    double v[KC_RANKS_MAX], m;
+    for (uint32_t i = 0; i < width; i++) {
+        if (!is_known(&s->rank[first + i]))
+            return NAN;
+        v[i] = median(&s->rank[first + i].busy);
+    }
+    m = middle(v, width);
+    for (uint32_t i = 0; i < width; i++)
+        if (median(&s->rank[first + i].busy) == m)
+            *whose = first + i;
+    return m;
+}
+
+static enum kc_skew_part part_of(const struct kc_skew_rank *r, const struct kc_skew_rank *other)
+{
+    enum kc_skew_part most = KC_SKEW_DATA;
+    double more = -INFINITY;
+    for (int i = 0; i < KC_SKEW_PARTS; i++) {
+        const double d = median(&r->part[i]) - (r == other ? 0 : median(&other->part[i]));
+        if (d > more)
+            more = d, most = (enum kc_skew_part)i;
+    }
+    return most;
+}
+
+/* Later than the middle of all: others do wait for it. */
+static bool comes_late(const struct kc_skew *s, const struct kc_skew_pace *all, uint32_t rank)
+{
+    double v[KC_RANKS_MAX];
+    size_t known = 0;
+    for (uint32_t r = 0; r < s->ranks; r++)
+        if (r != rank && !isnan(all[r].late))
+            v[known++] = all[r].late;
+    return known && all[rank].late > middle(v, known);
+}
+
+void kc_skew_judge(struct kc_skew *s, struct kc_skew_pace out[KC_RANKS_MAX])
+{
+    const uint32_t width = s->ranks / s->stages;
+    const double slower = width == 1 && s->ranks > 1 ? slowing(s) : NAN;
+    for (uint32_t r = 0; r < s->ranks; r++) {
+        const struct kc_skew_rank *k = &s->rank[r];
+        uint32_t whose = r;
+        const double busy = is_known(k) ? median(&k->busy) : NAN;
+        const double reference = width == 1 ? slower * k->best : stage_middle(s, r - r % width, width, &whose);
+        out[r] = (struct kc_skew_pace){.busy = busy,
+                                       .late = median(&k->late),
+                                       .reference = reference,
+                                       .score = fmin(1, reference / busy),
+                                       .compared = k->compared,
+                                       .most = part_of(k, &s->rank[whose])};
+        if (isnan(reference) || isnan(busy))
+            out[r].score = NAN; /* fmin takes the one that is a number */
+    }
+    for (uint32_t r = 0; r < s->ranks; r++) {
+        struct kc_skew_pace *p = &out[r];
+        bool *alarm = &s->rank[r].alarm;
+        const double limit = fmin(1, s->threshold + (*alarm ? KC_SKEW_BACK : 0));
+        const bool slow = s->threshold > 0 && p->score < limit && (*alarm || p->busy - p->reference >= KC_SKEW_FLOOR);
+        const bool now = slow && (*alarm || comes_late(s, out, r));
+        p->changed = now != *alarm;
+        p->alarm = *alarm = now;
+    }
+}
