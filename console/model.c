@@ -48,7 +48,7 @@ void job_rank_clear(struct job_rank *r, int rank)
     r->pid = r->step = r->incarnation = -1;
     r->state = r->phase = r->wait.what = -1;
     r->wait.sequence = -1;
-    r->age = r->wait.seconds = NAN;
+    r->age = r->wait.seconds = r->busy = NAN;
     r->letter = '?';
     for (int i = 0; i < KC_METRICS; i++)
         r->metric[i] = NAN;

@@ -37,6 +37,7 @@ struct job_rank {
     char cores[64];
     char words[320]; /* last words as one line; "" none */
     double metric[KC_METRICS];
+    double busy;     /* seconds that it needs itself for a step, median of the last ones; NaN */
 };
 
 /* The first failure, as the keeper named it; reason "": none. */

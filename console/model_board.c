@@ -50,6 +50,19 @@ static void read_wait(const struct kc_reader *r, const struct kc_rank_view *v, u
         snprintf(w->group, sizeof w->group, "%u", v->wait.group);
 }
 
+/* Of a rank that is gone nothing is late. */
+static void read_pace(const struct kc_reader *r, const struct kc_rank_view *v, struct job_rank *out)
+{
+    struct kc_rank_pace p;
+    if (v->process.ended || kc_reader_pace(r, v->identity.rank, &p))
+        return;
+    out->busy = p.busy_seconds;
+    out->metric[KC_METRIC_LATE_SECONDS] = p.late_seconds;
+    out->metric[KC_METRIC_PACE_SCORE] = p.score;
+    if (!isnan(p.score))
+        out->metric[KC_METRIC_STRAGGLER] = p.alarm;
+}
+
 static void read_rank(const struct kc_reader *r, uint32_t rank, struct job_rank *out)
 {
     struct kc_rank_view v;
@@ -77,6 +90,7 @@ static void read_rank(const struct kc_reader *r, uint32_t rank, struct job_rank 
     out->age = age(now, v.since);
     read_wait(r, &v, now, out->age, &out->wait);
     metrics_of(&v.metrics, out->metric);
+    read_pace(r, &v, out);
 }
 
 static void read_facts(struct job *j, const struct kc_reader *r)

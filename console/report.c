@@ -29,6 +29,11 @@ static json_t *wait_json(const struct job_wait *w)
                      report_whole(w->sequence), "seconds", kc_json_number(w->seconds));
 }
 
+bool report_straggles(const struct job_rank *r)
+{
+    return r->metric[KC_METRIC_STRAGGLER] > 0;
+}
+
 static json_t *rank_json(const struct job_rank *r)
 {
     json_t *o = json_object();
@@ -40,6 +45,11 @@ static json_t *rank_json(const struct job_rank *r)
     json_object_set_new(o, "incarnation", report_whole(r->incarnation));
     json_object_set_new(o, "wait", wait_json(&r->wait));
     json_object_set_new(o, "unchanged_seconds", kc_json_number(r->age));
+    json_object_set_new(o, "busy_seconds", kc_json_number(r->busy));
+    json_object_set_new(o, "late_seconds", kc_json_number(r->metric[KC_METRIC_LATE_SECONDS]));
+    json_object_set_new(o, "pace_score", kc_json_number(r->metric[KC_METRIC_PACE_SCORE]));
+    json_object_set_new(o, "straggler", isnan(r->metric[KC_METRIC_STRAGGLER]) ? json_null()
+                                                                             : json_boolean(report_straggles(r)));
     json_object_set_new(o, "cores", session_text(r->cores));
     json_object_set_new(o, "last_words", session_text(r->words));
     return o;
@@ -175,6 +185,15 @@ void report_wait(const struct job_wait *w, char *out, size_t room)
     snprintf(out, room, "%s%s%s%s", kc_wait_name[w->what], *w->group ? " " : "", w->group, sequence);
 }
 
+void report_pace(const struct job_rank *r, char *out, size_t room)
+{
+    char busy[24], late[24], score[24];
+    snprintf(out, room, "straggler: score %s, needs %s ms of its own for a step, comes %s ms late",
+             text_number(r->metric[KC_METRIC_PACE_SCORE], "%.2f", score, sizeof score),
+             text_number(r->busy * 1e3, "%.4g", busy, sizeof busy),
+             text_number(r->metric[KC_METRIC_LATE_SECONDS] * 1e3, "%.4g", late, sizeof late));
+}
+
 void report_wait_long(const struct job_wait *w, char *out, size_t room)
 {
     char seconds[32], what[128];
@@ -244,6 +263,10 @@ static void page_ranks(const struct job *j, FILE *out)
         fprintf(out, "%4d %8s %-10s %-13s %8s %10s  %s\n", r->rank, whole(r->pid, pid, sizeof pid),
                 r->state < 0 ? "?" : kc_rank_state_name[r->state], r->phase < 0 ? "-" : kc_phase_name[r->phase],
                 whole(r->step, step, sizeof step), text_seconds(r->age, age, sizeof age), wait);
+        if (report_straggles(r)) {
+            report_pace(r, wait, sizeof wait);
+            fprintf(out, "     %s\n", wait);
+        }
         if (*r->words)
             fprintf(out, "     last words: %s\n", r->words);
     }

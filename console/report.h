@@ -30,6 +30,9 @@ void report_progress(const struct job *j, char *out, size_t room);
  * that a narrow column cuts the name: "0.31 s all-reduce world#6650". */
 void report_wait(const struct job_wait *w, char *out, size_t room);
 void report_wait_long(const struct job_wait *w, char *out, size_t room);
+/* Is it a straggler, and the line that says by how much. */
+bool report_straggles(const struct job_rank *r);
+void report_pace(const struct job_rank *r, char *out, size_t room);
 /* The state and, where it is known, the place in the queue: "queued 2". */
 void report_state(const struct job *j, char *out, size_t room);
 /* How an ended job ended, as one line. */

@@ -240,12 +240,12 @@ struct kc_watch_seen {
 /* How late a rank comes to what all do together. Writer: the keeper. */
 struct kc_rank_pace {
     uint32_t incarnation;
-    uint32_t alarm;           /* 1: below the threshold of the spec */
+    uint32_t alarm;           /* 1: below the threshold of the spec, and others wait for it */
     uint64_t samples;         /* operations that were compared */
     uint64_t since;           /* kc_now() of the alarm; 0 */
-    double late_seconds;      /* median behind the first to arrive, of the last window */
-    double worst_seconds;     /* of that window */
-    double score;             /* 1: as fast as the fastest; NaN: not known yet */
+    double late_seconds;      /* behind the middle of those that take part in an operation: of the last ones; NaN */
+    double busy_seconds;      /* that it needs itself for a step, without standing still for others; NaN */
+    double score;             /* the middle of those that do the same work over its own; 1: keeps up; NaN: not known yet */
 };
 /* The node as kcd sees it. Writer: kcd. */
 struct kc_directory_facts {

@@ -168,6 +168,7 @@ static void tick(void *owner)
     count_time(k, passed);
     kc_keeper_drain(k);
     kc_keeper_watch(k);
+    kc_keeper_skew_look(k);
     kc_keeper_end_tick(k, passed);
     kc_keeper_saver_settle(k);
     if (now - k->last_slow >= SLOW || k->rank[0].log.old >= 0) {

@@ -13,6 +13,7 @@
 #include "outcome.h"
 #include "rank_log.h"
 #include "record.h"
+#include "skew.h"
 
 #include "base/arena.h"
 #include "contracts/job_spec.h"
@@ -60,6 +61,15 @@ struct kc_keeper_saver {
     uint64_t deadline, seconds;   /* kc_now() when it is given up, which is so long after it began */
 };
 
+/* Who is late (skew.h), and what of it was seen already. */
+struct kc_keeper_skew {
+    struct kc_skew skew;
+    uint64_t looked;              /* kc_now() of the last look */
+    uint64_t since[KC_RANKS_MAX]; /* of an alarm; 0 */
+    uint64_t compared[KC_GROUPS]; /* by group: sequence number behind the last that was compared */
+    uint8_t members[KC_GROUPS];   /* by group; 0: not known yet */
+};
+
 /* How far the end of the group has come. */
 enum kc_ending { KC_ENDING_NOT, KC_ENDING_ASKED, KC_ENDING_KILLED };
 
@@ -90,6 +100,7 @@ struct kc_keeper {
     uint64_t committed;            /* step of the last snapshot that was seen to reach the disk; UINT64_MAX: none */
 
     struct kc_keeper_saver saver;
+    struct kc_keeper_skew skew;
     uint64_t control;              /* the control word */
     bool releasing;                /* the pause level was lowered and the ranks have not said that they go on */
     enum kc_ending ending;
@@ -166,6 +177,10 @@ void kc_keeper_watch(struct kc_keeper *k); /* ready, held, checkpoints, aborts b
 void kc_keeper_read_rank(const struct kc_reader *reader, uint32_t rank, struct kc_rank_end *end);
 int kc_keeper_inherit_board(struct kc_keeper *k); /* what a lost keeper's board still holds; -ENOENT: nothing */
 void kc_keeper_outcome(struct kc_keeper *k, struct kc_outcome *out);
+
+/* keeper_skew.c */
+void kc_keeper_skew_begin(struct kc_keeper *k);                /* an incarnation begins */
+void kc_keeper_skew_look(struct kc_keeper *k);                 /* some times a second: who is late, to board and journal */
 
 /* keeper_control.c */
 int kc_keeper_listen(struct kc_keeper *k, int link, struct kc_error *e);

@@ -170,6 +170,7 @@ static void reset(struct kc_keeper *k)
     }
     k->ending = KC_ENDING_NOT;
     k->began = k->trained = k->releasing = k->stop_before_end = k->fatal = false;
+    kc_keeper_skew_begin(k);
     k->control = (saves ? 1 : 0) | (k->record.hold ? KC_CONTROL_PAUSE : 0) | (k->record.stop ? KC_CONTROL_STOP : 0);
     memset(k->record.rank, 0, sizeof k->record.rank);
 }

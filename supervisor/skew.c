@@ -44,25 +44,40 @@ void kc_skew_begin(struct kc_skew *s, uint32_t ranks, uint32_t stages, double th
     s->threshold = threshold;
 }
 
-void kc_skew_step(struct kc_skew *s, uint32_t rank, uint64_t step, const double part[KC_SKEW_PARTS])
+/* What its stays come to in a whole step: only some of its operations were compared. */
+static double stays_of_step(struct kc_skew_rank *r, uint64_t steps, uint64_t operations)
+{
+    const double each = r->stays ? r->inside / r->stays : 0;
+    const uint64_t count = operations > r->operations && r->operations ? operations - r->operations : 0;
+    r->inside = 0, r->stays = 0;
+    return steps ? each * (double)count / (double)steps : 0;
+}
+
+static void forget_warm(struct kc_skew_rank *r)
+{
+    memset(&r->busy, 0, sizeof r->busy);
+    memset(r->part, 0, sizeof r->part);
+    r->best = INFINITY;
+}
+
+void kc_skew_step(struct kc_skew *s, uint32_t rank, uint64_t step, uint64_t operations, const double part[KC_SKEW_PARTS])
 {
     struct kc_skew_rank *r = rank < s->ranks ? &s->rank[rank] : NULL;
-    double busy = 0;
+    double own[KC_SKEW_PARTS], busy = 0;
     if (!r || step == r->step)
         return;
-    r->step = step;
+    memcpy(own, part, sizeof own);
+    own[KC_SKEW_COMM] += stays_of_step(r, step > r->step ? step - r->step : 0, operations);
+    r->step = step, r->operations = operations;
     for (int i = 0; i < KC_SKEW_PARTS; i++)
-        busy += part[i];
+        busy += own[i];
     if (!isfinite(busy) || busy <= 0)
         return; /* a rank can scribble over its figures */
     add(&r->busy, busy);
     for (int i = 0; i < KC_SKEW_PARTS; i++)
-        add(&r->part[i], part[i]);
-    if (r->busy.count == KC_SKEW_WARM && r->best == 0) { /* pages were touched, caches filled */
-        memset(&r->busy, 0, sizeof r->busy);
-        memset(r->part, 0, sizeof r->part);
-        r->best = INFINITY;
-    }
+        add(&r->part[i], own[i]);
+    if (r->busy.count == KC_SKEW_WARM && r->best == 0) /* pages were touched, caches filled */
+        forget_warm(r);
     if (r->busy.count >= KC_SKEW_WINDOW)
         r->best = fmin(r->best, median(&r->busy));
 }
@@ -79,22 +94,42 @@ static int by_operation(const void *a, const void *b)
     return (x->at > y->at) - (x->at < y->at);
 }
 
+static double seconds_after(uint64_t at, uint64_t reference)
+{
+    return at > reference ? (double)(at - reference) * 1e-9 : 0;
+}
+
+/* How much longer each member stays than the middle of them, once the last (`op` is sorted) has come. */
+static void count_stays(struct kc_skew *s, const struct kc_skew_arrival *op, size_t members)
+{
+    double stay[KC_RANKS_MAX];
+    for (size_t i = 0; i < members; i++)
+        stay[i] = seconds_after(op[i].done, op[members - 1].at);
+    const double usual = middle(stay, members);
+    for (size_t i = 0; i < members; i++) {
+        struct kc_skew_rank *r = &s->rank[op[i].rank];
+        r->inside += fmax(0, seconds_after(op[i].done, op[members - 1].at) - usual);
+        r->stays++;
+    }
+}
+
 void kc_skew_arrivals(struct kc_skew *s, struct kc_skew_arrival *all, size_t count)
 {
     double sum[KC_RANKS_MAX] = {0};
     uint32_t compared[KC_RANKS_MAX] = {0};
     qsort(all, count, sizeof *all, by_operation);
     for (size_t from = 0, to; from < count; from = to) {
-        for (to = from + 1; to < count && all[to].group == all[from].group && all[to].sequence == all[from].sequence;)
-            to++;
-        if (to - from < 2 || to - from != all[from].members)
+        bool known = all[from].rank < s->ranks;
+        for (to = from + 1; to < count && all[to].group == all[from].group && all[to].sequence == all[from].sequence; to++)
+            known = known && all[to].rank < s->ranks;
+        if (!known || to - from < 2 || to - from > KC_RANKS_MAX || to - from != all[from].members)
             continue;
         const uint64_t reference = all[from + (to - from - 1) / 2].at;
-        for (size_t i = from; i < to; i++)
-            if (all[i].rank < s->ranks) {
-                compared[all[i].rank]++;
-                sum[all[i].rank] += all[i].at > reference ? (double)(all[i].at - reference) * 1e-9 : 0;
-            }
+        for (size_t i = from; i < to; i++) {
+            compared[all[i].rank]++;
+            sum[all[i].rank] += seconds_after(all[i].at, reference);
+        }
+        count_stays(s, all + from, to - from);
     }
     for (uint32_t r = 0; r < s->ranks; r++)
         if (compared[r]) {

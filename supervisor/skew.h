@@ -5,7 +5,8 @@
  * do. When a rank arrives at a collective, behind the middle of those that take part: that is its lateness, but a rank that
  * waits for a slow one in one group is late in the next without being slow. And what a rank needs for a step without standing
  * still for others, its busy time: that is compared between ranks that do the same work, those of one pipeline stage. A rank is
- * a straggler where its busy time says so and it is later than others as well.
+ * a straggler where its busy time says so and it is later than others as well. What a rank stays longer inside a collective
+ * than the others once the last has come (it may have been stopped there) is its own time, too.
  *
  * The score is the busy time of the middle rank (of an even number the faster of the two) over a rank's own, medians both, at
  * most 1. So none is named when all are equally slow, and not the many when one alone is fast. A rank that is alone in its
@@ -28,7 +29,7 @@
 /* Parts of a busy time: where a rank needs more than others. */
 #define KC_SKEW_PART_TABLE(X)                                                                                          \
     X(DATA, "data") X(FORWARD, "forward") X(BACKWARD, "backward") X(OPTIMIZER, "the optimizer") X(STATE, "state")      \
-    X(REST, "between the programs")
+    X(COMM, "communication") X(REST, "between the programs")
 #define KC_SKEW_PART_ROW(id, name) KC_SKEW_##id,
 enum kc_skew_part { KC_SKEW_PART_TABLE(KC_SKEW_PART_ROW) KC_SKEW_PARTS };
 extern const char *const kc_skew_part_name[KC_SKEW_PARTS];
@@ -39,7 +40,9 @@ struct kc_skew_samples {
     uint64_t count;
 };
 struct kc_skew_rank {
-    uint64_t step;                 /* that the last sample is of */
+    uint64_t step, operations;     /* at the last sample */
+    double inside;                 /* seconds that it stayed longer than others in the operations compared since then */
+    uint32_t stays;                /* these operations */
     struct kc_skew_samples busy, part[KC_SKEW_PARTS], late;
     double best;                   /* least median of a whole window so far; 0: none yet */
     uint64_t compared;             /* operations */
@@ -56,7 +59,7 @@ struct kc_skew_arrival {
     uint32_t group, rank;
     uint32_t members;              /* of the group */
     uint64_t sequence;
-    uint64_t at;                   /* any clock, in nanoseconds */
+    uint64_t at, done;             /* any clock, in nanoseconds; done: when the operation was over for it */
 };
 
 struct kc_skew_pace {
@@ -70,8 +73,9 @@ struct kc_skew_pace {
 
 /* Begin a new incarnation. The ranks of a stage are neighbours, as the mesh has it (pipeline is its slowest axis). */
 void kc_skew_begin(struct kc_skew *s, uint32_t ranks, uint32_t stages, double threshold);
-/* The busy time of a rank's last finished step, by parts. One that was given already is ignored. */
-void kc_skew_step(struct kc_skew *s, uint32_t rank, uint64_t step, const double part[KC_SKEW_PARTS]);
+/* The busy time of a rank's last finished step, by parts; of communication what was none of waiting. `operations`: that it has
+ * finished in all. A step that was given already is ignored. After the arrivals that have come until then. */
+void kc_skew_step(struct kc_skew *s, uint32_t rank, uint64_t step, uint64_t operations, const double part[KC_SKEW_PARTS]);
 /* Arrivals that have come since the last time, in any order; sorts them. An operation counts if all its members are there. */
 void kc_skew_arrivals(struct kc_skew *s, struct kc_skew_arrival *all, size_t count);
 /* What is to be said of every rank now. */

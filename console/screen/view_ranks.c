@@ -26,7 +26,8 @@ static void draw_grid(const struct job *j, struct canvas *c, int row, int rows, 
             canvas_text(c, row + line, 0, 5, ROLE_DIM, "%4d", i);
         enum role role = i == cursor                                ? ROLE_CURSOR
                          : j->rank[i].state == KC_RANK_FAILED       ? ROLE_BAD
-                         : j->rank[i].wait.what > KC_WAIT_NONE      ? ROLE_WARN
+                         : j->rank[i].wait.what > KC_WAIT_NONE ||
+                                   report_straggles(&j->rank[i])    ? ROLE_WARN
                                                                     : ROLE_NORMAL;
         canvas_put(c, row + line, 6 + at + at / GROUP, role, (uint32_t)(unsigned char)j->rank[i].letter,
                    j->rank[i].letter);
@@ -58,6 +59,10 @@ static void draw_cursor_rank(const struct job *j, const struct job_rank *r, stru
         canvas_text(c, row + 2, 0, 0, ROLE_BAD, "failed first, at step %lld%s%s: %s", (long long)j->failure.step,
                     strcmp(j->failure.phase, "none") ? " in " : "", strcmp(j->failure.phase, "none") ? j->failure.phase : "",
                     j->failure.reason);
+    else if (rows > 2 && report_straggles(r)) {
+        report_pace(r, wait, sizeof wait);
+        canvas_text(c, row + 2, 0, 0, ROLE_WARN, "%s", wait);
+    }
 }
 
 static void draw_table(const struct job *j, struct canvas *c, int row, int rows, int cursor)
@@ -70,7 +75,10 @@ static void draw_table(const struct job *j, struct canvas *c, int row, int rows,
         char age[32], wait[160], step[24] = "-";
         if (r->step >= 0)
             snprintf(step, sizeof step, "%lld", (long long)r->step);
-        report_wait_long(&r->wait, wait, sizeof wait);
+        if (report_straggles(r) && r->wait.what <= KC_WAIT_NONE)
+            report_pace(r, wait, sizeof wait);
+        else
+            report_wait_long(&r->wait, wait, sizeof wait);
         canvas_text(c, row + 1 + i - first, 0, 0, i == cursor ? ROLE_CURSOR : ROLE_NORMAL,
                     "%4d %-8s %-13s %7s %9s  %s", r->rank, r->state < 0 ? "?" : kc_rank_state_name[r->state],
                     r->phase < 0 ? "-" : kc_phase_name[r->phase], step, text_seconds(r->age, age, sizeof age), wait);

@@ -141,7 +141,7 @@ struct kc_job_spec {
     uint32_t on_hang;                     /* enum kc_on_hang */
     uint32_t shrink;                      /* 1: go on with fewer ranks along data when a device is faulty */
     double hang_floor, hang_ceiling;      /* seconds between which the learned limit of a phase lies */
-    double straggler_score;               /* a rank below this share of the fastest is told; 0: none is */
+    double straggler_score;               /* below which a rank is told; 0: none is */
     double grace_seconds;
     uint32_t log_max_mib, log_keep;
     struct kc_span env; /* struct kc_spec_env */

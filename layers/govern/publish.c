@@ -126,6 +126,7 @@ void publish_step(const struct kc_govern_config *c, const struct kc_run *run, do
     kc_probe_set(p, KC_METRIC_COMM_EXPOSED_SECONDS, run->seconds[KC_PART_COMM]);
     kc_probe_set(p, KC_METRIC_OPTIMIZER_SECONDS, run->seconds[KC_PART_OPTIMIZER]);
     kc_probe_set(p, KC_METRIC_STATE_SECONDS, run->seconds[KC_PART_STATE]);
+    kc_probe_set(p, KC_METRIC_BUSY_SECONDS, fmax(0, seconds - run->waited));
     publish_ledger(c);
     if (c->samples)
         kc_probe_set(p, KC_METRIC_EPOCH, (double)now.position / (double)c->samples);

@@ -176,7 +176,17 @@ static struct kc_comm_call call_of(struct kc_executor *x, const struct kc_exec_i
     return call;
 }
 
-static int collective_run(struct kc_executor *x, const struct kc_exec_instruction *i)
+/* The lane was outside of collectives from `left` until now. */
+static void count_away(struct kc_executor *x, uint64_t left, uint64_t now)
+{
+    const uint64_t since = atomic_load_explicit(&x->stands_since, memory_order_relaxed);
+    const uint64_t from = since > left ? since : left;
+    if (since && now > from)
+        x->away_ns += now - from;
+}
+
+/* *left: kc_now() when the lane left the collective before this one, and then when it left this one. */
+static int collective_run(struct kc_executor *x, const struct kc_exec_instruction *i, uint64_t *left)
 {
     const struct kc_plan_collective *c = collective_at(x, (uint32_t)i->collective);
     const uint32_t group = kc_comm_group_of(x->c.comm_plan, c->family, x->c.plan->rank);
@@ -198,11 +208,13 @@ static int collective_run(struct kc_executor *x, const struct kc_exec_instructio
     kc_executor_blank(x, i);
     struct kc_comm_op *op = NULL;
     const struct kc_comm_if *comm = x->c.comm;
-    uint64_t from = kc_now();
+    const uint64_t from = kc_now();
     int r = comm->start(comm->self, comm->group(comm->self, group), &call, &op, &x->comm_error);
+    count_away(x, *left, kc_now()); /* it has arrived: from here on peers can be late */
     if (r == 0)
         r = comm->wait(comm->self, &op, 0, &x->comm_error);
-    x->comm_ns += kc_now() - from;
+    *left = kc_now();
+    x->comm_ns += *left - from;
     if (r == 0) {
         x->next[c->family]++;
         kc_executor_show(x, i, i->inputs, call.out);
@@ -212,6 +224,7 @@ static int collective_run(struct kc_executor *x, const struct kc_exec_instructio
 
 static int walk(struct kc_executor *x)
 {
+    uint64_t left = kc_now();
     for (uint32_t n = 0; n < x->count; n++) {
         const struct kc_exec_instruction *i = &x->instructions[n];
         if (i->lane != KC_LANE_COMM)
@@ -227,7 +240,7 @@ static int walk(struct kc_executor *x)
             return -ECANCELED;
         }
         uint64_t begin = kc_now();
-        int r = collective_run(x, i);
+        int r = collective_run(x, i, &left);
         if (r < 0)
             return r;
         uint64_t end = kc_now();

@@ -58,8 +58,12 @@ static int await_all(struct meter *m, const struct kc_exec_instruction *i)
         if (kc_progress_reached(&x->done[KC_LANE_COMM], waits[w] + 1))
             continue; /* also when that lane failed: seen below */
         meter_to(m, KC_PART_COMM);
+        const uint64_t from = m->now;
+        atomic_store_explicit(&x->stands_since, from, memory_order_relaxed);
         bool complete = kc_executor_await(x, KC_LANE_COMPUTE, waits[w], x->spins);
+        atomic_store_explicit(&x->stands_since, 0, memory_order_relaxed);
         m->now = kc_now();
+        x->run->waited += (double)(m->now - from) / (double)KC_SECOND;
         if (!complete)
             return -ECANCELED;
     }

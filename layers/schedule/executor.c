@@ -274,7 +274,8 @@ static void prepare(struct kc_executor *x, enum kc_program_id program, struct kc
     x->watch = x->c.trace && x->c.trace->wants(x->c.trace->self, program, run->values.step) ? x->c.trace : NULL;
     x->skip = false;
     x->nonfinite = -1;
-    x->comm_ns = 0;
+    x->comm_ns = x->away_ns = 0;
+    atomic_store(&x->stands_since, 0);
     memset(x->places, 0, (size_t)KC_STATES * x->c.shard->buckets.count * sizeof *x->places);
     /* gathered while ops run: the comm lane looks nothing up */
     const struct kc_plan_bucket *b = KC_AT(x->c.shard, struct kc_plan_bucket, x->c.shard->buckets);
@@ -287,6 +288,7 @@ static void prepare(struct kc_executor *x, enum kc_program_id program, struct kc
     kc_progress_reset(&x->done[KC_LANE_COMM]);
     run->skipped = false;
     memset(run->seconds, 0, sizeof run->seconds);
+    run->waited = 0;
 
     double *own = own_vector(x);
     own[KC_AGREE_DIGEST] = run->replica_digest;
@@ -369,6 +371,8 @@ int kc_executor_run(struct kc_executor *x, enum kc_program_id program, struct kc
         code = x->c.ops->failed(x->c.ops->self, e);
     if (comm)
         code = settle(x, code, e);
+    if (code == 0)
+        run->waited -= (double)x->away_ns / (double)KC_SECOND;
     if (program == KC_PROGRAM_TRAIN && code == 0)
         kc_probe_set(x->c.probe, KC_METRIC_COMM_SECONDS, (double)x->comm_ns / (double)KC_SECOND);
     if (phase != KC_PHASES)

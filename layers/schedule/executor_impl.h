@@ -58,6 +58,8 @@ struct kc_executor {
     int comm_code;              /* valid when finished */
     struct kc_error comm_error;
     uint64_t comm_ns;  /* inside collectives, this run */
+    uint64_t away_ns;  /* outside of them while the compute lane stood still for it: this rank's own time, not its peers' */
+    _Atomic uint64_t stands_since; /* compute lane: kc_now() since when it stands still; 0 it does not */
     int64_t nonfinite; /* what this rank saw first: tensor of the shard plan, -2 the loss, -1 nothing */
     bool broken;       /* a lane may still be inside a collective */
 };

@@ -73,6 +73,7 @@ struct kc_run {
     uint64_t tallies_count;
     double loss, grad_norm;       /* out: mean loss over the step's tokens; global norm after division by tokens */
     double seconds[KC_PARTS]; /* out: time per part; PART_COMM: only what was exposed (compute lane stood still) */
+    double waited;            /* out: seconds in which this rank stood still inside a collective: what it needed peers for */
     bool skipped;             /* out: non-finite and skipped */
 };
 

@@ -418,6 +418,44 @@ START_TEST(f22_show_says_who_waits_for_what)
 }
 END_TEST
 
+/* F25: who is late is told wherever ranks are shown; what is not known is null, and of a rank that is gone nothing is told. */
+START_TEST(f25_a_straggler_is_told_wherever_ranks_are)
+{
+    struct console_answer a;
+    struct kc_rank_pace pace = {.incarnation = 1, .alarm = 1, .samples = 40, .since = kc_now(), .late_seconds = 0.0205,
+                                .busy_seconds = 0.04, .score = 0.5};
+    console_home_job(&home, "demo-1", "running", 40, 300);
+    open_board("demo-1");
+    kc_board_pace(board, 1, &pace);
+    pace = (struct kc_rank_pace){.incarnation = 1, .late_seconds = 0, .busy_seconds = NAN, .score = NAN};
+    kc_board_pace(board, 0, &pace);
+    json_t *o = JSON(0, "show", "demo-1");
+    const json_t *ranks = json_object_get(json_object_get(o, "job"), "ranks"), *r = json_array_get(ranks, 1);
+    ck_assert(json_is_true(json_object_get(r, "straggler")));
+    ck_assert_double_eq(json_real_value(json_object_get(r, "pace_score")), 0.5);
+    ck_assert_double_eq(json_real_value(json_object_get(r, "late_seconds")), 0.0205);
+    ck_assert_double_eq(json_real_value(json_object_get(r, "busy_seconds")), 0.04);
+    r = json_array_get(ranks, 0);
+    ck_assert(json_is_null(json_object_get(r, "straggler")) && json_is_null(json_object_get(r, "pace_score")));
+    json_decref(o);
+    CONSOLE_RUN(&a, "show", "demo-1");
+    ck_assert_msg(strstr(a.out, "\n     straggler: score 0.50, needs 40 ms of its own for a step, comes 20.5 ms late\n"), "%s", a.out);
+    console_answer_free(&a);
+    CONSOLE_RUN(&a, "metrics", "demo-1");
+    ck_assert_ptr_nonnull(strstr(a.out, "\nkc_straggler{job=\"demo-1\",rank=\"1\"} 1\n"));
+    ck_assert_ptr_nonnull(strstr(a.out, "\nkc_pace_score{job=\"demo-1\",rank=\"1\"} 0.5\n"));
+    ck_assert_ptr_null(strstr(a.out, "kc_pace_score{job=\"demo-1\",rank=\"0\"}"));
+    console_answer_free(&a);
+    kc_board_process(board, 1, &(struct kc_rank_process){.incarnation = 1, .pid = 5001, .started = 1, .ended = 2, .signal = 9});
+    o = JSON(0, "show", "demo-1");
+    ck_assert(json_is_null(json_object_get(json_array_get(json_object_get(json_object_get(o, "job"), "ranks"), 1), "straggler")));
+    json_decref(o);
+    CONSOLE_RUN(&a, "metrics", "demo-1");
+    ck_assert_ptr_null(strstr(a.out, "kc_straggler{job=\"demo-1\",rank=\"1\"}"));
+    console_answer_free(&a);
+}
+END_TEST
+
 /* F22: a lane that idles is no hang; the same wait is told once nothing has moved for long. */
 START_TEST(f22_ordinary_waits_within_a_rank_are_not_told)
 {
@@ -969,6 +1007,7 @@ int main(void)
     tcase_add_test(t, snapshots_are_found_without_a_board);
     tcase_add_test(t, snapshots_are_shown_and_compared);
     tcase_add_test(t, what_others_lean_on_stays_and_is_told);
+    tcase_add_test(t, f25_a_straggler_is_told_wherever_ranks_are);
     tcase_add_test(t, f22_ordinary_waits_within_a_rank_are_not_told);
     tcase_add_test(t, the_last_fault_is_not_the_state);
     tcase_add_test(t, a_queued_job_has_its_place);

@@ -11,12 +11,13 @@
 
 static struct kc_skew skew;
 static struct kc_skew_pace pace[KC_RANKS_MAX];
+static uint64_t operations = 1; /* a step */
 
 /* A step of one rank, three quarters of it backward. */
 static void step(uint32_t rank, uint64_t number, double busy)
 {
     const double part[KC_SKEW_PARTS] = {[KC_SKEW_FORWARD] = busy / 4, [KC_SKEW_BACKWARD] = busy * 3 / 4};
-    kc_skew_step(&skew, rank, number, part);
+    kc_skew_step(&skew, rank, number, number * operations, part);
 }
 
 /* What an all-reduce over all ranks sees where each begins when it is ready: `work` seconds after a common moment. */
@@ -33,9 +34,9 @@ static void reduce(uint64_t sequence, const double *work)
 static uint64_t run(uint64_t from, uint64_t steps, const double *work)
 {
     for (uint64_t n = from + 1; n <= from + steps; n++) {
-        for (uint32_t r = 0; r < skew.ranks; r++)
-            step(r, n, work[r] * (1 + 0.02 * (double)((n * 7 + r * 3) % 5 - 2))); /* nothing repeats to the digit */
         reduce(n, work);
+        for (uint32_t r = 0; r < skew.ranks; r++)
+            step(r, n, work[r] * (1 + 0.02 * ((double)((n * 7 + r * 3) % 5) - 2))); /* nothing repeats to the digit */
         kc_skew_judge(&skew, pace);
     }
     return from + steps;
@@ -144,6 +145,33 @@ START_TEST(who_keeps_nobody_waiting_is_no_straggler)
 }
 END_TEST
 
+/* Stopped from outside while it stands in its collectives with the others: it is there in time, and leaves late. Of a step's 30
+ * operations a look sees two. */
+START_TEST(who_is_stopped_inside_a_collective_is_slow_as_well)
+{
+    kc_skew_begin(&skew, 3, 1, 0.75);
+    operations = 30;
+    for (uint64_t n = 1; n <= 40; n++) {
+        struct kc_skew_arrival all[6];
+        for (uint32_t i = 0; i < 6; i++) {
+            const uint32_t r = i % 3, first = i < 3; /* all come to the first at 50 ms; 0 stays 2 ms longer, and is late for the other */
+            all[i] = (struct kc_skew_arrival){.rank = r, .members = 3, .sequence = n * 30 + i / 3, .at = first ? 50000000 : 53000000};
+            all[i].done = first ? 51000000 : 56000000;
+            all[i].at += !first && r == 0 ? 2000000 : 0;
+            all[i].done += first && r == 0 ? 2000000 : 0;
+        }
+        kc_skew_arrivals(&skew, all, 6);
+        for (uint32_t r = 0; r < 3; r++)
+            step(r, n, 10 * MS);
+        kc_skew_judge(&skew, pace);
+    }
+    operations = 1;
+    ck_assert_double_eq_tol(pace[0].busy, 40 * MS, 1 * MS); /* 2 ms in half of them */
+    ck_assert_int_eq(pace[0].most, KC_SKEW_COMM);
+    ck_assert_uint_eq(named(), 1);
+}
+END_TEST
+
 /* Stages differ by plan: the one with the head takes longest, always. When one of them becomes slow, it is that one. */
 START_TEST(stages_are_compared_with_themselves)
 {
@@ -228,10 +256,10 @@ START_TEST(what_cannot_be_compared_is_left_out)
     kc_skew_begin(&skew, 2, 1, 0.75);
     uint64_t n = run(0, 30, work);
     for (int i = 1; i <= 60; i += 3) {
-        kc_skew_step(&skew, 1, n + (uint64_t)i, odd);
-        kc_skew_step(&skew, 1, n + (uint64_t)i + 1, less);
-        kc_skew_step(&skew, 1, n + (uint64_t)i + 2, most);
-        kc_skew_step(&skew, 2, n + (uint64_t)i, odd); /* there is none */
+        kc_skew_step(&skew, 1, n + (uint64_t)i, 0, odd);
+        kc_skew_step(&skew, 1, n + (uint64_t)i + 1, 0, less);
+        kc_skew_step(&skew, 1, n + (uint64_t)i + 2, 0, most);
+        kc_skew_step(&skew, 2, n + (uint64_t)i, 0, odd); /* there is none */
     }
     for (int i = 0; i < 60; i++)
         step(1, 777, 5); /* once */
@@ -257,6 +285,7 @@ int main(void)
     tcase_add_test(c, always_last_is_not_slow);
     tcase_add_test(c, who_waits_for_a_slow_rank_is_late_and_not_to_blame);
     tcase_add_test(c, who_keeps_nobody_waiting_is_no_straggler);
+    tcase_add_test(c, who_is_stopped_inside_a_collective_is_slow_as_well);
     tcase_add_test(c, stages_are_compared_with_themselves);
     tcase_add_test(c, ranks_of_a_stage_are_compared_with_each_other);
     tcase_add_test(c, an_alarm_begins_and_ends_once);
