@@ -14,7 +14,7 @@
 
 #define MEASURED_PART 16               /* of a large pack this part is written first, as it is, to see what the disk takes */
 #define SMALL_EXTENT (UINT64_C(16) << 10) /* bytes */
-#define LARGE_PACK (UINT64_C(128) << 20) /* bytes: of a smaller one the fsync says it */
+#define LARGE_PACK (UINT64_C(128) << 20) /* bytes: of a smaller one the fsync says it, and comes behind all coding */
 
 struct writing {
     const struct kc_storage *st;
@@ -27,6 +27,7 @@ struct writing {
     uint64_t at;           /* end of what was placed */
     uint64_t plain;        /* end of the extents so far where all are stored as they are: places in the base's image */
     uint64_t stored;       /* bytes handed to the disk */
+    bool large;
     uint64_t measured;     /* bytes that are written before anything is coded; 0 when they are */
     uint64_t begun, blocked; /* kc_now() at the first write; nanoseconds in which the disk held us up */
 };
@@ -123,8 +124,8 @@ static uint32_t allowed(struct writing *w, const struct kc_extent *x)
     if (w->measured)
         return all & KC_CODEC_CHEAP;
     if (kc_extent_bytes(x) < SMALL_EXTENT)
-        return kc_codec_rate_cost(rate, 1) <= 1 ? all : all & KC_CODEC_CHEAP;
-    return kc_codec_rate_next(rate, all, 1);
+        return kc_codec_rate_cost(rate, w->large) < 1 ? all : all & KC_CODEC_CHEAP;
+    return kc_codec_rate_next(rate, all, w->large, kc_extent_bytes(x));
 }
 
 /* Processor time: while others run instead of us, the disk works all the same. */
@@ -142,7 +143,7 @@ static bool code(struct writing *w, const struct kc_extent *x, const float *valu
     const uint32_t count = (uint32_t)(x->hi - x->lo), may = allowed(w, x);
     const bool tries = (may & ~KC_CODEC_CHEAP) != 0;
     const bool leans = tries && (w->coder->coding == KC_CODING_ALWAYS ||
-                                 kc_codec_rate_cost(&w->coder->rate[x->kind], 1) <= 1); /* a trial leans on nothing */
+                                 kc_codec_rate_cost(&w->coder->rate[x->kind], w->large) < 1); /* a trial leans on nothing */
     const uint64_t from = kc_now();
     unsigned char *room = kc_coder_room(w->coder, &w->writes, count);
     w->blocked += kc_now() - from;
@@ -271,7 +272,7 @@ static int sync_file(struct writing *w, struct kc_error *e)
     if (r < 0)
         return kc_storage_fail(w->st, e, r, "fsync", w->p->path, w->p->bytes);
     /* of a pack of which no part was measured: the disk was at least as fast as it held us up */
-    for (int k = 0; w->coder && w->p->bytes < LARGE_PACK && k < KC_KIND_COUNT; k++)
+    for (int k = 0; w->coder && !w->large && k < KC_KIND_COUNT; k++)
         kc_codec_rate_written(&w->coder->rate[k], w->stored, (double)w->blocked / (double)KC_SECOND);
     return 0;
 }
@@ -279,17 +280,20 @@ static int sync_file(struct writing *w, struct kc_error *e)
 /* ---- is it there? ---- */
 
 /* Extent i as it was read back: the bytes that were meant, and values that are those that were saved. */
-static int prove(const struct kc_pack *p, uint32_t i, const void *stored, const struct kc_increment *b, struct kc_coder *coder,
-                 uint64_t plain, struct kc_error *e)
+static int prove(const struct writing *w, const struct kc_pack *p, uint32_t i, const void *stored, uint64_t plain, struct kc_error *e)
 {
     const struct kc_extent *x = &p->extent[i];
     int r = kc_pack_check_stored(p, i, stored, e);
     if (r < 0 || x->codec == KC_CODEC_RAW)
         return r;
-    const struct kc_codec_stored s = {.id = (enum kc_codec_id)x->codec, .base = kc_extent_leans(x) ? b->image + plain : NULL,
+    const struct kc_codec_stored s = {.id = (enum kc_codec_id)x->codec, .base = kc_extent_leans(x) ? w->before->image + plain : NULL,
         .type = KC_F32, .count = (uint32_t)(x->hi - x->lo), .stored = stored, .bytes = x->stored};
-    float *values = (float *)(void *)coder->buffer[1];
-    if (kc_codec_decode(coder->codec, &s, values) < 0)
+    float *values = (float *)(void *)w->coder->buffer[1];
+    const double began = processor_seconds();
+    const int code = kc_codec_decode(w->coder->codec, &s, values);
+    if (kc_extent_bytes(x) >= SMALL_EXTENT)
+        kc_codec_rate_decoded(&w->coder->rate[x->kind], kc_extent_bytes(x), processor_seconds() - began);
+    if (code < 0)
         return kc_fail(e, -EBADMSG, "%s: the extent at byte %llu does not decode", p->path, (unsigned long long)x->offset);
     return kc_pack_check_values(p, i, values, e);
 }
@@ -309,7 +313,7 @@ static int read_back(const struct writing *w, struct kc_error *e)
         const struct kc_extent *x = &p.extent[i];
         plain = kc_extent_place(p.format, plain, kc_extent_bytes(x));
         if (x->stored > 0 && (r = kc_pack_fetch(w->st, &p, buffer, x->stored, x->offset, e)) == 0)
-            r = prove(&p, i, buffer, w->before, w->coder, plain, e);
+            r = prove(w, &p, i, buffer, plain, e);
         plain += kc_extent_bytes(x);
     }
     free(own);
@@ -323,7 +327,8 @@ static int write_file(struct writing *w, struct kc_error *e)
     struct kc_pack *p = w->p;
     const uint64_t reserved = p->bytes = most_bytes(p, w->before);
     int r = reserve(st, p, e);
-    w->measured = w->coder && reserved >= LARGE_PACK ? reserved / MEASURED_PART : 0;
+    w->large = reserved >= LARGE_PACK;
+    w->measured = w->coder && w->large ? reserved / MEASURED_PART : 0;
     if (r == 0)
         r = write_body(w, e);
     if (r == 0 && p->bytes < reserved && (r = st->cut(st->self, p->fd, p->bytes)) < 0)

@@ -127,6 +127,7 @@ void rig_start(struct rig *r, const char *directory, const struct kc_storage *st
     r->spec->snapshot_keep_every = rig_keep_every;
     r->spec->keep_nonfinite = rig_keep_nonfinite;
     r->spec->snapshot_full_every = rig_full_every;
+    r->spec->snapshot_coding = KC_CODING_ALWAYS; /* what this folder takes says nothing about a disk */
     r->spec->layers = 2, r->spec->hidden = 32, r->spec->heads = 4, r->spec->context = 32, r->spec->vocab = 256;
     ck_assert_int_eq(kc_contract_seal(&r->spec_arena), 0);
     r->in_turn = storage && !rig_storages;

@@ -224,8 +224,6 @@ END_TEST
 static void drift(struct rig *r, uint64_t step)
 {
     for (uint32_t rank = 0; rank < r->ranks; rank++) {
-        if (r->state[rank]->coder) /* what this folder takes says nothing about a disk */
-            memset(r->state[rank]->coder->rate, 0, sizeof r->state[rank]->coder->rate);
         for (uint32_t t = 0; t < r->plan->tensors.count; t++)
             for (int k = 0; k < 3; k++) {
                 const struct rig_part part = rig_part(r, t, rank);
