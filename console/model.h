@@ -47,11 +47,18 @@ struct job_failure {
     int64_t followers;
 };
 
+/* What a snapshot cost, as its ranks measured it: by enum kc_figure; NaN unknown. */
+struct job_cost {
+    uint64_t version, step; /* version 0: unknown */
+    double figure[KC_FIGURES];
+};
+
 struct job_snapshot {
     int64_t version, step; /* -1: there is none */
     double bytes;
     bool verified;
     char root[33];
+    struct job_cost cost;  /* once costs_newest() looked it up */
 };
 
 /* Where the time of the last step went, seconds. Order of the split bar. */

@@ -1,6 +1,7 @@
 /* report.c */
 #include "report.h"
 
+#include "costs.h"
 #include "saving.h"
 #include "session.h"
 #include "text.h"
@@ -68,8 +69,9 @@ static json_t *snapshot_json(const struct job_snapshot *s)
 {
     if (s->step < 0)
         return json_null();
-    return json_pack("{s:I,s:I,s:o,s:b,s:o}", "version", (json_int_t)s->version, "step", (json_int_t)s->step, "bytes",
-                     kc_json_number(s->bytes), "verified", s->verified, "state_root", session_text(s->root));
+    return json_pack("{s:I,s:I,s:o,s:b,s:o,s:o}", "version", (json_int_t)s->version, "step", (json_int_t)s->step, "bytes",
+                     kc_json_number(s->bytes), "verified", s->verified, "state_root", session_text(s->root), "cost",
+                     cost_json(&s->cost));
 }
 
 json_t *report_split(const double split[SPLITS])
@@ -304,11 +306,18 @@ static void page_algorithms(const struct job *j, FILE *out)
 static void page_saving(const struct job *j, FILE *out)
 {
     struct saving s;
-    char line[160];
+    char line[240];
     saving_of(j, &s);
-    saving_text(&s, line, sizeof line);
-    if (job_ended(j))
+    cost_text(&j->snapshot.cost, line, sizeof line);
+    if (!*line) /* its line is still to be written */
+        saving_text(&s, line, sizeof line);
+    if (!isnan(s.left_out) && s.left_out > 0 && j->snapshot.cost.version)
+        snprintf(line + strlen(line), sizeof line - strlen(line), "; %.0f left out", s.left_out);
+    if (job_ended(j)) {
+        if (*line)
+            fprintf(out, "saving      %s\n", line);
         return;
+    }
     if (saving_stage(&s))
         fprintf(out, "under way   a snapshot: %s\n", saving_stage(&s));
     if (*line)

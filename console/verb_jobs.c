@@ -3,6 +3,7 @@
 #include "client.h"
 #include "follow.h"
 #include "report.h"
+#include "costs.h"
 #include "snapshots.h"
 #include "verbs.h"
 
@@ -56,6 +57,7 @@ static int emit_job(struct session *s, struct job *j, json_t *algorithms)
 {
     json_t *o = session_envelope(s), *job;
     snapshots_newest(j);
+    costs_newest(j);
     job = report_job(j);
     if (algorithms) {
         json_object_set_new(job, "algorithms", algorithms);
@@ -81,6 +83,7 @@ int verb_show(struct session *s, const struct arguments *a)
     } else {
         struct draft d;
         snapshots_newest(&j);
+        costs_newest(&j);
         report_page(&j, draft_open(&d));
         code = draft_close(s, &d);
     }

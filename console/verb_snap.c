@@ -1,5 +1,6 @@
 /* verb_snap.c - snapshots as they lie on the disk. */
 #include "copy.h"
+#include "costs.h"
 #include "report.h"
 #include "session.h"
 #include "snapshots.h"
@@ -90,11 +91,14 @@ static size_t copies_of_job(struct session *s, const struct job *j, struct kc_sn
     return n;
 }
 
-static json_t *infos_json(const struct kc_snapshot_info *info, size_t count)
+static json_t *infos_json(const struct kc_snapshot_info *info, size_t count, const struct costs *costs)
 {
     json_t *array = json_array();
-    for (size_t i = 0; i < count; i++)
-        json_array_append_new(array, snapshot_json(&info[i]));
+    for (size_t i = 0; i < count; i++) {
+        json_t *o = snapshot_json(&info[i]);
+        json_object_set_new(o, "cost", cost_json(costs_find(costs, info[i].version, info[i].step)));
+        json_array_append_new(array, o);
+    }
     return array;
 }
 
@@ -129,8 +133,12 @@ int verb_snap_ls(struct session *s, const struct arguments *a)
     if (s->json) {
         json_t *o = session_envelope(s);
         json_object_set_new(o, "id", json_string(a->word[0]));
-        json_object_set_new(o, "snapshots", infos_json(list.info, list.count));
-        json_object_set_new(o, "copies", infos_json(copy, copies));
+        struct costs costs = {NULL, 0};
+        if (list.count)
+            costs_read_of(list.info[0].path, &costs);
+        json_object_set_new(o, "snapshots", infos_json(list.info, list.count, &costs));
+        json_object_set_new(o, "copies", infos_json(copy, copies, &costs));
+        costs_free(&costs);
         json_object_set_new(o, "nonfinite", kept ? snapshot_json(&aside) : json_null());
         code = session_emit(s, o);
     } else if (list.count + copies + kept) {

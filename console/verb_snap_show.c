@@ -1,4 +1,5 @@
 /* verb_snap_show.c - kc snap show: what is in a snapshot. */
+#include "costs.h"
 #include "session.h"
 #include "snapshots.h"
 #include "text.h"
@@ -65,7 +66,7 @@ static json_t *codecs_json(const struct kc_snapshot_view *v)
     return o;
 }
 
-static int show_json(struct session *s, const struct kc_snapshot_view *v)
+static int show_json(struct session *s, const struct kc_snapshot_view *v, const struct job_cost *cost)
 {
     const struct { const char *key; json_t *value; } members[] = {
         {"path", session_text(v->info.path)}, {"version", whole(v->info.version)}, {"step", whole(v->info.step)},
@@ -77,7 +78,7 @@ static int show_json(struct session *s, const struct kc_snapshot_view *v)
         {"position", whole(v->position)}, {"loss", kc_json_number(v->loss)}, {"grad_norm", kc_json_number(v->grad_norm)},
         {"layout", layout_json(v)}, {"parent", v->info.parents ? whole(v->info.parent) : json_null()},
         {"parents", whole(v->info.parents)}, {"bytes", whole(v->info.bytes)}, {"values", kinds_json(v->bytes)},
-        {"stored", kinds_json(v->stored)}, {"codecs", codecs_json(v)}, {"packs", packs_json(v)},
+        {"stored", kinds_json(v->stored)}, {"codecs", codecs_json(v)}, {"cost", cost_json(cost)}, {"packs", packs_json(v)},
         {"tensors", tensors_json(v)}};
     json_t *o = session_envelope(s);
     for (size_t i = 0; i < sizeof members / sizeof members[0]; i++)
@@ -85,9 +86,9 @@ static int show_json(struct session *s, const struct kc_snapshot_view *v)
     return session_emit(s, o);
 }
 
-static void print_head(FILE *out, const struct kc_snapshot_view *v)
+static void print_head(FILE *out, const struct kc_snapshot_view *v, const struct job_cost *cost)
 {
-    char size[32], loss[32];
+    char size[32], loss[32], spent[240];
     fprintf(out, "%s\n", v->info.path);
     fprintf(out, "  version     %llu, written %s, verified\n", (unsigned long long)v->info.version, *v->written ? v->written : "-");
     fprintf(out, "  state_root  %s\n", v->info.state_root);
@@ -109,6 +110,9 @@ static void print_head(FILE *out, const struct kc_snapshot_view *v)
     if (v->info.parents > 1)
         fprintf(out, " and %u older", v->info.parents - 1);
     fprintf(out, "%s", v->info.parents ? "\n" : "");
+    cost_text(cost, spent, sizeof spent);
+    if (*spent)
+        fprintf(out, "  saving      %s\n", spent);
 }
 
 /* How extents are stored, with the codecs that there are. */
@@ -163,16 +167,20 @@ int verb_snap_show(struct session *s, const struct arguments *a)
         rc = kc_snapshot_look(path, &v, &e);
     if (rc)
         return session_fail(s, session_code(rc), "%s", e.text);
+    struct costs costs;
+    costs_read_of(v->info.path, &costs);
+    const struct job_cost *cost = costs_find(&costs, v->info.version, v->info.step);
     if (s->json) {
-        code = show_json(s, v);
+        code = show_json(s, v, cost);
     } else {
         struct draft d;
         FILE *out = draft_open(&d);
-        print_head(out, v);
+        print_head(out, v, cost);
         print_codecs(out, v);
         print_tensors(out, v);
         code = draft_close(s, &d);
     }
+    costs_free(&costs);
     kc_snapshot_view_free(v);
     return code;
 }

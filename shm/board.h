@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define KC_BOARD_VERSION 6
+#define KC_BOARD_VERSION 7
 #define KC_BOARD_MAGIC UINT64_C(0x314452414f42434b) /* "KCBOARD1" */
 
 /* ---- every segment begins with this; written by its creator, magic last, never changed afterwards ---- */
@@ -143,7 +143,7 @@ KC_LAYOUT(struct kc_op_seen, 96);
 KC_LAYOUT(struct kc_trace_seen, 24);
 KC_LAYOUT(struct kc_last_words, 568);
 KC_LAYOUT(struct kc_stack_seen, 280);
-KC_LAYOUT(struct kc_event_seen, 368);
+KC_LAYOUT(struct kc_event_seen, 432);
 KC_LAYOUT(struct kc_step_record, 72);
 KC_LAYOUT(struct kc_loads, 65560);
 KC_LAYOUT(struct kc_evaluation, 48);
@@ -161,7 +161,7 @@ KC_LAYOUT(struct kc_directory_facts, 848);
 KC_LAYOUT(struct kc_directory_job, 240);
 KC_LAYOUT(struct kc_directory_device, 288);
 KC_LAYOUT(struct kc_metric_block, 1040);
-KC_LAYOUT(struct kc_rank_slot, 117712);
+KC_LAYOUT(struct kc_rank_slot, 119760);
 KC_LAYOUT(struct kc_leader_area, 830056);
 KC_LAYOUT(struct kc_keeper_area, 14056);
 KC_LAYOUT(struct kc_job_segment, 848720);

@@ -77,6 +77,10 @@ const struct kc_event_row kc_event_row[KC_EVENTS] = {
 const char *const kc_event_name[KC_EVENTS] = {
 #include "shm/events.def"
 };
+#define KC_FIGURE(id, name, help) name,
+const char *const kc_figure_name[KC_FIGURES] = {
+#include "shm/events.def"
+};
 #define KC_REASON(id, name, kind, layer, help) {name, help, KC_REASON_KIND_##kind, KC_OWNER_##layer},
 const struct kc_event_row kc_reason_row[KC_REASONS] = {
 #include "shm/events.def"

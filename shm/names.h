@@ -102,6 +102,13 @@ struct kc_event_row {
 extern const struct kc_event_row kc_event_row[KC_EVENTS], kc_reason_row[KC_REASONS];
 extern const char *const kc_event_name[KC_EVENTS], *const kc_reason_name[KC_REASONS];
 
+#define KC_FIGURE(id, name, help) KC_FIGURE_##id,
+enum kc_figure {
+#include "shm/events.def"
+    KC_FIGURES
+};
+extern const char *const kc_figure_name[KC_FIGURES];
+
 /* ---- out of memory: how sure it is that the kernel killed a process for want of memory ---- */
 #define KC_OOM_TABLE(X)                                                                                         \
     X(UNKNOWN, "unknown") /* nothing speaks for it */                                                           \

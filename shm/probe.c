@@ -353,26 +353,37 @@ void kc_probe_trace(struct kc_probe *p, uint32_t lane, const struct kc_trace_see
 
 /* ---- events ---- */
 
+_Static_assert(KC_FIGURES <= (int)KC_EVENT_FIGURES, "an event has room for all figures");
+
+/* `seen` has what is the caller's. */
+static void put_event(struct kc_probe *p, struct kc_event_seen *seen)
+{
+    seen->number = atomic_fetch_add_explicit(&p->slot->events_head, 1, memory_order_relaxed);
+    seen->time = kc_now();
+    seen->step = STATUS_STEP(atomic_load_explicit(&p->slot->status, memory_order_relaxed));
+    seen->incarnation = p->incarnation;
+    KC_ENTRY_SHARED(p->slot->events[seen->number % KC_RANK_EVENTS], seen->number, p->first_event, seen);
+}
+
 void kc_probe_event_stack(struct kc_probe *p, enum kc_event what, uint64_t a, uint64_t b, const char *text,
                           void *const stack[], uint32_t count)
 {
     if (!p)
         return;
-    uint64_t n = atomic_fetch_add_explicit(&p->slot->events_head, 1, memory_order_relaxed);
-    struct kc_event_seen seen = {
-        .number = n,
-        .time = kc_now(),
-        .step = STATUS_STEP(atomic_load_explicit(&p->slot->status, memory_order_relaxed)),
-        .a = a,
-        .b = b,
-        .what = what,
-        .incarnation = p->incarnation,
-        .stack_count = count < KC_EVENT_STACK ? count : KC_EVENT_STACK,
-    };
+    struct kc_event_seen seen = {.a = a, .b = b, .what = what, .stack_count = count < KC_EVENT_STACK ? count : KC_EVENT_STACK};
     for (uint32_t i = 0; i < seen.stack_count; i++)
         seen.stack[i] = (uint64_t)(uintptr_t)stack[i];
     KC_FIELD(seen.text, text);
-    KC_ENTRY_SHARED(p->slot->events[n % KC_RANK_EVENTS], n, p->first_event, &seen);
+    put_event(p, &seen);
+}
+
+void kc_probe_event_figures(struct kc_probe *p, enum kc_event what, uint64_t a, uint64_t b, const double figure[KC_FIGURES])
+{
+    if (!p)
+        return;
+    struct kc_event_seen seen = {.a = a, .b = b, .what = what, .figures = KC_FIGURES};
+    memcpy(seen.figure, figure, KC_FIGURES * sizeof *figure);
+    put_event(p, &seen);
 }
 
 void kc_probe_event(struct kc_probe *p, enum kc_event what, uint64_t a, uint64_t b, const char *text)

@@ -72,6 +72,8 @@ void kc_probe_event(struct kc_probe *p, enum kc_event what, uint64_t a, uint64_t
 /* The same with the addresses of a stack (the first KC_EVENT_STACK are kept). */
 void kc_probe_event_stack(struct kc_probe *p, enum kc_event what, uint64_t a, uint64_t b, const char *text,
                           void *const stack[], uint32_t count);
+/* The same with what was measured, by enum kc_figure; NaN: unknown. */
+void kc_probe_event_figures(struct kc_probe *p, enum kc_event what, uint64_t a, uint64_t b, const double figure[KC_FIGURES]);
 /* Where the calling thread is, in answer to `request` (not 0), into a slot below KC_STACK_SLOTS that the asker named; out
  * of range, or 0, is ignored. The first KC_STACK_MAX addresses are kept. Async-signal-safe. */
 void kc_probe_stack(struct kc_probe *p, uint32_t slot, uint64_t request, uint32_t tid, void *const stack[],

@@ -215,6 +215,8 @@ int kc_reader_events(const struct kc_reader *r, uint32_t rank, uint64_t *cursor,
                 v.what = KC_EVENT_UNKNOWN;
             if (v.stack_count > KC_EVENT_STACK)
                 v.stack_count = KC_EVENT_STACK;
+            if (v.figures > KC_FIGURES)
+                v.figures = KC_FIGURES;
             out[given++] = v;
         } else if (lost) {
             ++*lost;

@@ -19,6 +19,7 @@
 #define KC_WAIT_SLOTS 4        /* threads of a rank that may wait at once and be seen */
 #define KC_STACK_MAX 32        /* addresses of last words */
 #define KC_EVENT_STACK 8       /* addresses of an event */
+#define KC_EVENT_FIGURES 8     /* measured numbers of an event */
 #define KC_STACK_SLOTS 12      /* stacks that a rank's threads may leave on request, at once */
 #define KC_PHASES_ROOM 16      /* phases that can have a limit of their own */
 #define KC_STEPS 4096          /* step records, a job */
@@ -107,8 +108,9 @@ struct kc_event_seen {
     uint64_t a, b;
     uint32_t what;       /* enum kc_event */
     uint32_t incarnation;
-    uint32_t stack_count, pad;
+    uint32_t stack_count, figures;
     uint64_t stack[KC_EVENT_STACK];
+    double figure[KC_EVENT_FIGURES]; /* by enum kc_figure, where `figures` is not 0; NaN: unknown */
     char text[248];
 };
 /* One optimizer step. Writer: the leader (rank 0). */

@@ -95,6 +95,8 @@ static json_t *details_of(uint32_t rank, const struct kc_event_seen *ev)
         json_object_set_new(o, figure[ev->what].a, json_integer((json_int_t)ev->a));
     if (figure[ev->what].b && (ev->what != KC_EVENT_NONFINITE || ev->b)) /* who stops of one knows of itself only */
         json_object_set_new(o, figure[ev->what].b, json_integer((json_int_t)ev->b));
+    for (uint32_t i = 0; i < ev->figures; i++)
+        json_object_set_new(o, kc_figure_name[i], kc_json_number(ev->figure[i]));
     if (ev->text[0])
         json_object_set_new(o, "text", json_string(ev->text)); /* not UTF-8: left out */
     return o;

@@ -178,9 +178,17 @@ void publish_snapshot(const struct kc_govern_config *c, const struct kc_snapshot
     kc_probe_set(c->probe, KC_METRIC_SNAPSHOT_BYTES, (double)info->bytes);
     kc_probe_set(c->probe, KC_METRIC_SNAPSHOT_RAW_BYTES, (double)info->raw_bytes);
     kc_probe_set(c->probe, KC_METRIC_SNAPSHOT_STALL_SECONDS, info->stall_seconds);
-    kc_probe_set(c->probe, KC_METRIC_SNAPSHOT_COPY_SECONDS, info->copy_seconds);
+    if (isnan(info->copy_seconds))
+        kc_probe_unset(c->probe, KC_METRIC_SNAPSHOT_COPY_SECONDS);
+    else
+        kc_probe_set(c->probe, KC_METRIC_SNAPSHOT_COPY_SECONDS, info->copy_seconds);
     kc_probe_set(c->probe, KC_METRIC_SNAPSHOT_WRITE_SECONDS, info->write_seconds);
-    kc_probe_event(c->probe, KC_EVENT_SNAPSHOT, info->step, info->version, NULL);
+    const double mib = 1 << 20, figure[KC_FIGURES] = {
+        [KC_FIGURE_STALL] = info->stall_seconds, [KC_FIGURE_COPY] = info->copy_seconds, [KC_FIGURE_WRITE] = info->write_seconds,
+        [KC_FIGURE_BYTES] = (double)info->bytes, [KC_FIGURE_RAW_BYTES] = (double)info->raw_bytes,
+        [KC_FIGURE_RATE] = info->write_seconds > 0 ? (double)info->pack_bytes / mib / info->write_seconds : NAN,
+        [KC_FIGURE_DISK_RATE] = info->disk_rate / mib};
+    kc_probe_event_figures(c->probe, KC_EVENT_SNAPSHOT, info->step, info->version, figure);
     struct kc_snapshot_entry entry = {.version = info->version,
                                       .step = info->step,
                                       .bytes = info->bytes,

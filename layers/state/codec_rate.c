@@ -3,6 +3,8 @@
 
 #include "codec.h"
 
+#include <math.h>
+
 enum { TRY_EVERY = 16, TRY_COST = 64 };
 static const double keep = 0.875; /* of what was measured before, at each measure: about the last eight count */
 
@@ -23,6 +25,11 @@ void kc_codec_rate_written(struct kc_codec_rate *r, size_t bytes, double seconds
 {
     r->written = r->written * keep + (double)bytes;
     r->writing = r->writing * keep + seconds;
+}
+
+double kc_codec_rate_device(const struct kc_codec_rate *r)
+{
+    return r->written > 0 && r->writing > 0 ? r->written / r->writing : NAN;
 }
 
 static int is_known(const struct kc_codec_rate *r)

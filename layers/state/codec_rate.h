@@ -26,6 +26,8 @@ void kc_codec_rate_coded(struct kc_codec_rate *r, size_t values, size_t stored, 
 void kc_codec_rate_decoded(struct kc_codec_rate *r, size_t values, double seconds);
 /* Bytes went to the device; with a bandwidth cap, seconds include what the cap waited. */
 void kc_codec_rate_written(struct kc_codec_rate *r, size_t bytes, double seconds);
+/* Bytes a second that the device takes; NaN unknown. */
+double kc_codec_rate_device(const struct kc_codec_rate *r);
 /* Seconds that a byte of values takes to be coded, written and decoded, over those of writing it as it is. < 1: coding is faster;
  * 1 while coding or writing was never measured. */
 double kc_codec_rate_cost(const struct kc_codec_rate *r, int overlapped);

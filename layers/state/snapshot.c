@@ -2,10 +2,14 @@
  * state, and no failure here is one of training: it is remembered, agreed on and told. */
 #include "state_impl.h"
 
+#include "coder.h"
+
+#include "base/clock.h"
 #include "base/finite.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -109,10 +113,13 @@ int kc_verb_snapshot_mark(struct kc_state *s, struct kc_error *e)
 
 static void start(struct kc_state *s, void (*work)(struct kc_state *s))
 {
-    if (s->background)
+    const uint64_t from = kc_now();
+    if (s->background) {
         kc_background_run(s, work);
-    else
+    } else {
         work(s);
+        s->attempt.write_ns += kc_now() - from;
+    }
 }
 
 /* The work that the stage before started is done; its failure is this rank's. */
@@ -381,7 +388,9 @@ static void conclude(struct kc_state *s)
     struct kc_snapshot_info *i = &s->last;
     *i = (struct kc_snapshot_info){.version = a->version, .step = a->step, .bytes = a->bytes, .error = a->error,
                                    .stall_seconds = (double)a->stall * 1e-9, .raw_bytes = raw_bytes(&s->map),
-                                   .parent = kc_increment_of(s, &before) ? before.version : 0};
+                                   .parent = kc_increment_of(s, &before) ? before.version : 0, .pack_bytes = a->written,
+                                   .copy_seconds = NAN, .write_seconds = (double)a->write_ns * 1e-9,
+                                   .disk_rate = s->coder ? kc_codec_rate_device(&s->coder->rate[KC_MASTER]) : NAN};
     if (s->background)
         kc_background_tell(s->background, i);
     if (a->version)

@@ -120,9 +120,11 @@ struct kc_snapshot_info {
     uint64_t parent;        /* the version that its differences are to; 0: it is full */
     uint32_t parents;       /* versions that it leans on, and these on; of what was read */
     /* of kc_state_last_snapshot(), of this rank: how long the lanes stood for it (in verbs, and in tickets that had to copy
-     * first), how long copying and writing took in the background, and what was copied */
-    double stall_seconds, copy_seconds, write_seconds;
+     * first), how long copying and writing took, and what was copied */
+    double stall_seconds, copy_seconds, write_seconds; /* copy: NaN without room for copies */
     uint64_t copied_bytes;
+    uint64_t pack_bytes;    /* of this rank's pack */
+    double disk_rate;       /* bytes a second that the disk took of this rank's packs, over the last of them; NaN unknown */
     bool verified;          /* its bytes were read back and compared before the commit, and it is not marked broken */
     bool bits_change;       /* chosen for a restore, and written in another precision, by other kernels or, in the same
                                layout, with another plan than this run's; reason names which */

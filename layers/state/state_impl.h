@@ -78,6 +78,7 @@ struct kc_attempt {
     bool whole;       /* position 0: the copy in memory is */
     bool aside;       /* the state is not finite, and is written all the same, to be kept aside */
     uint64_t stall;  /* ns that this rank stood in the verbs */
+    uint64_t write_ns; /* of that, writing and committing where the verbs stand */
 };
 
 /* The versions whose differences stand on each other, up to the newest; the same on all ranks. */

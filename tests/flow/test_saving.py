@@ -47,6 +47,8 @@ def test_what_is_due_meanwhile_is_left_out_or_waited_for():
         assert steps_of(node, job) == [20, 40, 60, 80] and not left_out(node, job)
         job = node.train("alone", 2, 1, **dict(QUICK, snapshot=dict(SLOW, copies=0), steps=80))
         assert steps_of(node, job) == [20, 40, 60, 80] and not left_out(node, job)
+        costs = [v["cost"] for v in node.json("snap", "ls", job)["snapshots"]]
+        assert all(c["copy_seconds"] is None and c["stall_seconds"] >= c["write_seconds"] > 0 for c in costs), costs
         assert node.root(node.train("none", 2, 1, **QUICK)) == root, "a snapshot changes no bit"
 
 
@@ -69,6 +71,14 @@ def test_what_is_asked_for_is_never_left_out():
                      "snapshots_skipped_total", "snapshot_stage"):
             assert f"kc_{name}" in figures, name
         node.kc("stop", job)
+        listed = {v["version"]: v["cost"] for v in node.json("snap", "ls", job)["snapshots"]}
+        assert second["version"] in listed and all(listed.values()), listed
+        for cost in listed.values():
+            assert cost["write_seconds"] > 0 and cost["stall_seconds"] > 0 and cost["copy_seconds"] > 0, cost
+            assert cost["bytes"] > 0 and cost["raw_bytes"] > 0 and 0 < cost["mib_per_second"] and cost["disk_mib_per_second"] > 0, cost
+        version = node.json("show", job)["job"]["snapshot"]
+        assert version["cost"] == node.json("snap", "show", f"{job}/{version['version']}")["cost"] == listed[version["version"]]
+        assert "MiB/s" in node.kc("snap", "show", job).stdout
 
 
 def test_a_checkpoint_is_never_answered_by_an_older_one():

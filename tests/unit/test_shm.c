@@ -484,6 +484,14 @@ START_TEST(histories_are_streams)
     ck_assert_str_eq(ev[0].text, "held");
     ck_assert_int_eq(ev[KC_RANK_EVENTS - 1].stack_count, KC_EVENT_STACK);
     ck_assert_uint_eq(ev[KC_RANK_EVENTS - 1].stack[1], 2);
+    ck_assert_uint_eq(ev[0].figures, 0);
+    double figure[KC_FIGURES];
+    for (int f = 0; f < KC_FIGURES; f++)
+        figure[f] = f == KC_FIGURE_COPY ? NAN : f + 0.5;
+    kc_probe_event_figures(p[1], KC_EVENT_SNAPSHOT, 7, 3, figure);
+    ck_assert_int_eq(kc_reader_events(r, 1, &cursor, ev, 64, &lost), 1);
+    ck_assert(ev[0].what == KC_EVENT_SNAPSHOT && ev[0].a == 7 && ev[0].b == 3 && ev[0].figures == KC_FIGURES);
+    ck_assert(isnan(ev[0].figure[KC_FIGURE_COPY]) && ev[0].figure[KC_FIGURE_DISK_RATE] == KC_FIGURE_DISK_RATE + 0.5);
     kc_reader_free(r);
     kc_probe_free(p[0]);
     kc_probe_free(p[1]);
