@@ -123,6 +123,7 @@ void kc_reader_info(const struct kc_reader *r, struct kc_segment_info *out)
         .creator = h->creator,
         .creator_alive = !r->file && kc_process_is(h->creator, h->creator_start),
         .saved = r->file != NULL,
+        .recorded = r->recorded,
         .replaced = !r->file && r->segment.fd >= 0 && !segment_still_named(&r->segment),
         .generation = h->generation,
         .created_wall = h->created_wall,

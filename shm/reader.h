@@ -36,6 +36,7 @@ struct kc_segment_info {
     uint32_t creator;        /* pid of keeper or kcd */
     int creator_alive;       /* now; 0 for a saved board */
     int saved;               /* 1: from a file */
+    int recorded;            /* 1: a moment of a recording (recording.h); creator_alive is not known then */
     int replaced;            /* 1: the name now belongs to another segment, or none: attach again */
     uint64_t generation, created_wall;
     uint64_t saved_wall;

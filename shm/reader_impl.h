@@ -10,6 +10,7 @@ struct kc_reader {
     struct kc_segment segment;
     void *file;    /* a saved board: the bytes, owned; segment.fd is -1 */
     uint64_t now;  /* a saved board: its clock */
+    int recorded;  /* it is of a moment of a recording */
     int borrowed;  /* the mapping belongs to somebody else */
 };
 

@@ -105,6 +105,21 @@ static inline int kc_record_read(const _Atomic uint64_t *seq, const void *body, 
     return -EAGAIN;
 }
 
+/* Copy a record with its seq, to[0]; what is torn is torn in the copy, too. */
+static inline void kc_record_copy(const _Atomic uint64_t *from, uint64_t *to, size_t body)
+{
+    for (int i = 0; i < KC_READ_TRIES; i++) {
+        uint64_t s = atomic_load_explicit(from, memory_order_acquire);
+        kc_words_load(to + 1, from + 1, body);
+        to[0] = s;
+        if (!(s & 1) && atomic_load_explicit(from, memory_order_relaxed) == s)
+            return;
+        if (i % 16 == 15)
+            sched_yield();
+    }
+    to[0] |= 1;
+}
+
 /* Copy entry n of a ring. 0; -EAGAIN not whole (yet, or its writer died); -ESTALE overwritten by a later one. */
 static inline int kc_entry_read(const _Atomic uint64_t *seq, uint64_t n, const void *body, void *out, size_t bytes)
 {

@@ -45,27 +45,13 @@ static const struct run directory_runs[] = {
     RUNS(struct kc_directory_segment, device),
 };
 
-static void copy_record(const _Atomic uint64_t *from, uint64_t *to, size_t body)
-{
-    for (int i = 0; i < KC_READ_TRIES; i++) {
-        uint64_t s = atomic_load_explicit(from, memory_order_acquire);
-        kc_words_load(to + 1, from + 1, body);
-        to[0] = s;
-        if (!(s & 1) && atomic_load_explicit(from, memory_order_relaxed) == s)
-            return;
-        if (i % 16 == 15)
-            sched_yield();
-    }
-    to[0] |= 1; /* torn, in the copy as well */
-}
-
 /* Copy the runs of an area that lies at the same place in both segments. */
 static void copy_runs(const struct run *runs, size_t count, const void *from, void *to)
 {
     for (size_t i = 0; i < count; i++)
         for (uint32_t k = 0; k < runs[i].count; k++) {
             size_t at = runs[i].offset + k * (sizeof(uint64_t) + runs[i].body);
-            copy_record((const void *)((const char *)from + at), (void *)((char *)to + at), runs[i].body);
+            kc_record_copy((const void *)((const char *)from + at), (void *)((char *)to + at), runs[i].body);
         }
 }
 #define COPY(runs, from, to) copy_runs(runs, sizeof(runs) / sizeof(runs)[0], (from), (to))
@@ -75,7 +61,7 @@ static void copy_curve(const struct kc_leader_area *from, struct kc_leader_area 
 {
     for (int i = 0; i < KC_READ_TRIES; i++) {
         uint64_t head = atomic_load_explicit(&from->curve_head, memory_order_acquire);
-        copy_record(&from->pending.seq, (uint64_t *)(void *)&to->pending, sizeof to->pending.body);
+        kc_record_copy(&from->pending.seq, (uint64_t *)(void *)&to->pending, sizeof to->pending.body);
         kc_words_load(to->curve, from->curve, sizeof to->curve);
         if (atomic_load_explicit(&from->curve_head, memory_order_relaxed) == head) {
             atomic_init(&to->curve_head, head);
