@@ -187,7 +187,8 @@ static int by_time(const void *a, const void *b, void *self)
 
 static int make_moments(struct kc_recording *r)
 {
-    qsort(r->segment, r->segments, sizeof *r->segment, by_number);
+    if (r->segments)
+        qsort(r->segment, r->segments, sizeof *r->segment, by_number);
     count_boots(r);
     for (uint32_t i = 0; i < r->segments; i++) {
         struct tape_segment *s = &r->segment[i];
@@ -206,7 +207,8 @@ static int make_moments(struct kc_recording *r)
         }
         r->torn += s->end - begin; /* parts of a moment whose last is missing */
     }
-    qsort_r(r->moment, r->moments, sizeof *r->moment, by_time, r);
+    if (r->moments)
+        qsort_r(r->moment, r->moments, sizeof *r->moment, by_time, r);
     return 0;
 }
 

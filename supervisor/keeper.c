@@ -69,6 +69,7 @@ int kc_keeper_state(struct kc_keeper *k, enum kc_job_state state)
     k->record.state = state;
     if (changed) {
         k->record.since = kc_wall();
+        k->tape.looked = 0;
         kc_keeper_note_state(&k->record);
     }
     int r = kc_keeper_save(k);
@@ -171,6 +172,7 @@ static void tick(void *owner)
     kc_keeper_skew_look(k);
     kc_keeper_end_tick(k, passed);
     kc_keeper_saver_settle(k);
+    kc_keeper_tape_tick(k, now);
     if (now - k->last_slow >= SLOW || k->rank[0].log.old >= 0) {
         k->last_slow = now;
         kc_keeper_oom_tick(k);

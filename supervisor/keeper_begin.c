@@ -69,8 +69,10 @@ static void recover(struct kc_keeper *k)
     bool well = kc_keeper_inherit_board(k) == 0;
     for (uint32_t i = 0; i < k->record.ranks; i++)
         well = well && kc_rank_ended_well(&k->rank[i].end);
-    if (k->reader)
+    if (k->reader) {
         v = kc_keeper_verdict(k);
+        kc_keeper_tape_now(k, !well);
+    }
     if (v.rank < 0 || !v.cause) {
         snprintf(text, sizeof text, "the keeper (pid %d) was lost at step %llu", (int)k->record.lost,
                  (unsigned long long)k->record.step);
@@ -82,6 +84,7 @@ static void recover(struct kc_keeper *k)
         kc_keeper_conclude(k, kc_keeper_end_state(k, &(struct kc_verdict){.rank = -1}));
         return;
     }
+    kc_keeper_tape_close(k);
     kc_reader_free(k->reader);
     k->reader = NULL;
     k->steps_cursor = k->evaluations_cursor = 0;
@@ -149,6 +152,7 @@ int kc_keeper_main(const struct kc_keeper_arguments *arguments)
         kc_loop_run(&k->loop);
     kc_keeper_unlisten(k);
     kc_metrics_close(&k->metrics);
+    kc_keeper_tape_close(k);
     if (k->board)
         kc_board_free(k->board, !k->ended); /* its reader goes with it */
     else

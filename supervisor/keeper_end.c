@@ -129,6 +129,7 @@ void kc_keeper_write_end(struct kc_keeper *k)
     if (r < 0)
         kc_journal(record.directory, "record-failed", json_pack("{s:s}", "text", e.text));
     kc_keeper_publish(k);
+    kc_keeper_tape_now(k, false);
     kc_keeper_tell(k);
     answer_everybody(k);
     k->loop.stop = true;

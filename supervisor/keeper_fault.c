@@ -95,6 +95,7 @@ void kc_keeper_decide_from_group(struct kc_keeper *k)
     kc_keeper_drain(k);
     kc_keeper_sweep(k);
     kc_keeper_oom_judge(k, KC_OOM_PATIENCE);
+    kc_keeper_tape_now(k, true); /* with the last words of all */
     struct kc_verdict v = kc_keeper_verdict(k);
     kc_keeper_decide(k, &v, kc_failure_fault(&v, k->trained));
 }
@@ -103,6 +104,7 @@ void kc_keeper_decide_from_group(struct kc_keeper *k)
 void kc_keeper_end_failed(struct kc_keeper *k)
 {
     struct kc_verdict v = kc_keeper_verdict(k);
+    kc_keeper_tape_now(k, true); /* as it was, before its peers are told */
     if (v.rank >= 0)
         kc_board_abort_for(k->board, (uint32_t)v.rank, v.reason);
     kc_journal(k->record.directory, "rank-lost", json_pack("{s:i, s:s}", "rank", v.rank, "text", v.text));

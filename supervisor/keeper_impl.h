@@ -19,6 +19,7 @@
 #include "contracts/job_spec.h"
 #include "shm/keeper.h"
 #include "shm/reader.h"
+#include "shm/recording.h"
 
 #include <signal.h>
 
@@ -70,6 +71,16 @@ struct kc_keeper_skew {
     uint8_t members[KC_GROUPS];   /* by group; 0: not known yet */
 };
 
+/* The recording of the board. */
+struct kc_keeper_tape {
+    struct kc_recorder *recorder;  /* of k->reader; NULL: not yet */
+    uint64_t looked, peeked;       /* kc_now() of the last look, and of the last peek at who moves */
+    uint64_t wrong;                /* when something was wrong last; 0 */
+    uint64_t still[KC_RANKS_MAX];  /* since when the rank has not moved; 0: it moves */
+    uint64_t again, room_until;    /* not tried before; the disk need not be looked at before */
+    bool told;                     /* the journal has that it fails */
+};
+
 /* How far the end of the group has come. */
 enum kc_ending { KC_ENDING_NOT, KC_ENDING_ASKED, KC_ENDING_KILLED };
 
@@ -101,6 +112,7 @@ struct kc_keeper {
 
     struct kc_keeper_saver saver;
     struct kc_keeper_skew skew;
+    struct kc_keeper_tape tape;
     uint64_t control;              /* the control word */
     bool releasing;                /* the pause level was lowered and the ranks have not said that they go on */
     enum kc_ending ending;
@@ -168,6 +180,13 @@ void kc_keeper_oom_tick(struct kc_keeper *k);
 /* Judge all ranks of this incarnation that somebody else killed: into their ends and onto the board. */
 void kc_keeper_oom_judge(struct kc_keeper *k, uint64_t patience);
 void kc_keeper_oom_end(struct kc_keeper *k);
+
+/* keeper_tape.c: the job's recording; what fails there is told in the journal and disturbs nothing */
+void kc_keeper_tape_tick(struct kc_keeper *k, uint64_t now);
+void kc_keeper_tape_now(struct kc_keeper *k, bool wrong); /* wrong: everything, of all ranks; else what changed */
+void kc_keeper_tape_close(struct kc_keeper *k);           /* before its board goes */
+/* Nanoseconds from one look to the next. wrong: when something was last; still[rank]: since when it has not moved; 0. Pure. */
+uint64_t kc_keeper_tape_period(uint64_t now, uint64_t wrong, const uint64_t *still, uint32_t ranks);
 
 /* keeper_board.c */
 void kc_keeper_drain(struct kc_keeper *k);                     /* steps, evaluations and events to files */
