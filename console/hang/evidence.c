@@ -28,8 +28,7 @@ int kc_evidence_new(uint32_t ranks, struct kc_evidence **out)
     bool whole = e->group && e->rank;
     for (uint32_t r = 0; whole && r < ranks; r++) {
         e->rank[r].op = calloc(KC_OPS, sizeof *e->rank[r].op);
-        e->rank[r].stack = calloc(KC_STACK_SLOTS, sizeof *e->rank[r].stack);
-        whole = e->rank[r].op && e->rank[r].stack;
+        whole = e->rank[r].op != NULL;
     }
     if (!whole) {
         kc_evidence_free(e);
@@ -43,10 +42,8 @@ void kc_evidence_free(struct kc_evidence *e)
 {
     if (!e)
         return;
-    for (uint32_t r = 0; e->rank && r < e->ranks; r++) {
+    for (uint32_t r = 0; e->rank && r < e->ranks; r++)
         free(e->rank[r].op);
-        free(e->rank[r].stack);
-    }
     free(e->rank);
     free(e->group);
     free(e);

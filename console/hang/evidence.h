@@ -33,10 +33,10 @@ struct kc_rank_evidence {
     bool wrapped;                   /* there were earlier ones, which the ring no longer has */
     uint64_t trace[KC_TRACE_LANES]; /* instructions ended so far */
     uint64_t trace_end;             /* kc_now() when the last of them ended, either lane; 0 unknown */
+    uint64_t trace_slowest;         /* ns that the slowest of them took that the board still has; 0 unknown */
     struct kc_rank_pace pace;       /* samples 0: unknown */
-    struct kc_stack_seen *stack;    /* that its threads left on the board; owned */
-    uint32_t stacks;
-    struct kc_look first, second;   /* its process, looked at twice; known 0: there is none to look at, or none any more */
+    struct kc_look first, second;   /* its process, looked at twice; known 0: nothing could be looked at */
+    bool gone;                      /* it was looked for where it should be, and there is no such process any more */
     bool moved;                     /* between the looks its step, phase, an operation, a wait or an instruction changed */
 };
 
@@ -53,7 +53,7 @@ struct kc_evidence {
     bool saved;                     /* of a file, not of something that lives */
     bool keeper_alive;              /* means something unless saved */
     uint32_t ranks;
-    struct kc_group_entry *group;   /* whose names and members are known, by ascending id; owned */
+    struct kc_group_entry *group;   /* whose names and members are known; owned */
     uint32_t groups;
     struct kc_rank_evidence *rank;  /* (ranks), owned */
 };

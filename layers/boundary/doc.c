@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/print.h"
 #include "check.h"
 
 #include <dirent.h>
@@ -97,9 +98,28 @@ static int link_folder(const struct farm *f, const char *room, const json_t *all
     return code;
 }
 
+/* A header that is made, not linked; one that is right already is not touched. */
+static int write_header(const struct farm *f, const char *name, const char *text)
+{
+    char path[PATH_MAX], *old = NULL;
+    size_t bytes;
+    snprintf(path, sizeof path, "%.1500s/%s", f->to, name);
+    bool same = kc_file_read(path, 1u << 20, &old, &bytes) == 0 && strcmp(old, text) == 0;
+    free(old);
+    if (same)
+        return 0;
+    char *slash = strrchr(path, '/');
+    *slash = 0;
+    int code = kc_make_dirs(path);
+    *slash = '/';
+    if (code == 0)
+        code = kc_file_replace(path, text, strlen(text));
+    return code == 0 ? 0 : kc_fail(f->e, code, "%s: %s", path, strerror(-code));
+}
+
 static int write_stamp(const struct farm *f)
 {
-    char path[PATH_MAX], digest[33], line[128], *text, *old = NULL;
+    char path[PATH_MAX], digest[33], line[128], *text;
     size_t bytes;
     snprintf(path, sizeof path, "%s/" RULES_PATH, f->root);
     int code = kc_file_read(path, 4u << 20, &text, &bytes);
@@ -107,20 +127,25 @@ static int write_stamp(const struct farm *f)
         return kc_fail(f->e, code, "%s: %s", path, strerror(-code));
     kc_digest_text(kc_digest(text, bytes), digest);
     free(text);
-    int n = snprintf(line, sizeof line, "#define KC_BOUNDARY_STAMP \"kc-boundary:%s\"\n", digest);
-    snprintf(path, sizeof path, "%.1500s/engine/boundary/stamp.h", f->to);
-    if (kc_file_read(path, 4096, &old, &bytes) == 0 && strcmp(old, line) == 0) {
-        free(old);
-        return 0;
+    snprintf(line, sizeof line, "#define KC_BOUNDARY_STAMP \"kc-boundary:%s\"\n", digest);
+    return write_header(f, "engine/boundary/stamp.h", line);
+}
+
+/* Which team answers for which room, for who tells of faults. */
+static int write_owners(const struct farm *f)
+{
+    char text[4096];
+    struct kc_print p = {.out = text, .room = sizeof text};
+    const char *room;
+    json_t *row;
+    kc_print(&p, "#define KC_BOUNDARY_OWNERS(X)");
+    json_object_foreach(json_object_get(f->document, "rooms"), room, row) {
+        kc_print(&p, " \\\n    X(\"%s\", \"%s\")", room, kc_json_text(row, "owner", ""));
     }
-    free(old);
-    char *slash = strrchr(path, '/');
-    *slash = 0;
-    code = kc_make_dirs(path);
-    *slash = '/';
-    if (code == 0)
-        code = kc_file_replace(path, line, (size_t)n);
-    return code == 0 ? 0 : kc_fail(f->e, code, "%s: %s", path, strerror(-code));
+    kc_print(&p, "\n");
+    if (p.length >= sizeof text)
+        return kc_fail(f->e, -EFBIG, RULES_PATH ": the rooms and their owners do not fit into %zu letters", sizeof text);
+    return write_header(f, "console/boundary/owners.h", text);
 }
 
 int kc_boundary_farm(const char *root, const char *to, struct kc_error *e)
@@ -144,6 +169,8 @@ int kc_boundary_farm(const char *root, const char *to, struct kc_error *e)
     }
     if (code == 0)
         code = write_stamp(&f);
+    if (code == 0)
+        code = write_owners(&f);
     json_decref(document);
     return code;
 }

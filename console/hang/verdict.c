@@ -1,0 +1,501 @@
+/* verdict.c - from who waits for whom to who is to blame, and whether it hangs. */
+#include "verdict_impl.h"
+
+#include "base/clock.h"
+#include "base/print.h"
+#include "boundary/owners.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TELL_SECONDS 1.0 /* a shorter wait is ordinary */
+#define FEW 10           /* ranks that are listed by number … */
+#define FEW_SHARE 4      /* … and at most one in so many */
+
+/* ---- words ------------------------------------------------------------------------------------------------------------ */
+
+const char *kc_ranks_text(uint64_t ranks, uint32_t of, char *out, unsigned room)
+{
+    struct kc_print p = {.out = out, .room = room};
+    const uint32_t n = kc_bits(ranks);
+    const char *comma = "";
+    if (of && (n > FEW || n * FEW_SHARE > of)) {
+        kc_print(&p, "%u rank%s", n, n == 1 ? "" : "s");
+        return out;
+    }
+    kc_print(&p, n == 1 ? "rank " : "ranks ");
+    for (uint32_t r = 0; r < KC_RANKS_MAX; r++) {
+        uint32_t first = r;
+        if (!(ranks >> r & 1))
+            continue;
+        while (r + 1 < KC_RANKS_MAX && ranks >> (r + 1) & 1)
+            r++;
+        kc_print(&p, r == first ? "%s%u" : r == first + 1 ? "%s%u,%u" : "%s%u-%u", comma, first, r);
+        comma = ",";
+    }
+    return out;
+}
+
+const char *kc_seconds_text(double s, char *out, unsigned room)
+{
+    if (isnan(s))
+        snprintf(out, room, "some time");
+    else if (s < 1)
+        snprintf(out, room, "%.2f s", s);
+    else if (s < 120)
+        snprintf(out, room, "%.1f s", s);
+    else if (s < 7200)
+        snprintf(out, room, "%d min %d s", (int)(s / 60), (int)s % 60);
+    else
+        snprintf(out, room, "%d h %d min", (int)(s / 3600), (int)(s / 60) % 60);
+    return out;
+}
+
+const char *kc_team_of(enum kc_owner layer)
+{
+    static const struct {
+        const char *room, *owner;
+    } rows[] = {
+#define ROW(room, owner) {room, owner},
+        KC_BOUNDARY_OWNERS(ROW)
+#undef ROW
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (layer < KC_OWNERS && !strcmp(rows[i].room, kc_owner_name[layer]))
+            return rows[i].owner;
+    return "";
+}
+
+/* ---- verdicts ---------------------------------------------------------------------------------------------------------- */
+
+struct kc_verdict *verdict_new(struct hang_case *c, enum kc_hang_word word, uint64_t ranks)
+{
+    if (c->d->count == KC_VERDICTS_MAX)
+        return NULL;
+    struct kc_verdict *v = &c->d->verdict[c->d->count++];
+    *v = (struct kc_verdict){.word = word, .ranks = ranks, .layer = (enum kc_owner)kc_hang_word_row[word].layer,
+                             .group = KC_NO_GROUP, .since_seconds = NAN};
+    c->blamed |= ranks;
+    return v;
+}
+
+void verdict_row(struct kc_verdict *v, const char *format, ...)
+{
+    va_list list;
+    if (v->rows == KC_VERDICT_ROWS)
+        return;
+    va_start(list, format);
+    vsnprintf(v->row[v->rows++], sizeof v->row[0], format, list);
+    va_end(list);
+}
+
+void verdict_operation(const struct hang_case *c, struct kc_verdict *v, const struct kc_match_op *o, uint32_t r)
+{
+    const struct kc_group_entry *g = kc_evidence_group(c->e, o->group);
+    kc_match_text(o, r, v->operation, sizeof v->operation);
+    v->group = o->group;
+    v->sequence = o->sequence;
+    if (g)
+        snprintf(v->group_name, sizeof v->group_name, "%s", g->name);
+}
+
+const char *verdict_place(const struct kc_verdict *v, char *out, unsigned room)
+{
+    if (*v->group_name)
+        snprintf(out, room, "%s #%" PRIu64, v->group_name, v->sequence);
+    else
+        snprintf(out, room, "group %" PRIu32 " #%" PRIu64, v->group, v->sequence);
+    return out;
+}
+
+/* ---- does it hang? ------------------------------------------------------------------------------------------------------ */
+
+static bool job_is_over(const struct hang_case *c)
+{
+    return c->e->status.state < KC_JOB_STATES && kc_job_state_row[c->e->status.state].ended;
+}
+
+static bool is_held(const struct kc_evidence *e)
+{
+    return e->status.state == KC_JOB_PAUSED || (e->ack.held && e->ack.incarnation == e->status.incarnation &&
+                                               e->control & KC_CONTROL_PAUSE);
+}
+
+static bool any_moved(const struct kc_evidence *e, uint64_t ranks)
+{
+    bool moved = false;
+    for (KC_EACH(r, ranks))
+        moved |= r < e->ranks && e->rank[r].moved;
+    return moved;
+}
+
+/* Longest that one of the ranks stands where it is. */
+static double longest_still(const struct kc_evidence *e, uint64_t ranks)
+{
+    double most = NAN;
+    for (KC_EACH(r, ranks)) {
+        double s = r < e->ranks ? cause_still_seconds(e, (uint32_t)r) : NAN;
+        most = isnan(most) || s > most ? s : most;
+    }
+    return most;
+}
+
+static bool beyond_limits(const struct kc_evidence *e, uint64_t ranks)
+{
+    bool beyond = ranks != 0;
+    for (KC_EACH(r, ranks))
+        beyond &= cause_still_seconds(e, (uint32_t)r) > cause_limit(e, (uint32_t)r);
+    return beyond;
+}
+
+static bool hangs(const struct hang_case *c, const struct kc_verdict *v, bool certain)
+{
+    const struct kc_evidence *e = c->e;
+    const uint64_t standing = (v->ranks | v->victims) & c->m->alive & ~c->left & ~c->dead;
+    if (!standing || job_is_over(c) || is_held(e))
+        return false;
+    if (!e->saved && !e->between)
+        return false; /* one look at what lives is none */
+    if (any_moved(e, v->ranks & ~c->stopped) || any_moved(e, v->victims))
+        return false;
+    return certain || beyond_limits(e, v->ranks & c->m->alive);
+}
+
+/* Verdicts from `first` on are about what cannot go on, whatever the time. */
+static void settle_certain(struct hang_case *c, uint32_t first)
+{
+    for (uint32_t i = first; i < c->d->count; i++) {
+        struct kc_verdict *v = &c->d->verdict[i];
+        v->since_seconds = longest_still(c->e, (v->ranks | v->victims) & c->m->alive);
+        v->hung = hangs(c, v, true);
+    }
+}
+
+/* ---- roots -------------------------------------------------------------------------------------------------------------- */
+
+/* The operation in which ranks stand and that `root` does not come to, or holds up: the oldest. */
+static const struct kc_match_op *stands_for(const struct hang_case *c, uint32_t root, uint32_t *who)
+{
+    const struct kc_match_op *best = NULL;
+    uint64_t since = UINT64_MAX;
+    for (uint32_t i = 0; i < c->m->count; i++) {
+        const struct kc_match_op *o = &c->m->op[i];
+        const uint64_t bit = KC_BIT(root), waits = (o->open | o->cut) & ~bit;
+        if (!((o->absent | o->passed | o->unknown) & bit) && !(o->here & bit && waits && (c->dead | c->stopped) & bit))
+            continue;
+        for (KC_EACH(r, waits))
+            if (o->since[r] < since) {
+                best = o;
+                since = o->since[r];
+                *who = (uint32_t)r;
+            }
+    }
+    return best;
+}
+
+static double seconds_since(const struct kc_evidence *e, uint64_t then)
+{
+    return then == 0 ? NAN : then > e->now ? 0 : (double)(e->now - then) * 1e-9;
+}
+
+/* Who waits, and in what. */
+static void victim_rows(const struct hang_case *c, struct kc_verdict *v, const struct kc_match_op *o)
+{
+    char who[64], here[64], place[64], seconds[32];
+    if (!v->victims || !o)
+        return;
+    const uint64_t in = (o->open | o->cut) & v->victims;
+    verdict_row(v, "%s stand%s in %s of %s since %s%s", kc_ranks_text(in, c->e->ranks, who, sizeof who), kc_bits(in) == 1 ? "s" : "",
+                v->operation, verdict_place(v, place, sizeof place), kc_seconds_text(v->since_seconds, seconds, sizeof seconds),
+                o->begun & v->ranks ? "; it has come too" : "");
+    if (v->victims & ~in)
+        verdict_row(v, "and %s wait%s for those", kc_ranks_text(v->victims & ~in, c->e->ranks, here, sizeof here),
+                    kc_bits(v->victims & ~in) == 1 ? "s" : "");
+    if (o->unknown & v->ranks)
+        verdict_row(v, "whether it came to that operation is not known: its record does not reach back, or could not be read whole");
+}
+
+static void root_sentence(const struct hang_case *c, struct kc_verdict *v, const char *does)
+{
+    char who[64], waits[64], place[64], seconds[32];
+    struct kc_print p = {.out = v->text, .room = sizeof v->text};
+    kc_print(&p, "%s %s", kc_ranks_text(v->ranks, 0, who, sizeof who), does);
+    if (!isnan(v->since_seconds) && v->word != KC_HANG_DEAD_PEER)
+        kc_print(&p, " for %s", kc_seconds_text(v->since_seconds, seconds, sizeof seconds));
+    if (!v->victims)
+        return;
+    kc_print(&p, "; %s wait%s for it", kc_ranks_text(v->victims, c->e->ranks, waits, sizeof waits), kc_bits(v->victims) == 1 ? "s" : "");
+    if (*v->operation)
+        kc_print(&p, " in %s of %s", v->operation, verdict_place(v, place, sizeof place));
+    if (v->word == KC_HANG_DEAD_PEER && !isnan(v->since_seconds))
+        kc_print(&p, " since %s", kc_seconds_text(v->since_seconds, seconds, sizeof seconds));
+}
+
+/* The verdict about one rank that others wait for, or that stands by itself. */
+static void root(struct hang_case *c, const struct kc_graph *g, uint32_t r, bool sure)
+{
+    struct cause cause = cause_of(c, r);
+    uint32_t who = 0;
+    const struct kc_match_op *o = stands_for(c, r, &who);
+    const uint64_t victims = kc_graph_victims(g, r) & ~c->dead & ~KC_BIT(r);
+    char does[200];
+    double waited = o ? seconds_since(c->e, o->since[who]) : cause_still_seconds(c->e, r);
+    if (!cause.certain && !(waited >= TELL_SECONDS))
+        return;
+    if (!sure && !cause.known)
+        cause.word = KC_HANG_UNDECIDED;
+    struct kc_verdict *v = verdict_new(c, cause.word, KC_BIT(r));
+    if (!v)
+        return;
+    v->layer = cause.layer;
+    v->victims = victims;
+    v->since_seconds = waited;
+    if (o)
+        verdict_operation(c, v, o, who);
+    cause_text(c, r, &cause, does, sizeof does);
+    root_sentence(c, v, does);
+    cause_rows(c, r, v);
+    victim_rows(c, v, o);
+    v->hung = hangs(c, v, cause.certain);
+}
+
+static void roots(struct hang_case *c)
+{
+    struct kc_graph sure, all;
+    const uint64_t held = c->dead | c->stopped | c->blamed;
+    kc_graph(c->m, held, false, &sure);
+    const uint32_t count = c->d->count;
+    circles(c, &sure);
+    settle_certain(c, count);
+    kc_graph(c->m, held | c->blamed, true, &all);
+    for (KC_EACH(r, all.roots & ~c->blamed))
+        root(c, &all, (uint32_t)r, sure.roots >> r & 1);
+    for (KC_EACH(r, (c->stopped | (job_is_over(c) ? 0 : c->dead)) & ~c->blamed))
+        root(c, &all, (uint32_t)r, true);
+}
+
+/* ---- what no rank is to blame for ---------------------------------------------------------------------------------------- */
+
+/* All have come to an operation, nobody is held up by itself, and it does not end. */
+static void stalls(struct hang_case *c)
+{
+    for (uint32_t i = 0; i < c->m->count; i++) {
+        const struct kc_match_op *o = &c->m->op[i];
+        const uint64_t in = o->open & c->m->alive;
+        double still = longest_still(c->e, in);
+        char place[64], seconds[32], who[64];
+        if (!in || o->here != o->members || o->members & (c->blamed | c->dead | c->stopped) || !(still >= TELL_SECONDS) ||
+            any_moved(c->e, in))
+            continue;
+        struct kc_verdict *v = verdict_new(c, KC_HANG_DEVICE_STALL, in);
+        if (!v)
+            return;
+        verdict_operation(c, v, o, kc_first(in));
+        v->since_seconds = still;
+        snprintf(v->text, sizeof v->text, "all %u members have come to %s of %s, and it has not ended on %s for %s",
+                 kc_bits(o->members), v->operation, verdict_place(v, place, sizeof place), kc_ranks_text(in, 0, who, sizeof who),
+                 kc_seconds_text(still, seconds, sizeof seconds));
+        verdict_row(v, "%u of %u take part, %u have done it, none is stopped or dead", kc_bits(o->begun), kc_bits(o->members),
+                    kc_bits(o->here & ~o->open));
+        for (KC_EACH(r, in & -in))
+            cause_rows(c, (uint32_t)r, v);
+        v->hung = hangs(c, v, false);
+    }
+}
+
+/* Ranks that wait, and it could not be found out for whom. */
+static void unexplained(struct hang_case *c)
+{
+    struct kc_graph all;
+    char who[64];
+    kc_graph(c->m, c->dead | c->stopped | c->blamed, true, &all);
+    const uint64_t parties = all.circles & ~c->blamed;
+    double still = longest_still(c->e, parties);
+    if (!parties || c->d->count || !(still >= TELL_SECONDS))
+        return;
+    struct kc_verdict *v = verdict_new(c, KC_HANG_UNDECIDED, parties);
+    if (!v)
+        return;
+    v->since_seconds = still;
+    snprintf(v->text, sizeof v->text, "%s wait, and what could be read of their operations does not tell for whom",
+             kc_ranks_text(parties, 0, who, sizeof who));
+    for (KC_EACH(r, parties))
+        cause_rows(c, (uint32_t)r, v);
+    v->hung = hangs(c, v, false);
+}
+
+/* A rank that stands by itself while nobody waits for it yet: alone in its job, or the others still compute. */
+static void alone(struct hang_case *c)
+{
+    struct kc_graph none = {0};
+    for (uint32_t r = 0; r < c->e->ranks && !c->d->count; r++) {
+        const uint64_t bit = KC_BIT(r);
+        if (c->m->alive & bit && !((c->left | c->dead | c->blamed) & bit) && c->m->in[r] < 0 && !c->e->rank[r].moved &&
+            c->e->between)
+            root(c, &none, r, true);
+    }
+}
+
+static void stragglers(struct hang_case *c)
+{
+    for (uint32_t r = 0; r < c->e->ranks; r++) {
+        const struct kc_rank_pace *p = &c->e->rank[r].pace;
+        if (!p->samples || !p->alarm || p->incarnation != c->m->incarnation || c->blamed >> r & 1)
+            continue;
+        struct kc_verdict *v = verdict_new(c, KC_HANG_STRAGGLER, KC_BIT(r));
+        if (!v)
+            return;
+        v->since_seconds = seconds_since(c->e, p->since);
+        snprintf(v->text, sizeof v->text, "rank %u gets on, but comes %.1f ms after the first to what all do together", r,
+                 p->late_seconds * 1e3);
+        verdict_row(v, "rank %u: arrival before the operation, median of %" PRIu64 ": %.1f ms late, %.1f ms at worst; score %.2f", r,
+                    p->samples, p->late_seconds * 1e3, p->worst_seconds * 1e3, p->score);
+        cause_rows(c, r, v);
+    }
+}
+
+static void idle(struct hang_case *c)
+{
+    const struct kc_evidence *e = c->e;
+    const uint32_t state = e->status.state < KC_JOB_STATES ? e->status.state : KC_JOB_UNKNOWN;
+    char seconds[32];
+    if (c->d->count || !(is_held(e) || job_is_over(c) || state == KC_JOB_QUEUED))
+        return;
+    struct kc_verdict *v = verdict_new(c, KC_HANG_IDLE, c->m->alive);
+    v->since_seconds = seconds_since(e, e->status.since);
+    kc_seconds_text(v->since_seconds, seconds, sizeof seconds);
+    if (is_held(e))
+        snprintf(v->text, sizeof v->text, "the job is paused at step %" PRIu64 " for %s", e->ack.step, seconds);
+    else
+        snprintf(v->text, sizeof v->text, "the job is %s for %s", kc_job_state_name[state], seconds);
+    verdict_row(v, "the job: %s (%s)", kc_job_state_name[state], kc_job_state_row[state].help);
+}
+
+/* ---- what to type next --------------------------------------------------------------------------------------------------- */
+
+static void say_next(const struct hang_case *c, struct kc_verdict *v)
+{
+    const struct kc_evidence *e = c->e;
+    const char *job = *e->job ? e->job : "JOB";
+    const uint32_t rank = v->ranks ? kc_first(v->ranks) : 0;
+    const bool one = kc_bits(v->ranks) == 1;
+    const char *verb = "stack";
+    if (v->word == KC_HANG_STOPPED && !e->saved) {
+        const struct kc_look *l = &e->rank[rank].second;
+        snprintf(v->next, sizeof v->next, l->state == 't' ? "grep TracerPid /proc/%u/status" : "kill -CONT %u", l->pid);
+        return;
+    }
+    if (v->word == KC_HANG_IDLE || v->word == KC_HANG_IN_SNAPSHOT) {
+        snprintf(v->next, sizeof v->next, "kc %s %s", v->word == KC_HANG_IDLE && e->status.state != KC_JOB_FINISHED &&
+                 e->status.state != KC_JOB_QUEUED ? "resume" : "show", job);
+        return;
+    }
+    if (v->word == KC_HANG_STRAGGLER) {
+        snprintf(v->next, sizeof v->next, "kc profile %s --rank %u", job, rank);
+        return;
+    }
+    if (v->word == KC_HANG_DEAD_PEER || e->saved || !(c->m->alive & v->ranks & ~c->left))
+        verb = "log"; /* there is no process to look into */
+    if (one)
+        snprintf(v->next, sizeof v->next, "kc %s %s/%u", verb, job, rank);
+    else
+        snprintf(v->next, sizeof v->next, "kc %s %s", verb, job);
+}
+
+/* ---- the whole ------------------------------------------------------------------------------------------------------------ */
+
+/* It ended because of another rank, or as somebody wanted: never to blame. */
+static bool follows(const struct kc_rank_view *v)
+{
+    if (v->words.time && v->words.reason < KC_REASONS)
+        return kc_reason_row[v->words.reason].kind != KC_REASON_KIND_OWN;
+    return v->process.ended && !v->process.signal && v->process.exit_code == 0;
+}
+
+static void sort_the_dead(struct hang_case *c)
+{
+    uint64_t first = 0, ended = 0;
+    for (uint32_t r = 0; r < c->e->ranks; r++) {
+        const struct kc_rank_evidence *k = &c->e->rank[r];
+        const uint64_t bit = KC_BIT(r);
+        bool ends = k->view.process.ended || k->gone || k->view.state == KC_RANK_LEAVING;
+        first |= k->view.process.ended && k->view.process.first ? bit : 0;
+        ended |= ends && !follows(&k->view) ? bit : 0;
+        c->left |= ends && follows(&k->view) ? bit : 0;
+        c->stopped |= cause_is_stopped(k) ? bit : 0;
+    }
+    /* the keeper knows who was first; the others fell with it */
+    c->dead = first ? first : ended;
+    c->left |= ended & ~c->dead;
+    c->stopped &= ~c->dead & ~c->left;
+}
+
+/* A rank that left early while others still wait for it: as if it had failed. */
+static void early_leavers(struct hang_case *c)
+{
+    struct kc_graph g;
+    kc_graph(c->m, c->dead | c->left | c->stopped, false, &g);
+    if (c->dead || job_is_over(c))
+        return;
+    const uint64_t early = g.roots & c->left;
+    c->dead |= early;
+    c->left &= ~early;
+}
+
+static int by_weight(const void *a, const void *b)
+{
+    const struct kc_verdict *x = a, *y = b;
+    if (x->hung != y->hung)
+        return x->hung ? -1 : 1;
+    if (kc_bits(x->victims) != kc_bits(y->victims))
+        return kc_bits(x->victims) > kc_bits(y->victims) ? -1 : 1;
+    return x->ranks < y->ranks ? -1 : x->ranks > y->ranks;
+}
+
+static void sum_up(struct hang_case *c)
+{
+    struct kc_diagnosis *d = c->d;
+    const char *id = *c->e->job ? c->e->job : "the job";
+    qsort(d->verdict, d->count, sizeof d->verdict[0], by_weight);
+    for (uint32_t i = 0; i < d->count; i++) {
+        d->hung |= d->verdict[i].hung;
+        d->verdict[i].owner = kc_team_of(d->verdict[i].layer);
+        say_next(c, &d->verdict[i]);
+    }
+    if (d->count == 0)
+        snprintf(d->text, sizeof d->text, "%s does not hang: nobody waits for longer than %.0f s", id, TELL_SECONDS);
+    else
+        snprintf(d->text, sizeof d->text, "%s %s: %.300s", id, d->hung ? "hangs" : "does not hang", d->verdict[0].text);
+}
+
+int kc_diagnose(const struct kc_evidence *e, struct kc_diagnosis **out)
+{
+    struct kc_match *m = NULL;
+    struct kc_diagnosis *d = calloc(1, sizeof *d);
+    if (!d || kc_match(e, &m) < 0) {
+        free(d);
+        return -ENOMEM;
+    }
+    struct hang_case c = {.e = e, .m = m, .d = d};
+    sort_the_dead(&c);
+    early_leavers(&c);
+    differ(&c);
+    settle_certain(&c, 0);
+    roots(&c);
+    stalls(&c);
+    unexplained(&c);
+    if (!is_held(e) && !job_is_over(&c))
+        alone(&c);
+    idle(&c);
+    if (!d->count || !d->verdict[0].hung)
+        stragglers(&c);
+    sum_up(&c);
+    free(m);
+    *out = d;
+    return 0;
+}
