@@ -27,7 +27,7 @@
 /* Exit codes of kc, kcd and kc-rank, and "code" of replies: one table (kc(1) prints it). */
 #define KC_EXIT_TABLE(X)                                                                                               \
     X(EXIT_OK, 0, "done; also when it was done already, with a note")                                                  \
-    X(EXIT_FALSE, 1, "the condition is false, or the job that was waited for failed")                                  \
+    X(EXIT_FALSE, 1, "the condition is false, or the job that was waited for failed, or it hangs")                     \
     X(EXIT_USAGE, 2, "wrong use: unknown verb, flag or argument")                                                      \
     X(EXIT_ABSENT, 3, "no supervisor answers")                                                                         \
     X(EXIT_NO_OBJECT, 4, "no such job, snapshot, file or device")                                                      \

@@ -185,7 +185,7 @@ static const struct kc_match_op *stands_for(const struct hang_case *c, uint32_t 
     uint64_t since = UINT64_MAX;
     for (uint32_t i = 0; i < c->m->count; i++) {
         const struct kc_match_op *o = &c->m->op[i];
-        const uint64_t bit = KC_BIT(root), waits = (o->open | o->cut) & ~bit;
+        const uint64_t bit = KC_BIT(root), waits = (o->open | o->cut) & ~bit & ~c->dead & ~c->stopped;
         if (!((o->absent | o->passed | o->unknown) & bit) && !(o->here & bit && waits && (c->dead | c->stopped) & bit))
             continue;
         for (KC_EACH(r, waits))
@@ -210,11 +210,12 @@ static void victim_rows(const struct hang_case *c, struct kc_verdict *v, const s
     if (!v->victims || !o)
         return;
     const uint64_t in = (o->open | o->cut) & v->victims;
-    verdict_row(v, "%s stand%s in %s of %s since %s%s", kc_ranks_text(in, c->e->ranks, who, sizeof who), kc_bits(in) == 1 ? "s" : "",
-                v->operation, verdict_place(v, place, sizeof place), kc_seconds_text(v->since_seconds, seconds, sizeof seconds),
-                o->begun & v->ranks ? "; it has come too" : "");
+    if (in)
+        verdict_row(v, "%s stand%s in %s of %s for %s%s", kc_ranks_text(in, c->e->ranks, who, sizeof who), kc_bits(in) == 1 ? "s" : "",
+                    v->operation, verdict_place(v, place, sizeof place), kc_seconds_text(v->since_seconds, seconds, sizeof seconds),
+                    o->begun & v->ranks ? ", which it has come to as well" : "");
     if (v->victims & ~in)
-        verdict_row(v, "and %s wait%s for those", kc_ranks_text(v->victims & ~in, c->e->ranks, here, sizeof here),
+        verdict_row(v, "%s wait%s for those that wait for it", kc_ranks_text(v->victims & ~in, c->e->ranks, here, sizeof here),
                     kc_bits(v->victims & ~in) == 1 ? "s" : "");
     if (o->unknown & v->ranks)
         verdict_row(v, "whether it came to that operation is not known: its record does not reach back, or could not be read whole");
@@ -233,7 +234,7 @@ static void root_sentence(const struct hang_case *c, struct kc_verdict *v, const
     if (*v->operation)
         kc_print(&p, " in %s of %s", v->operation, verdict_place(v, place, sizeof place));
     if (v->word == KC_HANG_DEAD_PEER && !isnan(v->since_seconds))
-        kc_print(&p, " since %s", kc_seconds_text(v->since_seconds, seconds, sizeof seconds));
+        kc_print(&p, " for %s", kc_seconds_text(v->since_seconds, seconds, sizeof seconds));
 }
 
 /* The verdict about one rank that others wait for, or that stands by itself. */
