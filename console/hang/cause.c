@@ -342,7 +342,4 @@ void cause_rows(const struct hang_case *c, uint32_t rank, struct kc_verdict *v)
     end_rows(r, rank, v);
     if (!r->view.process.ended)
         look_rows(r, rank, c->e->between, v);
-    if (r->pace.samples && r->pace.alarm)
-        verdict_row(v, "rank %u came %.1f ms after the first to what all do together (median of %" PRIu64 ")", rank,
-                    r->pace.late_seconds * 1e3, r->pace.samples);
 }

@@ -224,6 +224,7 @@ static void circle(struct hang_case *c, const struct kc_graph *g, uint64_t ranks
     struct kc_verdict *v = verdict_new(c, KC_HANG_ORDER_INVERSION, ranks);
     if (!v)
         return;
+    v->victims = kc_graph_victims(g, way[0]) & ~ranks;
     for (uint32_t i = 0; i < n; i++) {
         const uint32_t r = way[i], peer = way[(i + 1) % n];
         const struct kc_match_op *o = between(c, r, peer);

@@ -352,10 +352,11 @@ static void stragglers(struct hang_case *c)
         if (!v)
             return;
         v->since_seconds = seconds_since(c->e, p->since);
-        snprintf(v->text, sizeof v->text, "rank %u gets on, but comes %.1f ms after the first to what all do together", r,
+        snprintf(v->text, sizeof v->text, "rank %u gets on, but comes %.1f ms later than the others to what all do together", r,
                  p->late_seconds * 1e3);
-        verdict_row(v, "rank %u: arrival before the operation, median of %" PRIu64 ": %.1f ms late, %.1f ms at worst; score %.2f", r,
-                    p->samples, p->late_seconds * 1e3, p->worst_seconds * 1e3, p->score);
+        verdict_row(v, "rank %u: %.1f ms behind the middle of those that take part, by the time of arrival, over %" PRIu64 " operations", r,
+                    p->late_seconds * 1e3, p->samples);
+        verdict_row(v, "it needs %.1f ms itself for a step; score %.2f, where 1 keeps up", p->busy_seconds * 1e3, p->score);
         cause_rows(c, r, v);
     }
 }

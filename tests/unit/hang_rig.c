@@ -8,7 +8,7 @@
 
 static uint64_t ago(double seconds)
 {
-    return RIG_NOW - (uint64_t)(seconds * 1e9);
+    return HANG_NOW - (uint64_t)(seconds * 1e9);
 }
 
 static void make_look(struct kc_look *l, uint32_t pid, uint64_t time)
@@ -17,17 +17,17 @@ static void make_look(struct kc_look *l, uint32_t pid, uint64_t time)
     l->thread[0] = (struct kc_look_thread){.tid = pid, .state = 'S', .cpu = KC_SECOND, .kind = KC_CALL_UNKNOWN, .call = -2, .fd = -1};
 }
 
-struct kc_evidence *rig_job(uint32_t ranks)
+struct kc_evidence *hang_job(uint32_t ranks)
 {
     struct kc_evidence *e = NULL;
     ck_assert_int_eq(kc_evidence_new(ranks, &e), 0);
     strncpy(e->job, "demo-1", sizeof e->job - 1);
     e->status = (struct kc_job_status){.state = KC_JOB_RUNNING, .incarnation = 1, .since = ago(900), .failed_rank = -1};
-    e->now = RIG_NOW;
+    e->now = HANG_NOW;
     e->between = KC_SECOND / 4;
     e->keeper_alive = true;
     e->groups = 1;
-    e->group[0] = (struct kc_group_entry){.id = RIG_WORLD, .generation = 1, .count = ranks, .name = "world"};
+    e->group[0] = (struct kc_group_entry){.id = HANG_WORLD, .generation = 1, .count = ranks, .name = "world"};
     for (uint32_t r = 0; r < ranks; r++) {
         struct kc_rank_evidence *k = &e->rank[r];
         e->group[0].ranks[r] = (uint8_t)r;
@@ -38,13 +38,13 @@ struct kc_evidence *rig_job(uint32_t ranks)
         k->view.step = 10;
         k->view.since = ago(0.1);
         k->moved = true;
-        make_look(&k->first, 100 + r, RIG_NOW - e->between);
-        make_look(&k->second, 100 + r, RIG_NOW);
+        make_look(&k->first, 100 + r, HANG_NOW - e->between);
+        make_look(&k->second, 100 + r, HANG_NOW);
     }
     return e;
 }
 
-void rig_group(struct kc_evidence *e, uint32_t id, const char *name, ...)
+void hang_group(struct kc_evidence *e, uint32_t id, const char *name, ...)
 {
     struct kc_group_entry *g = &e->group[e->groups++];
     va_list list;
@@ -56,15 +56,15 @@ void rig_group(struct kc_evidence *e, uint32_t id, const char *name, ...)
     va_end(list);
 }
 
-struct kc_op_seen rig_call(uint32_t group, uint64_t sequence)
+struct kc_op_seen hang_call(uint32_t group, uint64_t sequence)
 {
     return (struct kc_op_seen){.group = group, .generation = 1, .sequence = sequence, .step = 10, .count = 4096, .bytes = 16384,
                                .peer = -1, .collective = -1, .primitive = KC_ALL_REDUCE, .type = KC_F32, .reduce = KC_SUM};
 }
 
-struct kc_op_seen rig_message(uint32_t group, uint64_t sequence, enum kc_primitive primitive, int32_t peer)
+struct kc_op_seen hang_message(uint32_t group, uint64_t sequence, enum kc_primitive primitive, int32_t peer)
 {
-    struct kc_op_seen op = rig_call(group, sequence);
+    struct kc_op_seen op = hang_call(group, sequence);
     op.primitive = (uint8_t)primitive;
     op.peer = peer;
     return op;
@@ -80,66 +80,66 @@ static struct kc_op_seen *add(struct kc_evidence *e, uint32_t r, struct kc_op_se
     return &k->op[k->ops++];
 }
 
-void rig_done(struct kc_evidence *e, uint32_t r, struct kc_op_seen op)
+void hang_done(struct kc_evidence *e, uint32_t r, struct kc_op_seen op)
 {
     struct kc_op_seen *o = add(e, r, op, 100);
     o->done = ago(99);
 }
 
-void rig_waits(struct kc_evidence *e, uint32_t r, enum kc_wait what, uint32_t group, uint64_t sequence, double seconds)
+void hang_waits(struct kc_evidence *e, uint32_t r, enum kc_wait what, uint32_t group, uint64_t sequence, double seconds)
 {
     struct kc_rank_view *v = &e->rank[r].view;
     v->waits[v->waits_count++] = (struct kc_waiting){.what = what, .group = group, .sequence = sequence, .since = ago(seconds)};
     v->wait = v->waits[0];
 }
 
-void rig_stands(struct kc_evidence *e, uint32_t r, struct kc_op_seen op, double seconds)
+void hang_stands(struct kc_evidence *e, uint32_t r, struct kc_op_seen op, double seconds)
 {
     static const enum kc_wait waits[KC_PRIMITIVES] = {
         [KC_ALL_REDUCE] = KC_WAIT_ALL_REDUCE, [KC_ALL_GATHER] = KC_WAIT_ALL_GATHER, [KC_REDUCE_SCATTER] = KC_WAIT_REDUCE_SCATTER,
         [KC_BROADCAST] = KC_WAIT_BROADCAST,   [KC_ALL_TO_ALL] = KC_WAIT_ALL_TO_ALL, [KC_SEND] = KC_WAIT_SEND,
         [KC_RECV] = KC_WAIT_RECV,             [KC_BARRIER] = KC_WAIT_BARRIER};
     add(e, r, op, seconds);
-    rig_waits(e, r, waits[op.primitive], op.group, op.sequence, seconds);
-    rig_waits(e, r, KC_WAIT_LANE, op.group, op.sequence, seconds);
-    rig_still(e, r, KC_PHASE_COMMUNICATION, seconds);
+    hang_waits(e, r, waits[op.primitive], op.group, op.sequence, seconds);
+    hang_waits(e, r, KC_WAIT_LANE, op.group, op.sequence, seconds);
+    hang_still(e, r, KC_PHASE_COMMUNICATION, seconds);
 }
 
-void rig_refused(struct kc_evidence *e, uint32_t r, struct kc_op_seen op)
+void hang_refused(struct kc_evidence *e, uint32_t r, struct kc_op_seen op)
 {
     struct kc_op_seen *o = add(e, r, op, 0.2);
     o->done = ago(0.1);
     o->result = -EPROTO;
 }
 
-void rig_all_stand(struct kc_evidence *e, uint64_t sequence, uint64_t but, double seconds)
+void hang_all_stand(struct kc_evidence *e, uint64_t sequence, uint64_t but, double seconds)
 {
     for (uint32_t r = 0; r < e->ranks; r++) {
         if (sequence > 0)
-            rig_done(e, r, rig_call(RIG_WORLD, sequence - 1));
+            hang_done(e, r, hang_call(HANG_WORLD, sequence - 1));
         if (!(but >> r & 1))
-            rig_stands(e, r, rig_call(RIG_WORLD, sequence), seconds);
+            hang_stands(e, r, hang_call(HANG_WORLD, sequence), seconds);
     }
 }
 
-void rig_still(struct kc_evidence *e, uint32_t r, enum kc_phase phase, double seconds)
+void hang_still(struct kc_evidence *e, uint32_t r, enum kc_phase phase, double seconds)
 {
     e->rank[r].view.phase = phase;
     e->rank[r].view.since = ago(seconds);
     e->rank[r].moved = false;
 }
 
-void rig_state(struct kc_evidence *e, uint32_t r, char state)
+void hang_state(struct kc_evidence *e, uint32_t r, char state)
 {
     struct kc_rank_evidence *k = &e->rank[r];
     k->first.state = k->second.state = k->first.thread[0].state = k->second.thread[0].state = state;
 }
 
-void rig_thread(struct kc_evidence *e, uint32_t r, char state, enum kc_call_kind kind, const char *target, double busy)
+void hang_thread(struct kc_evidence *e, uint32_t r, char state, enum kc_call_kind kind, const char *target, double busy)
 {
     struct kc_rank_evidence *k = &e->rank[r];
     const uint64_t ran = (uint64_t)(busy * (double)e->between);
-    rig_state(e, r, state);
+    hang_state(e, r, state);
     for (int i = 0; i < 2; i++) {
         struct kc_look *l = i ? &k->second : &k->first;
         l->thread[0].kind = kind;
@@ -151,7 +151,7 @@ void rig_thread(struct kc_evidence *e, uint32_t r, char state, enum kc_call_kind
     k->second.cpu = k->first.cpu + ran;
 }
 
-void rig_ended(struct kc_evidence *e, uint32_t r, int code, int signal, bool first)
+void hang_ended(struct kc_evidence *e, uint32_t r, int code, int signal, bool first)
 {
     struct kc_rank_evidence *k = &e->rank[r];
     k->view.process.ended = ago(5);
@@ -164,14 +164,14 @@ void rig_ended(struct kc_evidence *e, uint32_t r, int code, int signal, bool fir
     k->moved = false;
 }
 
-void rig_words(struct kc_evidence *e, uint32_t r, enum kc_reason reason, const char *text)
+void hang_words(struct kc_evidence *e, uint32_t r, enum kc_reason reason, const char *text)
 {
     struct kc_last_words *w = &e->rank[r].view.words;
     *w = (struct kc_last_words){.reason = reason, .time = ago(5), .peer = -1, .phase = KC_PHASE_FORWARD};
     strncpy(w->text, text, sizeof w->text - 1);
 }
 
-const struct kc_diagnosis *rig_diagnose(const struct kc_evidence *e)
+const struct kc_diagnosis *hang_diagnose(const struct kc_evidence *e)
 {
     static struct kc_diagnosis *d;
     free(d);
@@ -187,7 +187,7 @@ const struct kc_diagnosis *rig_diagnose(const struct kc_evidence *e)
     return d;
 }
 
-bool rig_tells(const struct kc_diagnosis *d, const char *text)
+bool hang_tells(const struct kc_diagnosis *d, const char *text)
 {
     bool found = strstr(d->verdict[0].text, text) != NULL;
     for (uint32_t i = 0; i < d->verdict[0].rows; i++)

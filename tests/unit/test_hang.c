@@ -10,7 +10,7 @@ static struct kc_evidence *e;
 
 static void teardown(void)
 {
-    rig_diagnose(NULL);
+    hang_diagnose(NULL);
     kc_evidence_free(e);
     e = NULL;
 }
@@ -19,57 +19,57 @@ static void teardown(void)
 
 START_TEST(a_job_that_gets_on_has_no_verdict)
 {
-    e = rig_job(4);
-    rig_all_stand(e, 7, KC_BIT(2), 0.01);
+    e = hang_job(4);
+    hang_all_stand(e, 7, KC_BIT(2), 0.01);
     for (uint32_t r = 0; r < 4; r++)
         e->rank[r].moved = true;
-    ck_assert_uint_eq(rig_diagnose(e)->count, 0);
-    ck_assert(!rig_diagnose(e)->hung);
+    ck_assert_uint_eq(hang_diagnose(e)->count, 0);
+    ck_assert(!hang_diagnose(e)->hung);
 }
 END_TEST
 
 /* Two looks before the word: the same evidence with one look is no hang. */
 START_TEST(one_look_is_none)
 {
-    e = rig_job(4);
-    rig_all_stand(e, 7, KC_BIT(2), 60);
-    rig_still(e, 2, KC_PHASE_FORWARD, 60);
-    rig_state(e, 2, 'T');
-    RIG_ONE(e, KC_HANG_STOPPED, KC_BIT(2), true);
+    e = hang_job(4);
+    hang_all_stand(e, 7, KC_BIT(2), 60);
+    hang_still(e, 2, KC_PHASE_FORWARD, 60);
+    hang_state(e, 2, 'T');
+    HANG_ONE(e, KC_HANG_STOPPED, KC_BIT(2), true);
     e->between = 0;
-    RIG_ONE(e, KC_HANG_STOPPED, KC_BIT(2), false);
+    HANG_ONE(e, KC_HANG_STOPPED, KC_BIT(2), false);
 }
 END_TEST
 
 /* F24: a phase has the limit that was learned of it. */
 START_TEST(f24_a_slow_snapshot_is_no_hang_until_its_limit)
 {
-    e = rig_job(4);
-    rig_all_stand(e, 7, KC_BIT(0), 200);
-    rig_still(e, 0, KC_PHASE_SNAPSHOT, 200);
-    rig_waits(e, 0, KC_WAIT_SNAPSHOT_SYNC, KC_NO_GROUP, 10, 200);
+    e = hang_job(4);
+    hang_all_stand(e, 7, KC_BIT(0), 200);
+    hang_still(e, 0, KC_PHASE_SNAPSHOT, 200);
+    hang_waits(e, 0, KC_WAIT_SNAPSHOT_SYNC, KC_NO_GROUP, 10, 200);
     e->watch.incarnation = 1;
     e->watch.limit[KC_PHASE_SNAPSHOT] = 300;
     e->watch.limit[KC_PHASE_FORWARD] = 30;
-    RIG_ONE(e, KC_HANG_IN_SNAPSHOT, KC_BIT(0), false);
-    ck_assert_int_eq(rig_diagnose(e)->verdict[0].layer, KC_OWNER_STATE);
-    e->watch.limit[KC_PHASE_SNAPSHOT] = 100;
-    RIG_ONE(e, KC_HANG_IN_SNAPSHOT, KC_BIT(0), true);
+    HANG_ONE(e, KC_HANG_IN_SNAPSHOT, KC_BIT(0), false);
+    ck_assert_int_eq(hang_diagnose(e)->verdict[0].layer, KC_OWNER_STATE);
+    e->watch.limit[KC_PHASE_SNAPSHOT] = 90; /* the last operation ended 99 s ago */
+    HANG_ONE(e, KC_HANG_IN_SNAPSHOT, KC_BIT(0), true);
     e->watch.incarnation = 2; /* what was learned of another incarnation is not known to hold */
-    RIG_ONE(e, KC_HANG_IN_SNAPSHOT, KC_BIT(0), true);
+    HANG_ONE(e, KC_HANG_IN_SNAPSHOT, KC_BIT(0), true);
 }
 END_TEST
 
 START_TEST(a_paused_job_is_idle)
 {
-    e = rig_job(4);
+    e = hang_job(4);
     for (uint32_t r = 0; r < 4; r++) {
-        rig_still(e, r, KC_PHASE_PAUSED, 4000);
-        rig_waits(e, r, KC_WAIT_PAUSE, KC_NO_GROUP, 0, 4000);
+        hang_still(e, r, KC_PHASE_PAUSED, 4000);
+        hang_waits(e, r, KC_WAIT_PAUSE, KC_NO_GROUP, 0, 4000);
     }
     e->status.state = KC_JOB_PAUSED;
-    RIG_ONE(e, KC_HANG_IDLE, 0xf, false);
-    ck_assert_str_eq(rig_diagnose(e)->verdict[0].next, "kc resume demo-1");
+    HANG_ONE(e, KC_HANG_IDLE, 0xf, false);
+    ck_assert_str_eq(hang_diagnose(e)->verdict[0].next, "kc resume demo-1");
 }
 END_TEST
 
@@ -78,12 +78,12 @@ END_TEST
 /* F19, F26. The others stand; the sentence names rank, operation, group, number and time. */
 START_TEST(f19_f26_a_stopped_rank_is_named_with_all_that_waits)
 {
-    e = rig_job(4);
-    rig_all_stand(e, 7, KC_BIT(2), 3);
-    rig_still(e, 2, KC_PHASE_FORWARD, 3.5);
-    rig_state(e, 2, 'T');
-    RIG_ONE(e, KC_HANG_STOPPED, KC_BIT(2), true);
-    const struct kc_verdict *v = &rig_diagnose(e)->verdict[0];
+    e = hang_job(4);
+    hang_all_stand(e, 7, KC_BIT(2), 3);
+    hang_still(e, 2, KC_PHASE_FORWARD, 3.5);
+    hang_state(e, 2, 'T');
+    HANG_ONE(e, KC_HANG_STOPPED, KC_BIT(2), true);
+    const struct kc_verdict *v = &hang_diagnose(e)->verdict[0];
     ck_assert_str_eq(v->text, "rank 2 is stopped by a signal for 3.0 s; 3 ranks wait for it in all-reduce f32 sum 4096 of world #7");
     ck_assert_str_eq(v->operation, "all-reduce f32 sum 4096");
     ck_assert_str_eq(v->group_name, "world");
@@ -97,42 +97,42 @@ END_TEST
 /* It had come to the operation when it was stopped: all are there, and it is the one that holds it up. */
 START_TEST(a_rank_that_is_stopped_inside_the_operation_is_the_root)
 {
-    e = rig_job(4);
-    rig_all_stand(e, 7, 0, 3);
-    rig_state(e, 1, 'T');
-    RIG_ONE(e, KC_HANG_STOPPED, KC_BIT(1), true);
-    ck_assert_uint_eq(rig_diagnose(e)->verdict[0].victims, 0xd);
+    e = hang_job(4);
+    hang_all_stand(e, 7, 0, 3);
+    hang_state(e, 1, 'T');
+    HANG_ONE(e, KC_HANG_STOPPED, KC_BIT(1), true);
+    ck_assert_uint_eq(hang_diagnose(e)->verdict[0].victims, 0xd);
 }
 END_TEST
 
 /* The root is the end of the chain, not who the first victim waits for. */
 START_TEST(a_chain_over_two_groups_ends_at_its_root)
 {
-    e = rig_job(4);
-    rig_group(e, 1, "left", 0, 1, -1);
-    rig_group(e, 2, "right", 1, 2, -1);
-    rig_stands(e, 0, rig_call(1, 5), 40);
-    rig_stands(e, 1, rig_call(2, 9), 45);
-    rig_done(e, 2, rig_call(2, 8));
-    rig_done(e, 1, rig_call(1, 4));
-    rig_still(e, 2, KC_PHASE_BACKWARD, 50);
-    rig_thread(e, 2, 'R', KC_CALL_NONE, "", 1);
-    rig_done(e, 3, rig_call(RIG_WORLD, 1));
-    RIG_ONE(e, KC_HANG_SPINNING, KC_BIT(2), true);
-    ck_assert_uint_eq(rig_diagnose(e)->verdict[0].victims, 3);
-    ck_assert_int_eq(rig_diagnose(e)->verdict[0].group, 2);
+    e = hang_job(4);
+    hang_group(e, 1, "left", 0, 1, -1);
+    hang_group(e, 2, "right", 1, 2, -1);
+    hang_stands(e, 0, hang_call(1, 5), 40);
+    hang_stands(e, 1, hang_call(2, 9), 45);
+    hang_done(e, 2, hang_call(2, 8));
+    hang_done(e, 1, hang_call(1, 4));
+    hang_still(e, 2, KC_PHASE_BACKWARD, 50);
+    hang_thread(e, 2, 'R', KC_CALL_NONE, "", 1);
+    hang_done(e, 3, hang_call(HANG_WORLD, 1));
+    HANG_ONE(e, KC_HANG_SPINNING, KC_BIT(2), true);
+    ck_assert_uint_eq(hang_diagnose(e)->verdict[0].victims, 3);
+    ck_assert_int_eq(hang_diagnose(e)->verdict[0].group, 2);
 }
 END_TEST
 
 START_TEST(two_roots_are_two_verdicts)
 {
-    e = rig_job(4);
-    rig_all_stand(e, 7, KC_BIT(1) | KC_BIT(3), 40);
-    rig_still(e, 1, KC_PHASE_DATA, 41);
-    rig_thread(e, 1, 'S', KC_CALL_FILE, "fifo /tmp/x", 0);
-    rig_still(e, 3, KC_PHASE_FORWARD, 41);
-    rig_state(e, 3, 'T');
-    const struct kc_diagnosis *d = rig_diagnose(e);
+    e = hang_job(4);
+    hang_all_stand(e, 7, KC_BIT(1) | KC_BIT(3), 40);
+    hang_still(e, 1, KC_PHASE_DATA, 41);
+    hang_thread(e, 1, 'S', KC_CALL_FILE, "fifo /tmp/x", 0);
+    hang_still(e, 3, KC_PHASE_FORWARD, 41);
+    hang_state(e, 3, 'T');
+    const struct kc_diagnosis *d = hang_diagnose(e);
     ck_assert_uint_eq(d->count, 2);
     ck_assert_int_eq(d->verdict[0].word, KC_HANG_BLOCKED_IO);
     ck_assert_int_eq(d->verdict[1].word, KC_HANG_STOPPED);
@@ -143,10 +143,10 @@ END_TEST
 /* A rank alone in its job has nobody who waits for it, and can hang all the same. */
 START_TEST(a_rank_alone_can_hang)
 {
-    e = rig_job(1);
-    rig_still(e, 0, KC_PHASE_DATA, 40);
-    rig_thread(e, 0, 'S', KC_CALL_FILE, "pipe:[4711]", 0);
-    RIG_ONE(e, KC_HANG_BLOCKED_IO, KC_BIT(0), true);
+    e = hang_job(1);
+    hang_still(e, 0, KC_PHASE_DATA, 40);
+    hang_thread(e, 0, 'S', KC_CALL_FILE, "pipe:[4711]", 0);
+    HANG_ONE(e, KC_HANG_BLOCKED_IO, KC_BIT(0), true);
 }
 END_TEST
 
@@ -154,10 +154,10 @@ END_TEST
 
 static void stand_but(uint32_t odd, struct kc_op_seen other)
 {
-    e = rig_job(4);
+    e = hang_job(4);
     for (uint32_t r = 0; r < 4; r++) {
-        rig_done(e, r, rig_call(RIG_WORLD, 6));
-        rig_stands(e, r, r == odd ? other : rig_call(RIG_WORLD, 7), 2);
+        hang_done(e, r, hang_call(HANG_WORLD, 6));
+        hang_stands(e, r, r == odd ? other : hang_call(HANG_WORLD, 7), 2);
     }
 }
 
@@ -168,15 +168,15 @@ START_TEST(what_differs_is_the_word_and_the_odd_one_is_blamed)
                                               KC_HANG_MISMATCHED_REDUCTION, KC_HANG_MISMATCHED_ALGORITHM};
     for (uint32_t odd = 0; odd < 4; odd += 3)
         for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-            struct kc_op_seen other = rig_call(RIG_WORLD, 7);
+            struct kc_op_seen other = hang_call(HANG_WORLD, 7);
             other.primitive = words[i] == KC_HANG_MISMATCHED_OP ? KC_ALL_GATHER : KC_ALL_REDUCE;
             other.count = words[i] == KC_HANG_MISMATCHED_COUNT ? 4095 : 4096;
             other.type = words[i] == KC_HANG_MISMATCHED_TYPE ? KC_BF16 : KC_F32;
             other.reduce = words[i] == KC_HANG_MISMATCHED_REDUCTION ? KC_MAX : KC_SUM;
             other.algorithm = words[i] == KC_HANG_MISMATCHED_ALGORITHM ? KC_RING : KC_DIRECT;
             stand_but(odd, other);
-            RIG_ONE(e, words[i], KC_BIT(odd), true);
-            ck_assert_uint_eq(rig_diagnose(e)->verdict[0].victims, 0xf & ~KC_BIT(odd));
+            HANG_ONE(e, words[i], KC_BIT(odd), true);
+            ck_assert_uint_eq(hang_diagnose(e)->verdict[0].victims, 0xf & ~KC_BIT(odd));
             teardown();
         }
 }
@@ -184,65 +184,65 @@ END_TEST
 
 START_TEST(another_root_is_blamed)
 {
-    e = rig_job(4);
+    e = hang_job(4);
     for (uint32_t r = 0; r < 4; r++)
-        rig_stands(e, r, rig_message(RIG_WORLD, 7, KC_BROADCAST, r == 2 ? 1 : 0), 2);
-    RIG_ONE(e, KC_HANG_MISMATCHED_ROOT, KC_BIT(2), true);
+        hang_stands(e, r, hang_message(HANG_WORLD, 7, KC_BROADCAST, r == 2 ? 1 : 0), 2);
+    HANG_ONE(e, KC_HANG_MISMATCHED_ROOT, KC_BIT(2), true);
 }
 END_TEST
 
 /* F21: comm has refused it, and all are about to end: the same verdict, and nobody hangs. */
 START_TEST(f21_what_was_refused_is_told_as_well)
 {
-    e = rig_job(4);
+    e = hang_job(4);
     for (uint32_t r = 0; r < 4; r++) {
-        struct kc_op_seen op = rig_call(RIG_WORLD, 7);
+        struct kc_op_seen op = hang_call(HANG_WORLD, 7);
         op.count += r == 0;
-        rig_refused(e, r, op);
-        rig_ended(e, r, 1, 0, r == 3);
-        rig_words(e, r, KC_REASON_SIGNATURE, "rank 0 called all-reduce …");
+        hang_refused(e, r, op);
+        hang_ended(e, r, 1, 0, r == 3);
+        hang_words(e, r, KC_REASON_SIGNATURE, "rank 0 called all-reduce …");
     }
     e->status.state = KC_JOB_FAILED;
-    RIG_ONE(e, KC_HANG_MISMATCHED_COUNT, KC_BIT(0), false);
+    HANG_ONE(e, KC_HANG_MISMATCHED_COUNT, KC_BIT(0), false);
 }
 END_TEST
 
 /* A tie is undecided, and both parties are shown. */
 START_TEST(two_of_four_disagree_and_nobody_is_blamed)
 {
-    e = rig_job(4);
+    e = hang_job(4);
     for (uint32_t r = 0; r < 4; r++) {
-        struct kc_op_seen op = rig_call(RIG_WORLD, 7);
+        struct kc_op_seen op = hang_call(HANG_WORLD, 7);
         op.count += r < 2;
-        rig_stands(e, r, op, 2);
+        hang_stands(e, r, op, 2);
     }
-    RIG_ONE(e, KC_HANG_UNDECIDED, 0xf, true);
-    ck_assert(rig_tells(rig_diagnose(e), "ranks 0,1 called all-reduce f32 sum 4097"));
-    ck_assert(rig_tells(rig_diagnose(e), "ranks 2,3 called all-reduce f32 sum 4096"));
+    HANG_ONE(e, KC_HANG_UNDECIDED, 0xf, true);
+    ck_assert(hang_tells(hang_diagnose(e), "ranks 0,1 called all-reduce f32 sum 4097"));
+    ck_assert(hang_tells(hang_diagnose(e), "ranks 2,3 called all-reduce f32 sum 4096"));
 }
 END_TEST
 
 START_TEST(two_ranks_that_disagree_are_a_tie)
 {
-    e = rig_job(2);
-    rig_stands(e, 0, rig_call(RIG_WORLD, 7), 2);
-    struct kc_op_seen op = rig_call(RIG_WORLD, 7);
+    e = hang_job(2);
+    hang_stands(e, 0, hang_call(HANG_WORLD, 7), 2);
+    struct kc_op_seen op = hang_call(HANG_WORLD, 7);
     op.type = KC_F64;
-    rig_stands(e, 1, op, 2);
-    RIG_ONE(e, KC_HANG_UNDECIDED, 3, true);
+    hang_stands(e, 1, op, 2);
+    HANG_ONE(e, KC_HANG_UNDECIDED, 3, true);
 }
 END_TEST
 
 /* Two of three that are there agree, but a fourth has not come: half of all is not more than half. */
 START_TEST(who_has_not_come_yet_could_make_it_a_tie)
 {
-    e = rig_job(4);
+    e = hang_job(4);
     for (uint32_t r = 0; r < 3; r++) {
-        struct kc_op_seen op = rig_call(RIG_WORLD, 7);
+        struct kc_op_seen op = hang_call(HANG_WORLD, 7);
         op.count += r == 1;
-        rig_stands(e, r, op, 2);
+        hang_stands(e, r, op, 2);
     }
-    const struct kc_diagnosis *d = rig_diagnose(e);
+    const struct kc_diagnosis *d = hang_diagnose(e);
     ck_assert_int_eq(d->verdict[0].word, KC_HANG_UNDECIDED);
     ck_assert_uint_eq(d->verdict[0].ranks, 7);
 }
@@ -251,13 +251,13 @@ END_TEST
 /* How much goes to whom may differ in an all-to-all. */
 START_TEST(counts_of_an_all_to_all_may_differ)
 {
-    e = rig_job(3);
+    e = hang_job(3);
     for (uint32_t r = 0; r < 3; r++) {
-        struct kc_op_seen op = rig_message(RIG_WORLD, 7, KC_ALL_TO_ALL, -1);
+        struct kc_op_seen op = hang_message(HANG_WORLD, 7, KC_ALL_TO_ALL, -1);
         op.count = 100 * r;
-        rig_stands(e, r, op, 2);
+        hang_stands(e, r, op, 2);
     }
-    RIG_ONE(e, KC_HANG_DEVICE_STALL, 7, false);
+    HANG_ONE(e, KC_HANG_DEVICE_STALL, 7, false);
 }
 END_TEST
 
@@ -265,12 +265,12 @@ END_TEST
 START_TEST(f20_a_rank_that_skipped_is_missing)
 {
     for (uint32_t ranks = 2; ranks <= 4; ranks += 2) {
-        e = rig_job(ranks);
-        rig_all_stand(e, 7, KC_BIT(0), 2);
-        rig_stands(e, 0, rig_call(RIG_WORLD, 8), 2);
-        RIG_ONE(e, KC_HANG_MISSING, KC_BIT(0), true);
-        ck_assert(rig_tells(rig_diagnose(e), "rank 0 went past all-reduce f32 sum 4096 of world #7"));
-        ck_assert(rig_tells(rig_diagnose(e), "rank 0 is at all-reduce #8"));
+        e = hang_job(ranks);
+        hang_all_stand(e, 7, KC_BIT(0), 2);
+        hang_stands(e, 0, hang_call(HANG_WORLD, 8), 2);
+        HANG_ONE(e, KC_HANG_MISSING, KC_BIT(0), true);
+        ck_assert(hang_tells(hang_diagnose(e), "rank 0 went past all-reduce f32 sum 4096 of world #7"));
+        ck_assert(hang_tells(hang_diagnose(e), "rank 0 is at all-reduce #8"));
         teardown();
     }
 }
@@ -280,55 +280,55 @@ END_TEST
 
 START_TEST(two_groups_in_another_order_are_a_circle)
 {
-    e = rig_job(4);
-    rig_group(e, 1, "tensor", 0, 1, -1);
-    rig_group(e, 2, "data", 0, 1, -1);
+    e = hang_job(4);
+    hang_group(e, 1, "tensor", 0, 1, -1);
+    hang_group(e, 2, "data", 0, 1, -1);
     for (uint32_t r = 0; r < 2; r++) {
-        rig_done(e, r, rig_call(1, 2));
-        rig_done(e, r, rig_call(2, 2));
+        hang_done(e, r, hang_call(1, 2));
+        hang_done(e, r, hang_call(2, 2));
     }
-    rig_stands(e, 0, rig_call(1, 3), 2);
-    rig_stands(e, 1, rig_call(2, 3), 2);
-    rig_all_stand(e, 9, 3, 1);
-    RIG_ONE(e, KC_HANG_ORDER_INVERSION, 3, true);
-    ck_assert(rig_tells(rig_diagnose(e), "0 → 1 → 0"));
-    ck_assert(rig_tells(rig_diagnose(e), "rank 1 stands in all-reduce f32 sum 4096, data #3, and waits for rank 0"));
-    ck_assert_uint_eq(rig_diagnose(e)->verdict[0].victims, 0xc);
+    hang_stands(e, 0, hang_call(1, 3), 2);
+    hang_stands(e, 1, hang_call(2, 3), 2);
+    hang_all_stand(e, 9, 3, 1);
+    HANG_ONE(e, KC_HANG_ORDER_INVERSION, 3, true);
+    ck_assert(hang_tells(hang_diagnose(e), "0 → 1 → 0"));
+    ck_assert(hang_tells(hang_diagnose(e), "rank 1 stands in all-reduce f32 sum 4096, data #3, and waits for rank 0"));
+    ck_assert_uint_eq(hang_diagnose(e)->verdict[0].victims, 0xc);
 }
 END_TEST
 
 /* F22: equal counts are not progress: both have begun as many operations, and who waits for whom is told. */
 START_TEST(f22_two_sends_are_a_circle_though_all_counts_are_equal)
 {
-    e = rig_job(2);
-    rig_group(e, 1, "pipe", 0, 1, -1);
-    rig_stands(e, 0, rig_message(1, 3, KC_SEND, 1), 2);
-    rig_stands(e, 1, rig_message(1, 3, KC_SEND, 0), 2);
+    e = hang_job(2);
+    hang_group(e, 1, "pipe", 0, 1, -1);
+    hang_stands(e, 0, hang_message(1, 3, KC_SEND, 1), 2);
+    hang_stands(e, 1, hang_message(1, 3, KC_SEND, 0), 2);
     ck_assert_uint_eq(e->rank[0].view.ops, e->rank[1].view.ops);
-    RIG_ONE(e, KC_HANG_SEND_SEND, 3, true);
+    HANG_ONE(e, KC_HANG_SEND_SEND, 3, true);
 }
 END_TEST
 
 START_TEST(three_sends_in_a_ring_are_a_circle)
 {
-    e = rig_job(3);
-    rig_group(e, 1, "a", 0, 1, -1);
-    rig_group(e, 2, "b", 1, 2, -1);
-    rig_group(e, 3, "c", 0, 2, -1);
-    rig_stands(e, 0, rig_message(1, 3, KC_SEND, 1), 2);
-    rig_stands(e, 1, rig_message(2, 3, KC_SEND, 2), 2);
-    rig_stands(e, 2, rig_message(3, 3, KC_SEND, 0), 2);
-    RIG_ONE(e, KC_HANG_SEND_SEND, 7, true);
-    ck_assert(rig_tells(rig_diagnose(e), "0 → 1 → 2 → 0"));
+    e = hang_job(3);
+    hang_group(e, 1, "a", 0, 1, -1);
+    hang_group(e, 2, "b", 1, 2, -1);
+    hang_group(e, 3, "c", 0, 2, -1);
+    hang_stands(e, 0, hang_message(1, 3, KC_SEND, 1), 2);
+    hang_stands(e, 1, hang_message(2, 3, KC_SEND, 2), 2);
+    hang_stands(e, 2, hang_message(3, 3, KC_SEND, 0), 2);
+    HANG_ONE(e, KC_HANG_SEND_SEND, 7, true);
+    ck_assert(hang_tells(hang_diagnose(e), "0 → 1 → 2 → 0"));
 }
 END_TEST
 
 START_TEST(two_recvs_wait_for_what_nobody_sends)
 {
-    e = rig_job(2);
-    rig_stands(e, 0, rig_message(RIG_WORLD, 3, KC_RECV, 1), 2);
-    rig_stands(e, 1, rig_message(RIG_WORLD, 3, KC_RECV, 0), 2);
-    RIG_ONE(e, KC_HANG_UNMATCHED_RECV, 3, true);
+    e = hang_job(2);
+    hang_stands(e, 0, hang_message(HANG_WORLD, 3, KC_RECV, 1), 2);
+    hang_stands(e, 1, hang_message(HANG_WORLD, 3, KC_RECV, 0), 2);
+    HANG_ONE(e, KC_HANG_UNMATCHED_RECV, 3, true);
 }
 END_TEST
 
@@ -337,47 +337,47 @@ END_TEST
 /* F23: the send is recorded on entry; its receiver is the root. */
 START_TEST(f23_a_send_that_is_not_received_is_seen)
 {
-    e = rig_job(2);
-    rig_group(e, 1, "pipe", 0, 1, -1);
-    rig_stands(e, 0, rig_message(1, 3, KC_SEND, 1), 40);
-    rig_done(e, 1, rig_message(1, 2, KC_RECV, 0));
-    rig_still(e, 1, KC_PHASE_FORWARD, 41);
-    rig_thread(e, 1, 'S', KC_CALL_FUTEX, "[heap]", 0);
-    RIG_ONE(e, KC_HANG_BLOCKED_LOCK, KC_BIT(1), true);
-    ck_assert_str_eq(rig_diagnose(e)->verdict[0].operation, "send f32 4096 to rank 1");
+    e = hang_job(2);
+    hang_group(e, 1, "pipe", 0, 1, -1);
+    hang_stands(e, 0, hang_message(1, 3, KC_SEND, 1), 40);
+    hang_done(e, 1, hang_message(1, 2, KC_RECV, 0));
+    hang_still(e, 1, KC_PHASE_FORWARD, 41);
+    hang_thread(e, 1, 'S', KC_CALL_FUTEX, "[heap]", 0);
+    HANG_ONE(e, KC_HANG_BLOCKED_LOCK, KC_BIT(1), true);
+    ck_assert_str_eq(hang_diagnose(e)->verdict[0].operation, "send f32 4096 to rank 1");
 }
 END_TEST
 
 /* An extra send in a group where all others do something else under that number. */
 START_TEST(a_send_that_nobody_takes_is_the_senders)
 {
-    e = rig_job(4);
-    rig_all_stand(e, 7, KC_BIT(2), 2);
-    rig_stands(e, 2, rig_message(RIG_WORLD, 7, KC_SEND, 0), 2);
-    RIG_ONE(e, KC_HANG_UNMATCHED_SEND, KC_BIT(2), true);
+    e = hang_job(4);
+    hang_all_stand(e, 7, KC_BIT(2), 2);
+    hang_stands(e, 2, hang_message(HANG_WORLD, 7, KC_SEND, 0), 2);
+    HANG_ONE(e, KC_HANG_UNMATCHED_SEND, KC_BIT(2), true);
 }
 END_TEST
 
 START_TEST(a_send_that_its_receiver_went_past_is_the_receivers)
 {
-    e = rig_job(2);
-    rig_group(e, 1, "pipe", 0, 1, -1);
-    rig_done(e, 0, rig_message(1, 2, KC_SEND, 1));
-    rig_stands(e, 0, rig_message(1, 3, KC_SEND, 1), 2);
-    rig_done(e, 1, rig_message(1, 2, KC_RECV, 0));
-    rig_stands(e, 1, rig_message(1, 4, KC_RECV, 0), 2);
-    RIG_ONE(e, KC_HANG_UNMATCHED_SEND, KC_BIT(1), true);
+    e = hang_job(2);
+    hang_group(e, 1, "pipe", 0, 1, -1);
+    hang_done(e, 0, hang_message(1, 2, KC_SEND, 1));
+    hang_stands(e, 0, hang_message(1, 3, KC_SEND, 1), 2);
+    hang_done(e, 1, hang_message(1, 2, KC_RECV, 0));
+    hang_stands(e, 1, hang_message(1, 4, KC_RECV, 0), 2);
+    HANG_ONE(e, KC_HANG_UNMATCHED_SEND, KC_BIT(1), true);
 }
 END_TEST
 
 START_TEST(a_message_of_two_sizes_is_a_tie)
 {
-    e = rig_job(2);
-    struct kc_op_seen small = rig_message(RIG_WORLD, 3, KC_RECV, 0);
+    e = hang_job(2);
+    struct kc_op_seen small = hang_message(HANG_WORLD, 3, KC_RECV, 0);
     small.count = 17;
-    rig_stands(e, 0, rig_message(RIG_WORLD, 3, KC_SEND, 1), 2);
-    rig_stands(e, 1, small, 2);
-    RIG_ONE(e, KC_HANG_UNDECIDED, 3, true);
+    hang_stands(e, 0, hang_message(HANG_WORLD, 3, KC_SEND, 1), 2);
+    hang_stands(e, 1, small, 2);
+    HANG_ONE(e, KC_HANG_UNDECIDED, 3, true);
 }
 END_TEST
 
