@@ -1,6 +1,6 @@
 /* verb_hang.c - kc hang: which rank, and why. */
-#include "hang/gather.h"
-#include "hang/report.h"
+#include "console/hang/gather.h"
+#include "console/hang/report.h"
 #include "model.h"
 #include "session.h"
 #include "verbs.h"

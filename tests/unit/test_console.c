@@ -4,6 +4,7 @@
 #include "base/version.h"
 #include "base/json.h"
 #include "console/command.h"
+#include "console/hang/evidence.h"
 #include "console/condition.h"
 #include "console/follow.h"
 #include "console/text.h"
@@ -419,8 +420,8 @@ START_TEST(every_verb_has_help)
 }
 END_TEST
 
-/* The manual lists what the program has: verbs, options, exit codes. */
-START_TEST(the_manual_lists_every_verb_option_and_code)
+/* The manual lists what the program has: verbs, options, verdicts, exit codes. */
+START_TEST(the_manual_lists_every_verb_option_verdict_and_code)
 {
     char *page = NULL, text[256];
     size_t bytes = 0;
@@ -434,6 +435,10 @@ START_TEST(the_manual_lists_every_verb_option_and_code)
     }
     for (int i = 0; i < OPTIONS; i++) {
         snprintf(text, sizeof text, "Fl -%s", option_rows[i].name);
+        ck_assert_msg(strstr(page, text) != NULL, "%s", text);
+    }
+    for (int i = 0; i < KC_HANG_WORDS; i++) {
+        snprintf(text, sizeof text, ".It Cm %s\n", kc_hang_word_name[i]);
         ck_assert_msg(strstr(page, text) != NULL, "%s", text);
     }
 #define ROW(id, code, help)                                                                                            \
@@ -512,7 +517,7 @@ int main(void)
     tcase_add_test(t, f52_every_verb_ends_with_its_code);
     tcase_add_test(t, f53_f55_every_verb_answers_in_json);
     tcase_add_test(t, every_verb_has_help);
-    tcase_add_test(t, the_manual_lists_every_verb_option_and_code);
+    tcase_add_test(t, the_manual_lists_every_verb_option_verdict_and_code);
     tcase_add_test(t, a_profile_wants_a_board_and_says_why_there_is_none);
     tcase_add_test(t, a_batch_stops_at_the_first_failure_and_names_it);
     suite_add_tcase(s, t);
