@@ -9,6 +9,7 @@
 #include "shm/probe.h"
 #include "shm/records.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct kc_reader;
@@ -25,6 +26,11 @@ int kc_reader_of_probe(struct kc_probe *p, struct kc_reader **out, struct kc_err
 void kc_reader_free(struct kc_reader *r);
 /* Write the whole segment to a file (replaced atomically), each record whole, or marked as torn. */
 int kc_reader_save(struct kc_reader *r, const char *path, struct kc_error *e);
+/* The same into memory, within milliseconds whatever the disk does. A descriptor (close-on-exec), which kc_reader_open() can
+ * open as a path below /proc/self/fd; or -errno. */
+int kc_reader_save_memory(struct kc_reader *r, struct kc_error *e);
+/* What became known of a rank's process since that descriptor was made. -EINVAL rank, -EIO. */
+int kc_saved_process(int fd, uint32_t rank, const struct kc_rank_process *process);
 
 /* Segments of this user's instance (NULL: all instances) that are there, live or not: for a console without kcd.
  * Calls `each` with instance and id (NULL: a directory) until it returns non-zero. Returns that, 0, or -errno. */
@@ -95,6 +101,17 @@ int kc_reader_pace(const struct kc_reader *r, uint32_t rank, struct kc_rank_pace
 /* What the threads of a rank wrote in answer to `request`, in the order of their slots. Returns how many, -EINVAL rank. */
 int kc_reader_stacks(const struct kc_reader *r, uint32_t rank, uint64_t request,
                      struct kc_stack_seen out[KC_STACK_SLOTS]);
+/* How far a rank is, in a few words, for who looks often and at all of them: two that are equal say that nothing moved. */
+struct kc_pulse {
+    uint64_t step, ops;              /* ops: begun in all */
+    uint64_t trace[KC_TRACE_LANES];  /* instructions that have ended */
+    enum kc_rank_state state;
+    enum kc_phase phase;
+    bool there;                      /* its process was started and has not ended, as far as the keeper knows; else all is 0 */
+    bool waits;                      /* for a peer, with one of its threads; nothing that moved */
+};
+/* -EINVAL rank. */
+int kc_reader_pulse(const struct kc_reader *r, uint32_t rank, struct kc_pulse *out);
 /* The newest operations of a rank, oldest first, at most `max`. Returns how many; *torn (may be NULL) counts
  * entries left out because they could not be read whole. -EINVAL rank. */
 int kc_reader_ops(const struct kc_reader *r, uint32_t rank, struct kc_op_seen *out, uint32_t max, uint32_t *torn);

@@ -158,6 +158,45 @@ int kc_reader_stacks(const struct kc_reader *r, uint32_t rank, uint64_t request,
     return given;
 }
 
+static bool waits_for_peer(const struct kc_rank_slot *s)
+{
+    bool any = false;
+    for (int i = 0; i < KC_WAIT_SLOTS; i++) {
+        struct kc_waiting w;
+        any |= KC_READ(s->wait[i], &w) == 0 && w.what != KC_WAIT_NONE && w.what < KC_WAITS &&
+               kc_wait_row[w.what].kind == KC_WAIT_KIND_PEER;
+    }
+    return any;
+}
+
+int kc_reader_pulse(const struct kc_reader *r, uint32_t rank, struct kc_pulse *out)
+{
+    const struct kc_job_segment *b = reader_job(r);
+    if (!b || rank >= b->head.ranks)
+        return -EINVAL;
+    const struct kc_rank_slot *s = &b->rank[rank];
+    struct kc_rank_process process;
+    struct kc_identity identity;
+    memset(out, 0, sizeof *out);
+    if (KC_READ(b->keeper.process[rank], &process) != 0 || !process.pid || process.ended)
+        return 0;
+    out->there = true;
+    out->state = KC_RANK_STARTING;
+    out->phase = KC_PHASE_STARTING;
+    if (KC_READ(s->identity, &identity) != 0 || identity.incarnation != process.incarnation)
+        return 0; /* it has not come so far yet */
+    const uint64_t status = atomic_load_explicit(&s->status, memory_order_acquire);
+    const uint32_t state = STATUS_STATE(status), phase = STATUS_PHASE(status);
+    out->state = state < KC_RANK_STATES ? (enum kc_rank_state)state : KC_RANK_UNKNOWN;
+    out->phase = phase < KC_PHASES ? (enum kc_phase)phase : KC_PHASE_UNKNOWN;
+    out->step = STATUS_STEP(status);
+    out->ops = atomic_load_explicit(&s->ops_head, memory_order_acquire);
+    for (int lane = 0; lane < KC_TRACE_LANES; lane++)
+        out->trace[lane] = atomic_load_explicit(&s->trace_head[lane], memory_order_acquire);
+    out->waits = waits_for_peer(s);
+    return 0;
+}
+
 int kc_reader_ops(const struct kc_reader *r, uint32_t rank, struct kc_op_seen *out, uint32_t max, uint32_t *torn)
 {
     const struct kc_job_segment *b = reader_job(r);

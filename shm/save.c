@@ -9,6 +9,8 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 /* A run of records: seq, then the body. */
 struct run {
@@ -71,14 +73,10 @@ static void copy_curve(const struct kc_leader_area *from, struct kc_leader_area 
     atomic_init(&to->curve_head, 0);
 }
 
-int kc_reader_save(struct kc_reader *r, const char *path, struct kc_error *e)
+static void copy_all(struct kc_reader *r, char *copy)
 {
-    size_t bytes = r->segment.bytes;
-    char *copy = malloc(bytes);
-    if (!copy)
-        return kc_fail(e, -ENOMEM, "%s: no memory for a copy of %zu bytes", path, bytes);
     /* words, and heads of rings before their entries: what is newer than a head is not looked at later */
-    kc_words_load(copy, r->segment.head, bytes);
+    kc_words_load(copy, r->segment.head, r->segment.bytes);
     const struct kc_job_segment *b = reader_job(r);
     if (b) {
         struct kc_job_segment *to = (void *)copy;
@@ -95,7 +93,42 @@ int kc_reader_save(struct kc_reader *r, const char *path, struct kc_error *e)
         h->saved = kc_now();
         h->saved_wall = kc_wall();
     }
+}
+
+int kc_reader_save(struct kc_reader *r, const char *path, struct kc_error *e)
+{
+    size_t bytes = r->segment.bytes;
+    char *copy = malloc(bytes);
+    if (!copy)
+        return kc_fail(e, -ENOMEM, "%s: no memory for a copy of %zu bytes", path, bytes);
+    copy_all(r, copy);
     int code = kc_file_replace(path, copy, bytes);
     free(copy);
     return code < 0 ? kc_fail(e, code, "%s: %s", path, strerror(-code)) : 0;
+}
+
+int kc_reader_save_memory(struct kc_reader *r, struct kc_error *e)
+{
+    const size_t bytes = r->segment.bytes;
+    const int fd = memfd_create("kc-board", MFD_CLOEXEC);
+    char *copy = fd >= 0 && ftruncate(fd, (off_t)bytes) == 0
+                     ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
+    if (copy == MAP_FAILED) {
+        const int code = -errno;
+        if (fd >= 0)
+            close(fd);
+        return kc_fail(e, code, "no memory for a copy of the board, %zu bytes: %s", bytes, strerror(-code));
+    }
+    copy_all(r, copy);
+    munmap(copy, bytes);
+    return fd;
+}
+
+int kc_saved_process(int fd, uint32_t rank, const struct kc_rank_process *process)
+{
+    const size_t at = offsetof(struct kc_job_segment, keeper.process) + rank * sizeof ((struct kc_job_segment *)0)->keeper.process[0] +
+                      offsetof(__typeof__(((struct kc_job_segment *)0)->keeper.process[0]), body);
+    if (rank >= KC_RANKS_MAX)
+        return -EINVAL;
+    return pwrite(fd, process, sizeof *process, (off_t)at) == (ssize_t)sizeof *process ? 0 : -EIO;
 }

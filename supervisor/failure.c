@@ -164,6 +164,8 @@ enum kc_fault kc_failure_fault(const struct kc_verdict *verdict, bool trained)
     switch (verdict->reason) {
     case KC_REASON_KEEPER:
         return KC_FAULT_KEEPER;
+    case KC_REASON_HANG:
+        return KC_FAULT_HANG;
     case KC_REASON_SPEC:
     case KC_REASON_PLAN:
     case KC_REASON_SIGNATURE:

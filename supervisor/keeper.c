@@ -83,7 +83,7 @@ void kc_keeper_event(struct kc_keeper *k, enum kc_life_event event)
 {
     enum kc_job_state before = k->record.state;
     const struct kc_life_cell *cell = kc_life_cell(before, event);
-    if (k->loop.stop || k->ended)
+    if (k->loop.stop || k->ended || k->closing)
         return;
     switch (cell->action) {
     case KC_DO_NOTHING:
@@ -139,6 +139,7 @@ static void after_exits(struct kc_keeper *k)
         kc_keeper_lost(k);
     if (kc_keeper_alive(k) > 0 || k->loop.stop)
         return;
+    lost |= k->watch.ended.text[0] != 0;
     for (uint32_t i = 0; i < k->record.ranks; i++)
         lost |= k->rank[i].end.aborted;
     kc_keeper_event(k, lost ? KC_LIFE_GROUP_GONE : KC_LIFE_ALL_LEFT);
@@ -157,7 +158,8 @@ static void tick(void *owner)
     struct kc_keeper *k = owner;
     uint64_t now = kc_now(), passed = now - k->last_tick;
     bool soon = false;
-    if (k->ended) {
+    if (k->ended || k->closing) {
+        kc_keeper_mortem_settle(k);
         kc_keeper_write_end(k);
         return;
     }
@@ -168,11 +170,13 @@ static void tick(void *owner)
     k->last_tick = now;
     count_time(k, passed);
     kc_keeper_drain(k);
-    kc_keeper_watch(k);
+    kc_keeper_notice(k);
+    kc_keeper_watch_look(k, now);
     kc_keeper_skew_look(k);
     kc_keeper_end_tick(k, passed);
     kc_keeper_saver_settle(k);
     kc_keeper_tape_tick(k, now);
+    kc_keeper_mortem_settle(k);
     if (now - k->last_slow >= SLOW || k->rank[0].log.old >= 0) {
         k->last_slow = now;
         kc_keeper_oom_tick(k);
@@ -196,8 +200,11 @@ static void signals_ready(struct kc_source *source, uint32_t events)
         if (info.ssi_signo == SIGCHLD && kc_keeper_reap(k) && !k->ended)
             after_exits(k);
         kc_keeper_saver_settle(k);
+        kc_keeper_mortem_settle(k);
         if (info.ssi_signo == SIGTERM && k->ended) {
             k->loop.stop = true;
+        } else if (info.ssi_signo == SIGTERM && k->closing) {
+            k->mortem.deadline = 0;
         } else if (info.ssi_signo == SIGTERM) { /* the machine goes down: as if somebody had asked to stop */
             const struct kc_life_cell *cell = kc_life_cell(k->record.state, KC_LIFE_STOP);
             kc_keeper_do_request(k, cell->action, cell->note, NULL, 0, KC_LIFE_STOP);

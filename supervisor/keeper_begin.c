@@ -15,24 +15,24 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-/* Beside our own program, unless a test names another. */
-static void find_binary(struct kc_keeper *k)
+/* `program` beside our own, unless a test names another in `variable`. */
+static void find_binary(const char *variable, const char *program, char *out, size_t room)
 {
-    const char *given = getenv("KC_RANK_BINARY");
+    const char *given = getenv(variable);
     if (given && *given) {
-        snprintf(k->rank_binary, sizeof k->rank_binary, "%s", given);
+        snprintf(out, room, "%s", given);
         return;
     }
-    ssize_t n = readlink("/proc/self/exe", k->rank_binary, sizeof k->rank_binary - 16);
+    ssize_t n = readlink("/proc/self/exe", out, room - 16);
     char *slash = NULL;
     if (n > 0) {
-        k->rank_binary[n] = 0;
-        slash = strrchr(k->rank_binary, '/');
+        out[n] = 0;
+        slash = strrchr(out, '/');
     }
     if (slash)
-        memcpy(slash + 1, "kc-rank", sizeof "kc-rank");
+        memcpy(slash + 1, program, strlen(program) + 1);
     else
-        snprintf(k->rank_binary, sizeof k->rank_binary, "kc-rank");
+        snprintf(out, room, "%s", program);
 }
 
 static struct kc_job_facts facts_of(const struct kc_keeper *k)
@@ -100,6 +100,7 @@ static int prepare(struct kc_keeper *k, const struct kc_keeper_arguments *a, str
     k->home = a->home;
     k->committed = UINT64_MAX;
     k->alive_pipe[0] = k->alive_pipe[1] = k->saver.said.fd = k->listener.fd = k->metrics.fd = -1;
+    k->mortem.said.fd = k->mortem.board = -1;
     for (uint32_t i = 0; i < KC_RANKS_MAX; i++) {
         k->rank[i].window = k->rank[i].copy = k->rank[i].log.fd = k->rank[i].log.old = -1;
         k->rank[i].end = (struct kc_rank_end){0};
@@ -110,13 +111,15 @@ static int prepare(struct kc_keeper *k, const struct kc_keeper_arguments *a, str
     if (kc_process_identify(getpid(), &k->record.keeper) < 0 || kc_token_make(k->record.token) < 0 ||
         kc_boot_id(k->record.boot) < 0 || pipe2(k->alive_pipe, O_CLOEXEC) != 0)
         return kc_fail(e, -errno, "the keeper could not begin: %s", strerror(errno));
-    find_binary(k);
+    find_binary("KC_RANK_BINARY", "kc-rank", k->rank_binary, sizeof k->rank_binary);
+    find_binary("KC_CONSOLE_BINARY", "kc", k->console_binary, sizeof k->console_binary);
     if ((r = kc_keeper_loop_open(k, e)) < 0)
         return r;
     prctl(PR_SET_CHILD_SUBREAPER, 1); /* orphans of our ranks come to us, not to kcd */
     if ((r = kc_keeper_listen(k, a->link, e)) < 0 ||
         (r = kc_record_spec(k->record.directory, &k->arena, &k->spec, e)) < 0)
         return r;
+    kc_keeper_watch_open(k);
     if ((r = kc_metrics_open(&k->metrics, k->record.directory, e)) < 0)
         return r;
     for (uint32_t i = 0; i < k->record.ranks; i++)

@@ -157,8 +157,10 @@ void kc_keeper_watch_abort(struct kc_keeper *k)
     if (word == 0 || rank < 0 || (uint32_t)rank >= k->record.ranks || k->rank[rank].end.aborted)
         return;
     struct kc_rank_end *end = &k->rank[rank].end;
-    if (end->gone)
+    if (end->gone || k->watch.ended.text[0])
         return; /* we set the word for it */
+    if (k->ending == KC_ENDING_NOT)
+        kc_keeper_mortem_copy(k);
     end->aborted = true;
     end->seen = kc_now();
     kc_keeper_read_rank(k->reader, (uint32_t)rank, end);
@@ -207,7 +209,7 @@ static void answer_checkpoints(struct kc_keeper *k, const struct kc_ack *ack)
     kc_keeper_answer(k, KC_LIFE_CHECKPOINT, ack->checkpoints, reply);
 }
 
-void kc_keeper_watch(struct kc_keeper *k)
+void kc_keeper_notice(struct kc_keeper *k)
 {
     struct kc_ack ack;
     kc_keeper_watch_abort(k);

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#define CLOSE_TICK (20 * KC_MILLISECOND)
 #define WRITE_TICK (500 * KC_MILLISECOND) /* the end is tried again */
 #define ALONE (60 * KC_SECOND)       /* then an end that can't be written is left to the next keeper, on the board */
 
@@ -96,6 +97,11 @@ static void cut_to_end(struct kc_keeper *k)
 /* Files first, whole; then whoever watches may see it; then nothing of the job is left. */
 void kc_keeper_write_end(struct kc_keeper *k)
 {
+    k->closing = kc_keeper_mortem_busy(k);
+    if (k->closing) { /* who reads the result finds the rest as well */
+        kc_loop_wake_at(&k->loop, kc_now() + CLOSE_TICK);
+        return;
+    }
     struct kc_outcome outcome = kc_outcome_unknown;
     struct kc_error e;
     if (k->reader) {

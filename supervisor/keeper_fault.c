@@ -13,6 +13,8 @@ struct kc_verdict kc_keeper_verdict(struct kc_keeper *k)
 {
     struct kc_rank_end ends[KC_RANKS_MAX];
     struct kc_verdict v;
+    if (k->watch.ended.text[0])
+        return k->watch.ended; /* whatever became of its ranks since, it was us who ended them */
     for (uint32_t i = 0; i < k->record.ranks; i++)
         ends[i] = k->rank[i].end;
     kc_failure_name(ends, k->record.ranks, &v);
@@ -107,12 +109,15 @@ void kc_keeper_end_failed(struct kc_keeper *k)
     kc_keeper_tape_now(k, true); /* as it was, before its peers are told */
     if (v.rank >= 0)
         kc_board_abort_for(k->board, (uint32_t)v.rank, v.reason);
+    else
+        kc_board_abort(k->board, v.reason);
     kc_journal(k->record.directory, "rank-lost", json_pack("{s:i, s:s}", "rank", v.rank, "text", v.text));
     if (v.rank >= 0 && k->rank[v.rank].shown.pid) {
         k->rank[v.rank].shown.first = 1;
         kc_board_process(k->board, (uint32_t)v.rank, &k->rank[v.rank].shown);
     }
     kc_keeper_end_group(k);
+    kc_keeper_mortem_crash(k);
 }
 
 void kc_keeper_lost(struct kc_keeper *k)

@@ -1,12 +1,14 @@
 /* keeper_impl.h - the keeper's state, for its own files: keeper_begin.c, keeper.c (life, loop), keeper_fault.c (after a
  * failure), keeper_end.c (the end), keeper_ranks.c (processes), keeper_board.c (what ranks publish becomes files),
- * keeper_copy.c (the state in memory), keeper_oom.c (whom the kernel killed), keeper_control.c (requests). */
+ * keeper_copy.c (the state in memory), keeper_oom.c (whom the kernel killed), keeper_control.c (requests), keeper_watch.c (does
+ * it get on), keeper_mortem.c (what is kept of a fault). */
 #ifndef KC_SUPERVISOR_KEEPER_IMPL_H
 #define KC_SUPERVISOR_KEEPER_IMPL_H
 
 #include "devices.h"
 #include "keeper.h"
 #include "life.h"
+#include "limits.h"
 #include "link.h"
 #include "loop.h"
 #include "metrics_file.h"
@@ -81,6 +83,34 @@ struct kc_keeper_tape {
     bool told;                     /* the journal has that it fails */
 };
 
+/* The child that looks into a fault and keeps what it finds, and what it is given. */
+#define KC_MORTEM_FOLDER "postmortem"
+struct kc_keeper_mortem {
+    bool copied;                  /* this incarnation: the board was copied, or need not be */
+    int board;                    /* the copy, until the child has it; -1 */
+    pid_t pid;                    /* 0: there is none */
+    bool gone;                    /* it has ended and is reaped; pid is 0 */
+    int code;                     /* then: its exit code, or -signal */
+    bool hang;                    /* it looks into a hang, not a crash */
+    uint64_t deadline;            /* kc_now() */
+    char folder[PATH_MAX + 64];   /* that it makes */
+    struct kc_source said;        /* its standard output; fd -1 */
+    char *answer;                 /* what it has said so far */
+    size_t have;
+};
+
+/* Does the job get on? */
+struct kc_keeper_watch {
+    struct kc_limits limits;
+    struct kc_pulse pulse[KC_RANKS_MAX];
+    uint64_t last, shown;         /* kc_now() of the last look; of what is on the board */
+    struct kc_watch_seen seen;    /* as on the board */
+    struct kc_still first;        /* of a hang: as it was found */
+    bool dump, restart;           /* of a hang: a child is to be started; the group is to be ended after it */
+    int accused;                  /* of a hang: by the child; -1 */
+    struct kc_verdict ended;      /* the hang that the group is ended for; no text: none */
+};
+
 /* How far the end of the group has come. */
 enum kc_ending { KC_ENDING_NOT, KC_ENDING_ASKED, KC_ENDING_KILLED };
 
@@ -94,7 +124,7 @@ struct kc_keeper {
     struct kc_reader *reader;      /* of the board */
     struct kc_job_leases *leases;
     char leases_text[4096];        /* KC_LEASES */
-    char rank_binary[PATH_MAX];
+    char rank_binary[PATH_MAX], console_binary[PATH_MAX];
     struct kc_source signals, listener;
     char socket[PATH_MAX];
     struct kc_keeper_peer *peers;
@@ -113,6 +143,8 @@ struct kc_keeper {
     struct kc_keeper_saver saver;
     struct kc_keeper_skew skew;
     struct kc_keeper_tape tape;
+    struct kc_keeper_mortem mortem;
+    struct kc_keeper_watch watch;
     uint64_t control;              /* the control word */
     bool releasing;                /* the pause level was lowered and the ranks have not said that they go on */
     enum kc_ending ending;
@@ -123,6 +155,7 @@ struct kc_keeper {
     bool shut;                     /* the gate: requests that are here already come first, and the record */
     char unsaved[KC_UNSAVED_ROOM];   /* why state.json does not say what we know, "" it does */
     bool ended;                    /* nothing of the job is left but its record, which has yet to be written */
+    bool closing;                  /* the same, and a child still keeps what it finds of the fault: it is waited for */
     bool noted;                    /* the journal has its end */
     enum kc_job_state end;         /* if so: how */
     uint64_t alone;                /* if so: kc_now() since when no kcd is there */
@@ -187,12 +220,30 @@ void kc_keeper_tape_now(struct kc_keeper *k, bool wrong); /* wrong: everything, 
 void kc_keeper_tape_close(struct kc_keeper *k);           /* before its board goes */
 /* Nanoseconds from one look to the next. wrong: when something was last; still[rank]: since when it has not moved; 0. Pure. */
 uint64_t kc_keeper_tape_period(uint64_t now, uint64_t wrong, const uint64_t *still, uint32_t ranks);
+};
+
+/* keeper_mortem.c */
+void kc_keeper_mortem_begin(struct kc_keeper *k);              /* an incarnation */
+void kc_keeper_mortem_copy(struct kc_keeper *k);               /* the board as it is, before anybody is told; once an incarnation */
+void kc_keeper_mortem_crash(struct kc_keeper *k);              /* start the child on that copy, if there is one */
+bool kc_keeper_mortem_hang(struct kc_keeper *k);               /* start the child on the job; false: it can't be, now */
+bool kc_keeper_mortem_take(struct kc_keeper *k, const siginfo_t *info); /* it is our child that ended there */
+void kc_keeper_mortem_settle(struct kc_keeper *k);             /* it is gone, or its time is over */
+bool kc_keeper_mortem_busy(const struct kc_keeper *k);
+
+/* keeper_watch.c */
+void kc_keeper_watch_open(struct kc_keeper *k);                /* once the spec is known */
+void kc_keeper_watch_begin(struct kc_keeper *k);               /* an incarnation */
+void kc_keeper_watch_look(struct kc_keeper *k, uint64_t now);
+/* What the child says of a hang, in one line (NULL: nothing), and the one rank that it accuses (-1). */
+void kc_keeper_watch_told(struct kc_keeper *k, const char *text, int rank);
+void kc_keeper_watch_settled(struct kc_keeper *k);             /* no child is there any more: what waited for that */
 
 /* keeper_board.c */
 void kc_keeper_drain(struct kc_keeper *k);                     /* steps, evaluations and events to files */
 void kc_keeper_drain_steps(struct kc_keeper *k);               /* the first two only */
 void kc_keeper_watch_abort(struct kc_keeper *k); /* whom the group's abort word names is lost, though it is still there */
-void kc_keeper_watch(struct kc_keeper *k); /* ready, held, checkpoints, aborts become events and answers */
+void kc_keeper_notice(struct kc_keeper *k); /* ready, held, checkpoints, aborts become events and answers */
 void kc_keeper_read_rank(const struct kc_reader *reader, uint32_t rank, struct kc_rank_end *end);
 int kc_keeper_inherit_board(struct kc_keeper *k); /* what a lost keeper's board still holds; -ENOENT: nothing */
 void kc_keeper_outcome(struct kc_keeper *k, struct kc_outcome *out);

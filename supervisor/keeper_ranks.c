@@ -172,6 +172,8 @@ static void reset(struct kc_keeper *k)
     k->began = k->trained = k->releasing = k->stop_before_end = k->fatal = false;
     kc_keeper_skew_begin(k);
     k->control = (saves ? 1 : 0) | (k->record.hold ? KC_CONTROL_PAUSE : 0) | (k->record.stop ? KC_CONTROL_STOP : 0);
+    kc_keeper_watch_begin(k);
+    kc_keeper_mortem_begin(k);
     memset(k->record.rank, 0, sizeof k->record.rank);
 }
 
@@ -228,11 +230,13 @@ static void note_exit(struct kc_keeper *k, uint32_t rank, const siginfo_t *info)
     kc_keeper_read_rank(k->reader, rank, end);
     if (end->exit_code != 0 && !end->words.time)
         kc_rank_log_last(&kept->log, end->line, sizeof end->line);
+    kc_board_process(k->board, rank, &kept->shown);
+    if (!kc_rank_ended_well(end) && !end->ended_by_us)
+        kc_keeper_mortem_copy(k); /* milliseconds */
     if (!kc_rank_ended_well(end)) /* before all else: its peers must not wait for the dead (F10) */
         kc_board_abort_for(k->board, rank,
                            end->words.time && end->words.reason < KC_REASONS ? (enum kc_reason)end->words.reason
                                                                              : KC_REASON_SIGNAL);
-    kc_board_process(k->board, rank, &kept->shown);
 }
 
 static void journal_exit(const struct kc_keeper *k, uint32_t rank)
@@ -286,7 +290,7 @@ bool kc_keeper_reap(struct kc_keeper *k)
             return any;
         for (uint32_t i = 0; i < k->record.ranks; i++)
             rank |= k->rank[i].alive && (pid_t)k->rank[i].shown.pid == info.si_pid;
-        if (!rank && !kc_keeper_saver_take(k, &info))
+        if (!rank && !kc_keeper_saver_take(k, &info) && !kc_keeper_mortem_take(k, &info))
             waitpid(info.si_pid, NULL, 0); /* a rank's orphan: we are its subreaper */
     }
 }
@@ -343,11 +347,11 @@ void kc_keeper_end_tick(struct kc_keeper *k, uint64_t passed)
 }
 
 /* Whoever carries our token, and every child we have: all that descends from a rank and lost its parent is one,
- * whatever else it changed about itself. How many there were. */
+ * whatever else it changed about itself. How many there were. Not the one that looks into the fault. */
 static int kill_rest(struct kc_keeper *k)
 {
     int with_token = kc_process_signal_all(k->record.token, NULL, 0, SIGKILL);
-    int children = kc_process_signal_children(0, NULL, 0, SIGKILL);
+    int children = kc_process_signal_children(0, &k->mortem.pid, k->mortem.pid ? 1 : 0, SIGKILL);
     return (with_token > 0 ? with_token : 0) + (children > 0 ? children : 0);
 }
 

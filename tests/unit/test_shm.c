@@ -261,6 +261,50 @@ START_TEST(what_the_keeper_sees_of_progress_is_read_as_it_was_written)
 }
 END_TEST
 
+START_TEST(a_pulse_changes_when_its_rank_moves)
+{
+    struct kc_board *b = new_board(2);
+    struct kc_reader *r = kc_board_reader(b);
+    struct kc_rank_process process = {.incarnation = 1, .pid = 4711};
+    struct kc_probe *p = NULL;
+    struct kc_pulse a, c;
+    kc_board_incarnation(b, 1);
+    ck_assert_int_eq(kc_reader_pulse(r, 0, &a), 0);
+    ck_assert(!a.there); /* no process */
+    kc_board_process(b, 0, &process);
+    ck_assert_int_eq(kc_reader_pulse(r, 0, &a), 0);
+    ck_assert(a.there && a.phase == KC_PHASE_STARTING && a.step == 0); /* which has not taken its slot */
+    ck_assert_int_eq(kc_probe_attach(dup(kc_board_fd(b)), 0, 1, &p, &error), 0);
+    kc_probe_phase(p, KC_PHASE_FORWARD);
+    kc_reader_pulse(r, 0, &a);
+    ck_assert(a.there && a.phase == KC_PHASE_FORWARD && !a.waits);
+    int token = kc_probe_wait_begin(p, KC_WAIT_LANE, KC_NO_GROUP, 0), peer;
+    kc_reader_pulse(r, 0, &c);
+    ck_assert(!c.waits); /* for a thread of its own */
+    peer = kc_probe_wait_begin(p, KC_WAIT_ALL_REDUCE, 1, 5);
+    kc_reader_pulse(r, 0, &c);
+    ck_assert(c.waits && c.step == a.step && c.ops == a.ops && !memcmp(c.trace, a.trace, sizeof a.trace));
+    kc_probe_wait_end(p, peer);
+    kc_probe_wait_end(p, token);
+    kc_probe_op_begin(p, &(struct kc_op_seen){.group = 1});
+    kc_reader_pulse(r, 0, &c);
+    ck_assert_uint_eq(c.ops, a.ops + 1);
+    kc_probe_trace(p, 1, &(struct kc_trace_seen){.step = 1});
+    kc_reader_pulse(r, 0, &c);
+    ck_assert_uint_eq(c.trace[1], a.trace[1] + 1);
+    kc_probe_step(p, 77);
+    kc_reader_pulse(r, 0, &c);
+    ck_assert_uint_eq(c.step, 77);
+    process.ended = 1;
+    kc_board_process(b, 0, &process);
+    kc_reader_pulse(r, 0, &c);
+    ck_assert(!c.there);
+    ck_assert_int_eq(kc_reader_pulse(r, 2, &c), -EINVAL);
+    kc_probe_free(p);
+    kc_board_free(b, 1);
+}
+END_TEST
+
 START_TEST(stacks_are_of_the_request_that_was_made)
 {
     struct kc_board *b = new_board(2);
@@ -865,6 +909,7 @@ int main(void)
     tcase_add_test(c, null_probe_records_nothing);
     tcase_add_test(c, rank_is_read_as_it_was_written);
     tcase_add_test(c, what_the_keeper_sees_of_progress_is_read_as_it_was_written);
+    tcase_add_test(c, a_pulse_changes_when_its_rank_moves);
     tcase_add_test(c, stacks_are_of_the_request_that_was_made);
     tcase_add_test(c, last_words_from_a_signal_handler);
     tcase_add_test(c, flight_recorder_keeps_the_newest);

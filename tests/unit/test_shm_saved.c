@@ -71,6 +71,34 @@ START_TEST(a_saved_board_says_what_the_live_one_said)
 }
 END_TEST
 
+START_TEST(a_board_saved_in_memory_is_the_same)
+{
+    struct kc_probe *p[2];
+    struct kc_board *b = busy_board(p);
+    struct kc_reader *saved = NULL;
+    struct kc_rank_view a, s;
+    char name[64];
+    const int fd = kc_reader_save_memory(kc_board_reader(b), &error);
+    ck_assert_msg(fd >= 0, "%s", error.text);
+    kc_probe_step(p[0], 12345);
+    ck_assert_int_eq(kc_saved_process(fd, 0, &(struct kc_rank_process){.incarnation = 1, .pid = 5, .ended = 9, .signal = 9}), 0);
+    ck_assert_int_eq(kc_saved_process(fd, 64, &(struct kc_rank_process){.incarnation = 1}), -EINVAL);
+    snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+    ck_assert_msg(kc_reader_open(name, &saved, &error) == 0, "%s", error.text);
+    ck_assert_int_eq(kc_reader_rank(kc_board_reader(b), 1, &a), 0);
+    ck_assert_int_eq(kc_reader_rank(saved, 1, &s), 0);
+    ck_assert_int_eq(memcmp(&a, &s, sizeof a), 0);
+    ck_assert_int_eq(kc_reader_rank(saved, 0, &s), 0);
+    ck_assert_uint_ne(s.step, 12345);
+    ck_assert(s.process.pid == 5 && s.process.signal == 9 && s.state == KC_RANK_FAILED);
+    kc_reader_free(saved);
+    close(fd);
+    kc_probe_free(p[0]);
+    kc_probe_free(p[1]);
+    kc_board_free(b, 1);
+}
+END_TEST
+
 START_TEST(what_was_torn_stays_torn)
 {
     struct kc_probe *p[2];
@@ -223,6 +251,7 @@ int main(void)
     tcase_add_checked_fixture(c, set_up, tear_down);
     tcase_set_timeout(c, 60);
     tcase_add_test(c, a_saved_board_says_what_the_live_one_said);
+    tcase_add_test(c, a_board_saved_in_memory_is_the_same);
     tcase_add_test(c, what_was_torn_stays_torn);
     tcase_add_test(c, a_plain_copy_of_a_segment_can_be_opened);
     tcase_add_test(c, files_that_are_no_boards_are_refused);
