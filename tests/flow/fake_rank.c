@@ -202,6 +202,8 @@ static uint64_t agree(void)
             kc_probe_bell_sleep(probe, seen, 50 * KC_MILLISECOND);
     }
     kc_probe_wait_end(probe, token);
+    if (kc_probe_aborted(probe)) /* the peer may have arrived, and died then */
+        leave(KC_REASON_PEER, 1, KC_ABORT_RANK(kc_probe_aborted(probe)), "a peer left");
     return atomic_load(&shared->word);
 }
 

@@ -80,7 +80,7 @@ def test_killed_rank_restarts():
         record = until("the second incarnation", lambda: (r := node.read(job, "state.json"))["incarnation"] == 2 and r)
         failure = record["last_fault"]
         assert record["first_failure"] is None and failure["rank"] == 1 and failure["reason"] == "signal" and failure["step"] >= 24
-        assert "killed by someone (signal 9, SIGKILL)" in failure["text"] and "1 other followed" in failure["text"]
+        assert "killed by someone (signal 9, SIGKILL)" in failure["text"] and "1 other followed" in failure["text"], (failure, node.events(job))
         node.wait(job, "finished")
         whole(node, job, 60)
         assert not any(map(alive, old))
