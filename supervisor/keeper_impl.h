@@ -220,7 +220,6 @@ void kc_keeper_tape_now(struct kc_keeper *k, bool wrong); /* wrong: everything, 
 void kc_keeper_tape_close(struct kc_keeper *k);           /* before its board goes */
 /* Nanoseconds from one look to the next. wrong: when something was last; still[rank]: since when it has not moved; 0. Pure. */
 uint64_t kc_keeper_tape_period(uint64_t now, uint64_t wrong, const uint64_t *still, uint32_t ranks);
-};
 
 /* keeper_mortem.c */
 void kc_keeper_mortem_begin(struct kc_keeper *k);              /* an incarnation */
