@@ -4,12 +4,14 @@
 #include "session.h"
 #include "verbs.h"
 
+#include "base/clock.h"
 #include "base/suggest.h"
 #include "supervisor/protocol.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define OPTION(id, name, letter, argument, help) [OPTION_##id] = {name, letter, argument, help},
 const struct option_row option_rows[OPTIONS] = {
@@ -100,6 +102,8 @@ static int take_option(int count, const char *const *words, int *at, struct argu
         if (value)
             return kc_fail(e, -EINVAL, "--%s takes no value", row->name);
         value = "";
+    } else if (!value && *row->argument == '[') {
+        value = ""; /* it may be left out, so a value comes behind '=' alone */
     } else if (!value) {
         if (*at + 1 >= count)
             return kc_fail(e, -EINVAL, "--%s wants a value: --%s %s", row->name, row->name, row->argument);
@@ -255,6 +259,43 @@ int statement_parse(int count, const char *const *words, struct statement *out, 
     return out->help ? 0 : check_arguments(out, e);
 }
 
+/* Once, or again and again. */
+static int run_repeated(struct session *s, const struct command *c, const struct arguments *a, struct listing *l)
+{
+    const struct timespec nap = {.tv_sec = (time_t)(l->every / KC_SECOND), .tv_nsec = (long)(l->every % KC_SECOND)};
+    int code = c->run(s, a);
+    if (l->every)
+        interrupt_catch();
+    while (l->every && !code && !interrupt_seen()) {
+        nanosleep(&nap, NULL);
+        if (interrupt_seen())
+            break;
+        if (l->form == LISTING_TABLE)
+            fputc('\n', s->out);
+        l->headed = false;
+        code = c->run(s, a);
+    }
+    return code;
+}
+
+static int run_command(struct session *s, const struct command *c, const struct arguments *a)
+{
+    struct listing l;
+    struct kc_error e = {""};
+    bool json = s->json;
+    int listed = listing_parse(c->verb, a, json, &l, &e), code;
+    if (listed < 0)
+        return session_fail(s, KC_EXIT_USAGE, "%s", e.text);
+    if (listed) {
+        s->listing = &l;
+        s->json = true;
+    }
+    code = listed ? run_repeated(s, c, a, &l) : c->run(s, a);
+    s->listing = NULL;
+    s->json = json;
+    return code;
+}
+
 int statement_run(struct session *s, int count, const char *const *words)
 {
     struct statement st;
@@ -276,7 +317,7 @@ int statement_run(struct session *s, int count, const char *const *words)
     else if (!st.command)
         code = session_fail(s, KC_EXIT_USAGE, "which verb? `kc help` lists them");
     else
-        code = st.command->run(s, &st.arguments);
+        code = run_command(s, st.command, &st.arguments);
     s->json = json_before;
     s->verb = verb_before;
     return code;
@@ -313,7 +354,8 @@ void help_command(const struct command *c, FILE *out)
         char left[64];
         if (!(c->options & OPT_BIT(i)))
             continue;
-        snprintf(left, sizeof left, "--%s%s%s", o->name, o->argument ? " " : "", o->argument ? o->argument : "");
+        const char *argument = o->argument ? o->argument : "";
+        snprintf(left, sizeof left, "--%s%s%s", o->name, *argument && *argument != '[' ? " " : "", argument);
         fprintf(out, "  %c%c%c %-22s %s\n", o->letter ? '-' : ' ', o->letter ? o->letter : ' ', o->letter ? ',' : ' ',
                 left, o->help);
     }

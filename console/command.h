@@ -18,13 +18,16 @@ enum option_id {
     OPTIONS
 };
 #undef OPTION
-#define OPT_BIT(number) (UINT64_C(1) << (number))
+/* A set of options; there are more than 64. */
+__extension__ typedef unsigned __int128 option_set;
+_Static_assert(OPTIONS <= 128, "more options than an option_set holds");
+#define OPT_BIT(number) ((option_set)1 << (number))
 #define OPT(id) OPT_BIT(OPTION_##id)
 
 struct option_row {
     const char *name;
     char letter;          /* 0: none */
-    const char *argument; /* NULL: takes none */
+    const char *argument; /* NULL: takes none; "[=…]": it may be left out */
     const char *help;
 };
 extern const struct option_row option_rows[OPTIONS];
@@ -43,13 +46,16 @@ struct command {
     const char *arguments;
     int least, most;  /* words that follow; most -1: any number */
     enum command_needs needs;
-    uint64_t options; /* OPT() bits, HELP and JSON always among them */
+    option_set options; /* OPT() bits, HELP and JSON always among them */
     const char *summary, *help;
     /* Returns an exit code. Has told why if it is not 0. */
     int (*run)(struct session *s, const struct arguments *a);
 };
 extern const struct command commands[];
 extern const size_t commands_count;
+
+/* of a verb that lists: listings.def has a row for it */
+#define LISTS (OPT(WHERE) | OPT(COLS) | OPT(PLAIN))
 
 #define STATEMENT_WORDS 256
 

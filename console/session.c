@@ -28,12 +28,29 @@ json_t *session_envelope(const struct session *s)
     return envelope(s->verb);
 }
 
-int session_emit(struct session *s, json_t *object)
+static int emit_line(struct session *s, json_t *object)
 {
     char *text = object ? json_dumps(object, KC_JSON_FLAGS) : NULL;
     json_decref(object);
     int bad = !text || fprintf(s->out, "%s\n", text) < 0 || fflush(s->out) != 0;
     free(text);
+    return bad ? KC_EXIT_SYSTEM : KC_EXIT_OK;
+}
+
+int session_emit(struct session *s, json_t *object)
+{
+    struct kc_error e = {""};
+    bool wanted = true;
+    if (!s->listing || !object)
+        return emit_line(s, object);
+    if (listing_cut(s->listing, object, &wanted, &e) < 0) {
+        json_decref(object);
+        return session_fail(s, KC_EXIT_USAGE, "%s", e.text);
+    }
+    if (wanted && s->listing->form == LISTING_JSON)
+        return emit_line(s, object);
+    int bad = wanted && listing_print(s->listing, object, s->out) < 0;
+    json_decref(object);
     return bad ? KC_EXIT_SYSTEM : KC_EXIT_OK;
 }
 
@@ -55,13 +72,13 @@ int session_fail(struct session *s, int code, const char *format, ...)
     vsnprintf(text, sizeof text, format, list);
     va_end(list);
     tell(s, text);
-    if (s->json) {
+    if (s->json && !(s->listing && s->listing->form != LISTING_JSON)) {
         char safe[sizeof text * 4];
         text_clean(text, strlen(text), 0, safe, sizeof safe); /* jansson refuses what is not UTF-8 */
         json_t *o = envelope("error");
         json_object_set_new(o, "error", json_string(safe));
         json_object_set_new(o, "code", json_integer(code));
-        session_emit(s, o);
+        emit_line(s, o);
     }
     return code;
 }

@@ -4,6 +4,8 @@
 #ifndef KC_CONSOLE_SESSION_H
 #define KC_CONSOLE_SESSION_H
 
+#include "listing.h"
+
 #include "base/error.h"
 #include "base/home.h"
 #include "base/json.h"
@@ -17,6 +19,7 @@ struct session {
     bool terminal;    /* `out` is a terminal: foreign text is made safe for it */
     bool json;
     const char *verb; /* for the schema */
+    struct listing *listing; /* what is wanted of a verb that lists; NULL: all, as JSON */
 };
 
 /* Prints "kc: …" (with --json also {"schema":"kc.error/1",…}) and returns `code`. */
@@ -27,7 +30,8 @@ void session_note(struct session *s, const char *format, ...) __attribute__((for
 int session_code(int rc);
 /* An object with "schema":"kc.<verb>/1" (the space of a verb becomes a dot) and "generated_at". New reference. */
 json_t *session_envelope(const struct session *s);
-/* Print one line of JSON and let go of the reference. 0, or EXIT_SYSTEM when it cannot be written. */
+/* Print one line of JSON, or the rows of it that are wanted in the form that is, and let go of the reference. 0,
+ * EXIT_USAGE: it has no such member; EXIT_SYSTEM when it cannot be written. */
 int session_emit(struct session *s, json_t *object);
 /* Foreign text as a JSON string (what is not UTF-8 becomes \xNN); NULL or "": null. New reference. */
 json_t *session_text(const char *text);

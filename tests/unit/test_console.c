@@ -289,6 +289,8 @@ static const struct {
     {"start", {"start", "/nowhere/spec.json"}, KC_EXIT_NO_OBJECT},
     {"ps", {"ps"}, KC_EXIT_OK},
     {"show", {"show", "a-1"}, KC_EXIT_NO_OBJECT},
+    {"ranks", {"ranks", "a-1"}, KC_EXIT_NO_OBJECT},
+    {"events", {"events", "a-1"}, KC_EXIT_NO_OBJECT},
     {"watch", {"watch", "a-1"}, KC_EXIT_USAGE},
     {"pause", {"pause", "a-1"}, KC_EXIT_ABSENT},
     {"resume", {"resume", "a-1"}, KC_EXIT_ABSENT},

@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""Listings and events of a real job, as scripts read them: chosen rows in every form, and a stream that is resumed loses
+nothing and tells nothing twice."""
+import json, os, signal, subprocess, sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from kc_flow import BIN, main
+from kc_train import Kc
+
+
+def rows(text):
+    return [line.split("\t") for line in text.splitlines()]
+
+
+def test_rows_and_a_stream_that_is_resumed():
+    with Kc() as node:
+        job = node.train("rows", 2, snapshot={"every": 5, "busy": "wait"})
+
+        def kc(*words, code=0):
+            done = node.kc(*words, ok=(code,))
+            return done.stdout, done.stderr
+
+        whole = node.events(job)
+        assert rows(kc("ps", "--plain", "--cols", "id,state")[0]) == [[job, "finished"]]
+        assert kc("ps", "--plain", "--where", "state!=finished")[0] == ""
+        assert json.loads(kc("ps", "--json", "--where", "step=20", "--cols", "id,step")[0])["jobs"] == [{"id": job, "step": 20}]
+        _, told = kc("ps", "--where", "stat=finished", code=2)
+        assert "Did you mean state?" in told, told
+
+        # all events, in order; then the rest behind each of them
+        first = json.loads(kc("events", job, "--json")[0])["events"]
+        assert [e["event"] for e in first] == [e["event"] for e in whole]
+        assert [e["monotonic_ns"] for e in first] == [e["monotonic_ns"] for e in whole]
+        for i in (0, len(first) // 2, len(first) - 1):
+            rest = json.loads(kc("events", job, "--json", "--since", str(first[i]["id"]))[0])["events"]
+            assert rest == first[i + 1:], i
+        _, told = kc("events", job, "--since", "999999999", code=2)
+        assert "its events end at" in told, told
+
+        # followed: whole lines of JSON, and it ends with the job, which has ended
+        lines = kc("events", job, "-f", "--json", "--where", "event=snapshot rank=0")[0].splitlines()
+        assert [e["step"] for line in lines for e in json.loads(line)["events"]] == \
+            [e["step"] for e in whole if e["event"] == "snapshot" and e["rank"] == 0]
+
+        # a watch ends with Ctrl-C; its reader may leave at any time
+        watch = subprocess.Popen([os.path.join(BIN, "kc"), "ps", "--watch=0.1", "--json"], env=node.environment, stdout=subprocess.PIPE, text=True)
+        seen = [json.loads(watch.stdout.readline()) for _ in range(3)]
+        assert all(o["schema"] == "kc.ps/1" for o in seen)
+        watch.send_signal(signal.SIGINT)
+        watch.stdout.read()
+        assert watch.wait(timeout=20) == 0
+        left = subprocess.Popen([os.path.join(BIN, "kc"), "ps", "--watch=0.1", "--json"], env=node.environment, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True)
+        left.stdout.readline()
+        left.stdout.close()
+        assert left.wait(timeout=20) in (0, -signal.SIGPIPE)
+        assert left.stderr.read() == ""
+
+
+if __name__ == "__main__":
+    main(globals())
