@@ -30,7 +30,7 @@ void job_clear(struct job *j, const char *id, const char *directory)
     j->step = j->steps = j->ranks = j->zero = j->restarts = j->incarnation = j->exit_code = j->keeper = -1;
     j->queue = -1;
     j->loss = j->validation_loss = j->grad_norm = j->lr = j->tokens_per_second = j->step_seconds = j->seconds = NAN;
-    j->imbalance = NAN;
+    j->imbalance = j->restart_in = NAN;
     j->validation_step = -1;
     for (int i = 0; i < SPLITS; i++)
         j->split[i] = NAN;
@@ -218,6 +218,14 @@ bool job_failed(const struct job *j)
 bool job_unsaved(const struct job *j)
 {
     return (j->state == KC_JOB_FINISHED || j->state == KC_JOB_STOPPED) && j->exit_code > 0;
+}
+
+const char *job_restart_text(const struct job *j, char *out, size_t room)
+{
+    *out = 0;
+    if (!isnan(j->restart_in))
+        snprintf(out, room, "restarts in %.0f s: %s", ceil(j->restart_in), j->restart_why);
+    return out;
 }
 
 const char *job_state_text(const struct job *j)

@@ -88,6 +88,8 @@ struct job {
     double split[SPLITS];        /* of rank 0, whose step `step_seconds` is too: parts of one step of one rank */
     char state_root[33];         /* of the state at `step` */
     char text[512];              /* the last fault as one line, survived or not; "" none */
+    double restart_in;           /* seconds until its ranks are started again; NaN: nothing waits for that */
+    char restart_why[56];        /* if so: "third crash without progress" */
     char unsaved[512];           /* why the last snapshot failed; "" it did not, or nobody knows */
     int64_t failed_saves;        /* snapshots that failed since the last that did not, as far as the journal's end tells */
     int64_t failed_step;         /* the last of them is of that step */
@@ -127,6 +129,8 @@ bool job_failed(const struct job *j);
 /* It ended as somebody wanted, but its last snapshot failed: what was trained since the one before is lost. */
 bool job_unsaved(const struct job *j);
 const char *job_state_text(const struct job *j); /* "running", "?" */
+/* "restarts in 8 s: third crash without progress"; "" where nothing waits for that. Returns out. */
+const char *job_restart_text(const struct job *j, char *out, size_t room);
 /* Seconds the rest would take at the speed of the last step; NaN unless it runs. */
 double job_eta(const struct job *j);
 /* Is a wait worth telling? A wait for a thread of the same rank is ordinary, many times a step, until nothing has

@@ -116,6 +116,12 @@ static void read_status(struct job *j, const struct kc_reader *r)
     j->restarts = s.restarts;
     j->incarnation = s.incarnation;
     snprintf(j->text, sizeof j->text, "%s", s.text);
+    j->restart_in = NAN;
+    if (s.restart_at && j->keeper_alive) {
+        const uint64_t now = kc_reader_now(r);
+        j->restart_in = s.restart_at > now ? (double)(s.restart_at - now) / (double)KC_SECOND : 0;
+        snprintf(j->restart_why, sizeof j->restart_why, "%s", s.restart_why);
+    }
     if (s.failed_rank >= 0 || *s.text) {
         j->failure.rank = s.failed_rank;
         j->failure.step = (int64_t)s.failed_step;

@@ -2,6 +2,7 @@
  * (kc-job(5)). A file that is missing or half-written leaves unknown what it would have said. */
 #include "model.h"
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
 
@@ -100,6 +101,12 @@ static void read_state(struct job *j, const json_t *state)
     j->incarnation = kc_json_integer(state, "incarnation", -1);
     read_failure(j, json_object_get(state, "last_fault"));
     read_processes(j, state);
+    const long long again = kc_json_integer(state, "restart_ns", 0);
+    if (again > 0 && !job_ended(j)) {
+        const uint64_t now = kc_wall();
+        j->restart_in = (uint64_t)again > now ? (double)((uint64_t)again - now) / (double)KC_SECOND : 0;
+        snprintf(j->restart_why, sizeof j->restart_why, "%s", kc_json_text(state, "restart_why", ""));
+    }
     if (job_ended(j)) /* the result says it too, unless there was no room to write one */
         j->exit_code = kc_json_integer(state, "exit_code", -1);
 }

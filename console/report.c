@@ -129,6 +129,8 @@ json_t *report_job(const struct job *j)
     json_object_set_new(o, "seconds", kc_json_number(j->seconds));
     json_object_set_new(o, "restarts", report_whole(j->restarts));
     json_object_set_new(o, "incarnation", report_whole(j->incarnation));
+    json_object_set_new(o, "restart_in_seconds", kc_json_number(j->restart_in));
+    json_object_set_new(o, "restart_why", session_text(isnan(j->restart_in) ? "" : j->restart_why));
     json_object_set_new(o, "host", session_text(j->host));
     json_object_set_new(o, "created", session_text(j->created));
     json_object_set_new(o, "directory", session_text(j->directory));
@@ -208,10 +210,12 @@ void report_wait_long(const struct job_wait *w, char *out, size_t room)
 
 void report_state(const struct job *j, char *out, size_t room)
 {
-    char place[24] = "";
     if (j->state == KC_JOB_QUEUED && j->queue > 0)
-        snprintf(place, sizeof place, " %" PRId64, j->queue);
-    snprintf(out, room, "%s%s", job_state_text(j), place);
+        snprintf(out, room, "%s %" PRId64, job_state_text(j), j->queue);
+    else if (!isnan(j->restart_in))
+        snprintf(out, room, "restart %.0f s", ceil(j->restart_in));
+    else
+        snprintf(out, room, "%s", job_state_text(j));
 }
 
 void report_progress(const struct job *j, char *out, size_t room)
@@ -340,6 +344,9 @@ void report_page(const struct job *j, FILE *out)
     fprintf(out, "job         %s\nstate       %s\n", j->id, line);
     if (j->board && !j->keeper_alive)
         fprintf(out, "            its keeper is gone: what follows is what the board last showed\n");
+    if (!isnan(j->restart_in))
+        fprintf(out, "            %s; kc resume %s: now, kc stop %s: not at all\n", job_restart_text(j, line, sizeof line), j->id,
+                j->id);
     if (*j->text)
         fprintf(out, "last fault  %s\n", j->text);
     report_progress(j, line, sizeof line);

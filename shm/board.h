@@ -153,7 +153,7 @@ KC_LAYOUT(struct kc_group_entry, 112);
 KC_LAYOUT(struct kc_plan_facts, 168);
 KC_LAYOUT(struct kc_ack, 312);
 KC_LAYOUT(struct kc_job_facts, 840);
-KC_LAYOUT(struct kc_job_status, 328);
+KC_LAYOUT(struct kc_job_status, 392);
 KC_LAYOUT(struct kc_rank_process, 112);
 KC_LAYOUT(struct kc_watch_seen, 544);
 KC_LAYOUT(struct kc_rank_pace, 48);
@@ -163,8 +163,8 @@ KC_LAYOUT(struct kc_directory_device, 288);
 KC_LAYOUT(struct kc_metric_block, 1040);
 KC_LAYOUT(struct kc_rank_slot, 119760);
 KC_LAYOUT(struct kc_leader_area, 830056);
-KC_LAYOUT(struct kc_keeper_area, 14056);
-KC_LAYOUT(struct kc_job_segment, 848720);
+KC_LAYOUT(struct kc_keeper_area, 14120);
+KC_LAYOUT(struct kc_job_segment, 848784);
 KC_LAYOUT(struct kc_directory_segment, 204072);
 
 #endif

@@ -91,6 +91,7 @@ void kc_board_status(struct kc_board *b, const struct kc_job_status *status)
 {
     struct kc_job_status s = *status;
     KC_END(s.text);
+    KC_END(s.restart_why);
     KC_WRITE(b->board->keeper.status, &s);
 }
 

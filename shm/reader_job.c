@@ -27,6 +27,7 @@ int kc_reader_status(const struct kc_reader *r, struct kc_job_status *out)
     if (code < 0)
         return code;
     KC_END(out->text);
+    KC_END(out->restart_why);
     if (out->state >= KC_JOB_STATES)
         out->state = KC_JOB_UNKNOWN;
     if (out->failed_phase >= KC_PHASES)

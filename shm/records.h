@@ -216,6 +216,8 @@ struct kc_job_status {
     uint32_t followers;       /* ranks that left because of it */
     uint32_t pad;
     char text[256];           /* the verdict in one line; "" */
+    uint64_t restart_at;      /* kc_now() when its ranks are started again; 0: nothing waits for that */
+    char restart_why[56];     /* if so: "third crash without progress" */
 };
 /* A rank's process as the keeper sees it. Writer: the keeper. */
 struct kc_rank_process {

@@ -1,6 +1,7 @@
 /* failure.c */
 #include "failure.h"
 
+#include <ctype.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -148,6 +149,28 @@ struct kc_verdict kc_failure_other(enum kc_reason reason, enum kc_phase phase, u
     snprintf(v.detail, sizeof v.detail, "%s", text);
     snprintf(v.text, sizeof v.text, "%s", *text ? text : kc_reason_row[reason].help);
     return v;
+}
+
+/* Addresses and pids differ, what happened does not. */
+static bool same_words(const char *a, const char *b)
+{
+    while (*a && *b) {
+        if (isdigit((unsigned char)*a) && isdigit((unsigned char)*b)) {
+            while (isalnum((unsigned char)*a))
+                a++;
+            while (isalnum((unsigned char)*b))
+                b++;
+        } else if (*a++ != *b++) {
+            return false;
+        }
+    }
+    return *a == *b;
+}
+
+bool kc_failure_same(const struct kc_verdict *a, const struct kc_verdict *b)
+{
+    return kc_verdict_failed(a) && kc_verdict_failed(b) && a->step == b->step && a->reason == b->reason &&
+           (a->reason == KC_REASON_HANG || same_words(a->detail, b->detail));
 }
 
 void kc_failure_add(struct kc_verdict *verdict, const char *format, ...)

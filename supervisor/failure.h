@@ -55,6 +55,9 @@ struct kc_verdict kc_failure_other(enum kc_reason reason, enum kc_phase phase, u
 bool kc_rank_ended_well(const struct kc_rank_end *end);
 /* The first failure among `count` ranks; rank -1 if all ended well (or have not ended). */
 void kc_failure_name(const struct kc_rank_end *ends, size_t count, struct kc_verdict *out);
+/* The same again? At the same step, for the same reason, and in the same words but for numbers, whichever rank it was; of a
+ * hang the words are of what was found, and do not count. */
+bool kc_failure_same(const struct kc_verdict *a, const struct kc_verdict *b);
 /* Append to its text. */
 void kc_failure_add(struct kc_verdict *verdict, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The fault that policy is asked about. `trained`: the incarnation had finished a step. */

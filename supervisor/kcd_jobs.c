@@ -217,6 +217,7 @@ void kc_kcd_end(struct kc_kcd_job *job, enum kc_job_state state, const char *why
     r->keeper = (struct kc_process){0};
     memset(r->rank, 0, sizeof r->rank);
     r->hold = r->stop = false;
+    r->restart_wall = 0;
     if (why && state == KC_JOB_FAILED)
         r->failure = kc_failure_other(KC_REASON_ERROR, KC_PHASE_STARTING, r->step, why);
     kc_journal(r->directory, "state", json_pack("{s:s, s:s*}", "state", kc_job_state_name[state], "text", why));

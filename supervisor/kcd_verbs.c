@@ -233,7 +233,9 @@ static json_t *requeue(struct kc_kcd *d, struct kc_record *r)
     snprintf(r->boot, sizeof r->boot, "%s", d->boot);
     r->state = KC_JOB_QUEUED;
     r->queued = r->since = kc_wall();
-    r->fruitless = r->same = 0;
+    kc_record_progress(r);
+    r->same = 0;
+    r->restart_wall = 0;
     memset(r->rank, 0, sizeof r->rank);
     r->hold = r->stop = false;
     r->exit_code = 0;

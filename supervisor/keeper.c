@@ -35,8 +35,10 @@ void kc_keeper_publish(struct kc_keeper *k)
                               .failed_time = r->failure.time,
                               .failed_phase = r->failure.phase,
                               .failed_reason = r->failure.reason,
-                              .followers = r->failure.followers};
+                              .followers = r->failure.followers,
+                              .restart_at = k->restart_at};
     snprintf(s.text, sizeof s.text, "%.*s", (int)sizeof s.text - 1, r->failure.text);
+    memcpy(s.restart_why, r->restart_why, sizeof s.restart_why);
     kc_board_status(k->board, &s);
     kc_board_set(k->board, KC_METRIC_RESTARTS, r->restarts);
 }
@@ -177,6 +179,7 @@ static void tick(void *owner)
     kc_keeper_saver_settle(k);
     kc_keeper_tape_tick(k, now);
     kc_keeper_mortem_settle(k);
+    kc_keeper_restart_tick(k);
     if (now - k->last_slow >= SLOW || k->rank[0].log.old >= 0) {
         k->last_slow = now;
         kc_keeper_oom_tick(k);
@@ -188,7 +191,8 @@ static void tick(void *owner)
             k->last_slow = now - SLOW;
     }
     bool idle = k->record.state == KC_JOB_PAUSED && !k->waiters && !k->releasing && !soon;
-    kc_loop_wake_at(&k->loop, now + (idle ? IDLE_TICK : TICK));
+    uint64_t next = now + (idle || k->restart_at ? IDLE_TICK : TICK);
+    kc_loop_wake_at(&k->loop, k->restart_at && k->restart_at < next ? k->restart_at : next);
 }
 
 static void signals_ready(struct kc_source *source, uint32_t events)

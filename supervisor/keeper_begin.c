@@ -70,7 +70,8 @@ static void recover(struct kc_keeper *k)
     for (uint32_t i = 0; i < k->record.ranks; i++)
         well = well && kc_rank_ended_well(&k->rank[i].end);
     if (k->reader) {
-        v = kc_keeper_verdict(k);
+        if (!k->record.restart_wall) /* else that was decided before it was lost */
+            v = kc_keeper_verdict(k);
         kc_keeper_tape_now(k, !well);
     }
     if (v.rank < 0 || !v.cause) {

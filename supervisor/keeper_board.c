@@ -121,7 +121,7 @@ static void take_event(struct kc_keeper *k, uint32_t rank, const struct kc_event
         k->committed = ev->a;
     if (ev->what == KC_EVENT_SNAPSHOT && ev->a > k->record.snapshot_step) {
         k->record.snapshot_step = ev->a;
-        k->record.fruitless = 0; /* what was reached is durable: earlier restarts are paid for */
+        kc_record_progress(&k->record);
         kc_keeper_save(k);
     }
 }

@@ -128,6 +128,12 @@ static void release(struct kc_keeper *k, const char *note, struct kc_keeper_peer
 {
     bool held = k->record.state == KC_JOB_PAUSED, wanted = k->record.hold;
     k->record.hold = false;
+    if (k->restart_at) {
+        kc_keeper_restart_now(k);
+        kc_keeper_save(k);
+        send_reply(peer, tag, ok_note(k, "had still to wait; it is started again now"));
+        return;
+    }
     kc_keeper_set_control(k, k->control & ~KC_CONTROL_PAUSE);
     if (wanted && !held)
         kc_keeper_answer(k, KC_LIFE_PAUSE, 0, refusal(k, "was resumed before it was held"));
@@ -152,7 +158,10 @@ void kc_keeper_do_request(struct kc_keeper *k, enum kc_life_action action, const
         break;
     case KC_DO_HOLD:
         hold(k);
-        wait_for(k, peer, tag, verb);
+        if (k->restart_at)
+            send_reply(peer, tag, ok_note(k, note));
+        else
+            wait_for(k, peer, tag, verb);
         break;
     case KC_DO_RELEASE:
         release(k, note, peer, tag);

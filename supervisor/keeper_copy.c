@@ -118,7 +118,7 @@ static void take_line(struct kc_keeper *k, const char *text)
         kc_journal(k->record.directory, "copy-saved", json_incref(saved));
         if (step > k->record.snapshot_step) { /* as when a rank says that it has saved */
             k->record.snapshot_step = step;
-            k->record.fruitless = 0;
+            kc_record_progress(&k->record);
             kc_keeper_save(k);
         }
     }

@@ -38,17 +38,12 @@ void kc_keeper_begin(struct kc_keeper *k)
     kc_keeper_fail(k, e.text);
 }
 
-static bool repeats(const struct kc_verdict *a, const struct kc_verdict *b)
-{
-    return kc_verdict_failed(a) && a->step == b->step && a->reason == b->reason;
-}
-
 /* What policy says to `v`. */
 static enum kc_action choose(struct kc_keeper *k, const struct kc_verdict *v, enum kc_fault fault, uint32_t *same)
 {
     const struct kc_record *r = &k->record;
     /* Killed from outside says nothing about what the rank did: only faults of its own are deterministic. */
-    *same = v->outside ? 0 : repeats(&r->failure, v) ? r->same + 1 : 1;
+    *same = v->outside ? 0 : kc_failure_same(&r->failure, v) ? r->same + 1 : 1;
     struct kc_policy_history history = {.restarts = r->fruitless, .same_step_faults = *same};
     return kc_policy_decide(fault, k->spec, &history);
 }
@@ -87,9 +82,7 @@ void kc_keeper_decide(struct kc_keeper *k, const struct kc_verdict *verdict, enu
         kc_keeper_conclude(k, KC_JOB_FAILED);
         return;
     }
-    r->restarts++;
-    r->fruitless++;
-    kc_keeper_begin(k);
+    kc_keeper_restart(k, fault);
 }
 
 void kc_keeper_decide_from_group(struct kc_keeper *k)

@@ -1,7 +1,7 @@
 /* keeper_impl.h - the keeper's state, for its own files: keeper_begin.c, keeper.c (life, loop), keeper_fault.c (after a
- * failure), keeper_end.c (the end), keeper_ranks.c (processes), keeper_board.c (what ranks publish becomes files),
- * keeper_copy.c (the state in memory), keeper_oom.c (whom the kernel killed), keeper_control.c (requests), keeper_watch.c (does
- * it get on), keeper_mortem.c (what is kept of a fault). */
+ * failure), keeper_restart.c (until ranks start again), keeper_end.c (the end), keeper_ranks.c (processes), keeper_board.c
+ * (what ranks publish becomes files), keeper_copy.c (the state in memory), keeper_oom.c (whom the kernel killed),
+ * keeper_control.c (requests), keeper_watch.c (does it get on), keeper_mortem.c (what is kept of a fault). */
 #ifndef KC_SUPERVISOR_KEEPER_IMPL_H
 #define KC_SUPERVISOR_KEEPER_IMPL_H
 
@@ -149,6 +149,7 @@ struct kc_keeper {
     bool releasing;                /* the pause level was lowered and the ranks have not said that they go on */
     enum kc_ending ending;
     struct kc_grace grace;
+    uint64_t restart_at;           /* kc_now() when ranks are started again: until then there are none; 0: it doesn't wait */
     uint64_t last_tick, last_slow; /* kc_now() */
     bool stop_before_end;          /* a stop was asked for after the group had begun to end */
     bool fatal;                    /* the group ends after a failure that policy, as far as is known, does not restart */
@@ -180,6 +181,11 @@ void kc_keeper_end_failed(struct kc_keeper *k);                     /* tell the 
 void kc_keeper_decide(struct kc_keeper *k, const struct kc_verdict *verdict, enum kc_fault fault);
 void kc_keeper_decide_from_group(struct kc_keeper *k);
 void kc_keeper_begin(struct kc_keeper *k);                          /* the next incarnation; the job fails if it can't be */
+
+/* keeper_restart.c */
+void kc_keeper_restart(struct kc_keeper *k, enum kc_fault fault);   /* policy says so: now, or when it has waited */
+void kc_keeper_restart_now(struct kc_keeper *k);                    /* it has waited long enough */
+void kc_keeper_restart_tick(struct kc_keeper *k);
 
 /* keeper_end.c */
 void kc_keeper_conclude(struct kc_keeper *k, enum kc_job_state state); /* nothing is left: the job has ended so */

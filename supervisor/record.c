@@ -34,6 +34,55 @@ bool kc_record_ended(const struct kc_record *record)
     return kc_job_state_row[record->state].ended;
 }
 
+uint32_t kc_record_cause(struct kc_record *r, enum kc_fault fault, enum kc_reason reason)
+{
+    struct kc_cause *c = r->cause, *rarest = c;
+    for (; c < r->cause + KC_CAUSES && (!c->count || c->fault != fault || c->reason != reason); c++)
+        rarest = c->count < rarest->count ? c : rarest;
+    if (c == r->cause + KC_CAUSES) {
+        c = rarest;
+        *c = (struct kc_cause){.fault = fault, .reason = reason};
+    }
+    return ++c->count;
+}
+
+void kc_record_progress(struct kc_record *r)
+{
+    r->fruitless = 0;
+    memset(r->cause, 0, sizeof r->cause);
+}
+
+static json_t *causes_json(const struct kc_record *r)
+{
+    json_t *list = json_array();
+    for (const struct kc_cause *c = r->cause; c < r->cause + KC_CAUSES; c++)
+        if (c->count)
+            json_array_append_new(list, json_pack("{s:s, s:s, s:i}", "fault", kc_fault_name[c->fault], "reason",
+                                                  kc_reason_name[c->reason], "count", (int)c->count));
+    return list;
+}
+
+static void read_causes(const json_t *list, struct kc_record *r)
+{
+    for (size_t i = 0; i < json_array_size(list) && i < KC_CAUSES; i++) {
+        const json_t *o = json_array_get(list, i);
+        const int fault = kc_name_find(kc_fault_name, KC_FAULTS, kc_json_text(o, "fault", ""));
+        const int reason = kc_name_find(kc_reason_name, KC_REASONS, kc_json_text(o, "reason", ""));
+        if (fault >= 0 && reason >= 0)
+            r->cause[i] = (struct kc_cause){.fault = (enum kc_fault)fault, .reason = (enum kc_reason)reason,
+                                            .count = (uint32_t)kc_json_integer(o, "count", 0)};
+    }
+}
+
+/* As kc_record_failure(), with what the next fault is compared with. */
+static json_t *last_fault_json(const struct kc_verdict *v)
+{
+    json_t *o = kc_record_failure(v);
+    if (json_is_object(o))
+        json_object_set_new(o, "detail", json_string(v->detail));
+    return o;
+}
+
 static json_t *process_json(struct kc_process p)
 {
     return json_pack("{s:i, s:I}", "pid", (int)p.pid, "start", (json_int_t)p.start);
@@ -62,6 +111,9 @@ int kc_record_write(const struct kc_record *r, struct kc_error *e)
                   "restarts", (int)r->restarts, "fruitless", (int)r->fruitless, "same", (int)r->same);
     if (!o)
         return kc_fail(e, -ENOMEM, "no memory for the record of job '%s'", r->id);
+    json_object_set_new(o, "causes", causes_json(r));
+    json_object_set_new(o, "restart_ns", r->restart_wall ? json_integer((json_int_t)r->restart_wall) : json_null());
+    json_object_set_new(o, "restart_why", r->restart_wall ? json_string(r->restart_why) : json_null());
     json_object_set_new(o, "unbegun", json_boolean(r->unbegun));
     json_object_set_new(o, "lost", json_integer(r->lost));
     json_object_set_new(o, "step", json_integer((json_int_t)r->step));
@@ -72,7 +124,7 @@ int kc_record_write(const struct kc_record *r, struct kc_error *e)
     json_object_set_new(o, "stop", json_boolean(r->stop));
     json_object_set_new(o, "exit_code", kc_record_ended(r) ? json_integer(r->exit_code) : json_null());
     json_object_set_new(o, "first_failure", kc_record_first_failure(r));
-    json_object_set_new(o, "last_fault", kc_record_failure(&r->failure));
+    json_object_set_new(o, "last_fault", last_fault_json(&r->failure));
     char *text = json_dumps(o, KC_JSON_PRETTY);
     json_decref(o);
     if (!text)
@@ -99,6 +151,7 @@ static void read_failure(const json_t *o, struct kc_verdict *v)
     v->killed = oom >= 0;
     v->oom = oom < 0 ? KC_OOM_UNKNOWN : (enum kc_oom_level)oom;
     snprintf(v->text, sizeof v->text, "%s", kc_json_text(o, "text", ""));
+    snprintf(v->detail, sizeof v->detail, "%s", kc_json_text(o, "detail", ""));
 }
 
 static void copy_text(char *out, size_t room, const json_t *o, const char *key)
@@ -133,6 +186,9 @@ static int record_of(const json_t *o, struct kc_record *r)
     r->restarts = (uint32_t)kc_json_integer(o, "restarts", 0);
     r->fruitless = (uint32_t)kc_json_integer(o, "fruitless", 0);
     r->same = (uint32_t)kc_json_integer(o, "same", 0);
+    read_causes(json_object_get(o, "causes"), r);
+    r->restart_wall = (uint64_t)kc_json_integer(o, "restart_ns", 0);
+    copy_text(r->restart_why, sizeof r->restart_why, o, "restart_why");
     r->unbegun = json_is_true(json_object_get(o, "unbegun"));
     r->lost = (pid_t)kc_json_integer(o, "lost", 0);
     r->step = (uint64_t)kc_json_integer(o, "step", 0);

@@ -19,6 +19,14 @@
 #define KC_ID_ROOM (KC_ID_MAX + 1)
 #define KC_UNSAVED_ROOM (KC_ERROR_TEXT + 400) /* why a record can't be written, with what it would say */
 
+/* A fault with its reason, as often as ranks were started again after it. */
+#define KC_CAUSES 16
+struct kc_cause {
+    enum kc_fault fault;
+    enum kc_reason reason;
+    uint32_t count;
+};
+
 struct kc_record {
     char id[KC_ID_ROOM], name[KC_NAME_MAX + 1];
     char host[65], instance[KC_INSTANCE_ROOM], boot[40];
@@ -32,12 +40,15 @@ struct kc_record {
     uint32_t incarnation;        /* ranks started so often, from 1 */
     uint32_t restarts;           /* by policy, in all */
     uint32_t fruitless;          /* restarts since the newest snapshot moved on */
+    struct kc_cause cause[KC_CAUSES]; /* and of those, how many of each cause; a count of 0 is free */
     uint32_t same;               /* times in a row that the same step failed with the same reason */
     bool unbegun;                /* kcd has started a keeper that has not started its ranks yet */
     pid_t lost;                  /* keeper that was lost last; 0: none. For people: it may be anybody's pid by now */
     uint64_t step, steps;        /* done; wanted */
     uint64_t snapshot_step;      /* of the newest snapshot known; 0 */
     double seconds;              /* trained, pauses left out */
+    uint64_t restart_wall;       /* kc_wall() when its ranks are started again; 0: nothing waits for that */
+    char restart_why[56];        /* if so: "third crash without progress" */
     bool hold, stop;             /* wanted: pause before the next step; end */
     int exit_code;               /* once ended */
     struct kc_verdict failure;   /* the newest fault: first failure of its incarnation */
@@ -56,6 +67,10 @@ int kc_record_spec(const char *directory, struct kc_arena *arena, const struct k
 json_t *kc_record_failure(const struct kc_verdict *verdict);
 /* Of the incarnation that ended the job, if it failed: faults that it survived are not what it ended of. */
 json_t *kc_record_first_failure(const struct kc_record *record);
+/* Ranks are started again after it: the how manieth time without progress, from 1. */
+uint32_t kc_record_cause(struct kc_record *record, enum kc_fault fault, enum kc_reason reason);
+/* A newer snapshot was committed: earlier restarts are paid for. */
+void kc_record_progress(struct kc_record *record);
 /* Has the job ended (its state's row says so)? */
 bool kc_record_ended(const struct kc_record *record);
 

@@ -75,6 +75,11 @@ static enum role trouble_of(const struct job *j, char *out, size_t room)
                  text_seconds(longest->wait.seconds, seconds, sizeof seconds));
         return ROLE_WARN;
     }
+    if (!isnan(j->restart_in)) {
+        char again[96];
+        snprintf(out, room, "! %s %s%s%.300s", j->id, job_restart_text(j, again, sizeof again), *j->text ? "; last: " : "", j->text);
+        return ROLE_WARN;
+    }
     if (j->restarts > 0) {
         snprintf(out, room, "%s was restarted %lld times%s%.400s", j->id, (long long)j->restarts,
                  *j->text ? "; last: " : "", j->text);

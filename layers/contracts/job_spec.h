@@ -6,7 +6,7 @@
 #include "base/contract.h"
 #include "contracts/types.h"
 
-#define KC_JOB_SPEC_VERSION 11
+#define KC_JOB_SPEC_VERSION 12
 
 #define KC_FAMILY_TABLE(X) X(FAMILY_GPT2, "gpt2", 0) X(FAMILY_LLAMA, "llama", 0) X(FAMILY_MOE, "moe", 0)
 #define KC_DEVICE_TABLE(X) X(DEVICE_CPU, "cpu", 0)
@@ -138,6 +138,7 @@ struct kc_job_spec {
     uint64_t snapshot_every, evaluate_every, replica_every; /* steps; 0: never */
     uint32_t evaluate_batches;
     uint32_t on_nonfinite, on_crash, max_restarts;
+    double backoff, backoff_max;          /* seconds: kc_policy_wait() */
     uint32_t on_hang;                     /* enum kc_on_hang */
     uint32_t shrink;                      /* 1: go on with fewer ranks along data when a device is faulty */
     double hang_floor, hang_ceiling;      /* seconds between which the learned limit of a phase lies */

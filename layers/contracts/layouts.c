@@ -164,6 +164,8 @@ static const struct kc_field job_spec[] = {
     ENUM(kc_job_spec, on_nonfinite, kc_on_nonfinite_name),
     ENUM(kc_job_spec, on_crash, kc_on_crash_name),
     SCALAR(kc_job_spec, max_restarts),
+    SCALAR(kc_job_spec, backoff),
+    SCALAR(kc_job_spec, backoff_max),
     ENUM(kc_job_spec, on_hang, kc_on_hang_name),
     SCALAR(kc_job_spec, shrink),
     SCALAR(kc_job_spec, hang_floor),

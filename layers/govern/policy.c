@@ -55,3 +55,11 @@ enum kc_action kc_policy_decide(enum kc_fault fault, const struct kc_job_spec *s
         return KC_ACTION_FAIL;
     return action;
 }
+
+double kc_policy_wait(const struct kc_job_spec *spec, uint32_t nth)
+{
+    double wait = nth < 2 ? 0 : spec->backoff;
+    for (uint32_t n = 2; n < nth && wait > 0 && wait < spec->backoff_max; n++)
+        wait *= 2;
+    return wait < spec->backoff_max ? wait : spec->backoff_max;
+}

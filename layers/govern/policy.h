@@ -42,4 +42,8 @@ struct kc_policy_history {
 enum kc_action kc_policy_decide(enum kc_fault fault, const struct kc_job_spec *spec,
                                 const struct kc_policy_history *history);
 
+/* Pure. Seconds before the n-th restart (from 1) of a cause, a fault with its reason, since a newer snapshot was committed: the
+ * first is at once, then policy.backoff_seconds, twice as long each time, policy.backoff_max_seconds at most. */
+double kc_policy_wait(const struct kc_job_spec *spec, uint32_t nth);
+
 #endif

@@ -5,6 +5,7 @@
  *   FAKE_MS            milliseconds of a step (10)        FAKE_SNAPSHOT_EVERY  steps (0: only on request and at a stop)
  *   FAKE_SNAPSHOT_MS   milliseconds of a snapshot (0)     FAKE_ONLY_RANK       the one that misbehaves (-1: all)
  *   FAKE_UNTIL         misbehave up to this incarnation (1)   FAKE_START_MS    milliseconds of its set-up (0)
+ *   FAKE_IN_TURN       1: rank 1 misbehaves, then rank 0, and so on
  * How it misbehaves, each at a step (0: before it is ready):
  *   FAKE_EXIT_AT, FAKE_EXIT_CODE (1)   leaves without a word, but prints FAKE_EXIT_LINE
  *   FAKE_ERROR_AT      says an error, then leaves with code 1     FAKE_DATA_AT   the same, of a kind that is not restarted
@@ -103,6 +104,8 @@ static void *volatile eaten; /* so that it is taken in earnest */
 static bool misbehaves(void)
 {
     long only = number("FAKE_ONLY_RANK", -1);
+    if (number("FAKE_IN_TURN", 0))
+        only = incarnation % 2;
     return (only < 0 || only == (long)rank) && incarnation <= (uint32_t)number("FAKE_UNTIL", 1);
 }
 
