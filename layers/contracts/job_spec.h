@@ -138,9 +138,9 @@ struct kc_job_spec {
     uint64_t snapshot_every, evaluate_every, replica_every; /* steps; 0: never */
     uint32_t evaluate_batches;
     uint32_t on_nonfinite, on_crash, max_restarts;
-    double backoff, backoff_max;          /* seconds: kc_policy_wait() */
     uint32_t on_hang;                     /* enum kc_on_hang */
     uint32_t shrink;                      /* 1: go on with fewer ranks along data when a device is faulty */
+    double backoff, backoff_max;          /* seconds: kc_policy_wait() */
     double hang_floor, hang_ceiling;      /* seconds between which the learned limit of a phase lies */
     double straggler_score;               /* below which a rank is told; 0: none is */
     double grace_seconds;
