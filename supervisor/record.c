@@ -74,15 +74,6 @@ static void read_causes(const json_t *list, struct kc_record *r)
     }
 }
 
-/* As kc_record_failure(), with what the next fault is compared with. */
-static json_t *last_fault_json(const struct kc_verdict *v)
-{
-    json_t *o = kc_record_failure(v);
-    if (json_is_object(o))
-        json_object_set_new(o, "detail", json_string(v->detail));
-    return o;
-}
-
 static json_t *process_json(struct kc_process p)
 {
     return json_pack("{s:i, s:I}", "pid", (int)p.pid, "start", (json_int_t)p.start);
@@ -124,7 +115,8 @@ int kc_record_write(const struct kc_record *r, struct kc_error *e)
     json_object_set_new(o, "stop", json_boolean(r->stop));
     json_object_set_new(o, "exit_code", kc_record_ended(r) ? json_integer(r->exit_code) : json_null());
     json_object_set_new(o, "first_failure", kc_record_first_failure(r));
-    json_object_set_new(o, "last_fault", last_fault_json(&r->failure));
+    json_object_set_new(o, "last_fault", kc_record_failure(&r->failure));
+    json_object_set_new(o, "last_detail", json_string(r->failure.detail)); /* what the next is compared with */
     char *text = json_dumps(o, KC_JSON_PRETTY);
     json_decref(o);
     if (!text)
@@ -151,7 +143,6 @@ static void read_failure(const json_t *o, struct kc_verdict *v)
     v->killed = oom >= 0;
     v->oom = oom < 0 ? KC_OOM_UNKNOWN : (enum kc_oom_level)oom;
     snprintf(v->text, sizeof v->text, "%s", kc_json_text(o, "text", ""));
-    snprintf(v->detail, sizeof v->detail, "%s", kc_json_text(o, "detail", ""));
 }
 
 static void copy_text(char *out, size_t room, const json_t *o, const char *key)
@@ -199,6 +190,7 @@ static int record_of(const json_t *o, struct kc_record *r)
     r->stop = json_is_true(json_object_get(o, "stop"));
     r->exit_code = (int)kc_json_integer(o, "exit_code", 0);
     read_failure(json_object_get(o, "last_fault"), &r->failure);
+    copy_text(r->failure.detail, sizeof r->failure.detail, o, "last_detail");
     return 0;
 }
 
