@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Listings and events of a real job, as scripts read them: chosen rows in every form, and a stream that is resumed loses
 nothing and tells nothing twice."""
-import json, os, signal, subprocess, sys
+import json, os, shutil, signal, subprocess, sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from kc_flow import BIN, main
@@ -55,6 +55,26 @@ def test_rows_and_a_stream_that_is_resumed():
         left.stdout.close()
         assert left.wait(timeout=20) in (0, -signal.SIGPIPE)
         assert left.stderr.read() == ""
+
+BASH = """
+source <(kc completion bash)
+t() { COMP_WORDS=("$@"); COMP_CWORD=$(($#-1)); COMPREPLY=(); _kc; echo "${COMPREPLY[*]}"; }
+t kc snap v; t kc show ''; t kc show x-1 --j; t kc events x-1 --si; t kc comple
+"""
+
+
+def test_shells_complete_what_kc_has():
+    with Kc() as node:
+        job = node.train("done", 1)
+        path = {**node.environment, "PATH": BIN + ":" + os.environ["PATH"]}
+        done = subprocess.run(["bash", "-c", BASH], env=path, capture_output=True, text=True, timeout=60)
+        assert done.stdout.split("\n")[:5] == ["verify", job, "--json", "--since", "completion"], done
+        for shell in ("zsh", "fish"):
+            text = node.kc("completion", shell).stdout
+            assert all(word in text for word in ("snap", "verify", "--cols" if shell == "zsh" else "-l cols", "kc ps --plain"))
+            if shutil.which(shell):
+                assert subprocess.run([shell, "-n", "/dev/stdin"], input=text, text=True).returncode == 0, shell
+        assert "there are bash, zsh, fish" in node.kc("completion", "tcsh", ok=(2,)).stderr
 
 
 if __name__ == "__main__":

@@ -327,6 +327,7 @@ static const struct {
     {"boundary doc", {"boundary", "doc", "--root", "/nowhere"}, KC_EXIT_NO_OBJECT},
     {"shutdown", {"shutdown"}, KC_EXIT_ABSENT},
     {"batch", {"batch", "/nowhere/statements"}, KC_EXIT_NO_OBJECT},
+    {"completion", {"completion", "bash"}, KC_EXIT_OK},
     {"version", {"version"}, KC_EXIT_OK},
     {"help", {"help"}, KC_EXIT_OK},
 };
