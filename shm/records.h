@@ -94,7 +94,13 @@ struct kc_last_words {
     char text[256];
 };
 /* Where one thread of a rank was when somebody asked: written by the thread itself, in a signal handler, where nobody may
- * trace it. */
+ * trace it. Who asks sends KC_THREAD_ASK with a value; the thread that gets it hands it on to KC_STACK_SLOTS threads of the
+ * process, in the order of their numbers, from `first` on, which each write into a slot. */
+#define KC_STACK_ALL 0xffu     /* in place of a slot: hand on */
+#define KC_STACK_VALUE(request, first, slot) ((uint64_t)(request) << 16 | (uint64_t)(first) << 8 | (slot))
+#define KC_STACK_REQUEST(value) ((uint64_t)(value) >> 16)
+#define KC_STACK_FIRST(value) ((uint32_t)(value) >> 8 & 0xffu)
+#define KC_STACK_SLOT(value) ((uint32_t)(value) & 0xffu)
 struct kc_stack_seen {
     uint64_t request;    /* whose answer it is: as the asker chose it; 0: none */
     uint64_t time;       /* kc_now() */

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 struct start {
@@ -23,9 +24,16 @@ static void *begin(void *block)
     return result;
 }
 
+void kc_thread_name(const char *name)
+{
+    char cut[16];
+    snprintf(cut, sizeof cut, "%.15s", name);
+    pthread_setname_np(pthread_self(), cut);
+}
+
 int kc_thread_start(pthread_t *thread, void *(*run)(void *), void *arg)
 {
-    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+    const int taken[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, KC_THREAD_ASK};
     sigset_t block, before;
     struct start *s = malloc(sizeof *s);
     if (!s)
@@ -33,8 +41,8 @@ int kc_thread_start(pthread_t *thread, void *(*run)(void *), void *arg)
     s->run = run;
     s->arg = arg;
     sigfillset(&block);
-    for (unsigned i = 0; i < sizeof faults / sizeof *faults; i++)
-        sigdelset(&block, faults[i]);
+    for (unsigned i = 0; i < sizeof taken / sizeof *taken; i++)
+        sigdelset(&block, taken[i]);
     pthread_sigmask(SIG_SETMASK, &block, &before);
     int r = pthread_create(thread, NULL, begin, s);
     pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -1,6 +1,8 @@
 /* process.c - signal handlers do only what is safe in them: words on the board, atomic adds, futex wakes. */
 #include "process.h"
 
+#include "asked.h"
+
 #include "base/clock.h"
 #include "base/thread.h"
 #include "shm/probe.h"
@@ -93,7 +95,7 @@ int kc_birth_read(struct kc_birth *out, struct kc_error *e)
 
 void kc_process_readable(void)
 {
-    prctl(PR_SET_PTRACER, getppid(), 0, 0, 0); /* the parent, and with it all of its descendants */
+    prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
 }
 
 static void on_stop(int signal)
@@ -151,7 +153,7 @@ int kc_process_signals(struct kc_probe *probe)
     for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++)
         if (sigaction(ignored[i], &a, NULL) != 0)
             return -errno;
-    return 0;
+    return kc_asked_listen(probe);
 }
 
 struct watch {
@@ -172,6 +174,7 @@ static void *watch_keeper(void *arg)
 {
     struct watch w = *(struct watch *)arg;
     char byte;
+    kc_thread_name("kc-watch");
     free(arg);
     for (;;) {
         struct pollfd p = {.fd = w.fd, .events = POLLIN};

@@ -29,8 +29,11 @@ int kc_birth_read(struct kc_birth *out, struct kc_error *e);
 /* Becomes non-zero once this process is asked to end: by TERM or INT, or because its keeper is gone. */
 extern volatile sig_atomic_t kc_process_told_to_stop;
 
-/* Let the other children of our parent read our memory, which comm tries (process_vm_readv(2)): where Yama's ptrace_scope is
- * 1, only ancestors may otherwise. Refused or unknown is no error: comm then goes another way. */
+/* Let other processes of our user read our memory and look at our stacks: comm reads peers (process_vm_readv(2)), a kc that
+ * anybody of this user starts looks at a rank that hangs (console/hang/). Where Yama's ptrace_scope is 1, only ancestors may
+ * otherwise, and a rank's are its keeper and kcd, not the shell of who looks. Other users may not, as ever; and what this
+ * user's processes may read so, they may read anyhow: our state lies in files and memory objects of mode 0600. Refused or
+ * unknown is no error: comm then goes another way, and a stack is asked for (engine/asked.h). */
 void kc_process_readable(void);
 /* Handle TERM and INT (stop at the next agreed step), ignore PIPE and HUP, and for fatal signals write last words with a
  * stack and abort the group before dying of the signal. */

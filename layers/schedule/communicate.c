@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/finite.h"
+#include "base/thread.h"
 #include "check.h"
 #include "shm/probe.h"
 
@@ -254,6 +255,7 @@ static int walk(struct kc_executor *x)
 void *kc_comm_lane(void *executor)
 {
     struct kc_executor *x = executor;
+    kc_thread_name("kc-comm");
     for (uint32_t run = 1;; run++) {
         kc_progress_sleep(&x->start, run);
         if (kc_progress_failed(&x->start))

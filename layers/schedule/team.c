@@ -44,6 +44,7 @@ static void *worker_main(void *argument)
 {
     struct worker *w = argument;
     struct kc_team *t = w->team;
+    kc_thread_name("kc-compute");
     for (uint32_t round = 1;; round++) {
         if (!kc_progress_spin(&t->round, round, t->spins))
             kc_progress_sleep(&t->round, round);

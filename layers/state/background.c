@@ -4,6 +4,7 @@
 
 #include "state_impl.h"
 
+#include "base/thread.h"
 #include "base/clock.h"
 #include "base/finite.h"
 
@@ -12,16 +13,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void begin_writer(void *arg)
+static void begin_thread(void *arg, const char *name)
 {
     const struct kc_background_if *on = &((struct kc_state *)arg)->background->on;
+    kc_thread_name(name);
     if (on->begin)
         on->begin(on->self);
 }
 
+static void begin_writer(void *arg)
+{
+    begin_thread(arg, "kc-writer");
+}
+
 static void begin_copier(void *arg)
 {
-    begin_writer(arg);
+    begin_thread(arg, "kc-copier");
     kc_copy_touch(((struct kc_state *)arg)->copy); /* what it can't have now, copying asks for again */
 }
 

@@ -30,6 +30,7 @@ static ssize_t write_one(const struct kc_write *w)
 static void *run(void *arg)
 {
     struct pool *p = arg;
+    kc_thread_name("kc-disk");
     pthread_mutex_lock(&p->lock);
     for (;;) {
         while (p->taken == p->put && !p->end)
