@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/suggest.h"
+#include "contracts/types.h"
 #include "supervisor/protocol.h"
 
 #include <errno.h>
@@ -360,6 +361,21 @@ void help_command(const struct command *c, FILE *out)
                 left, o->help);
     }
     fprintf(out, "\n%s\n", c->needs == NEEDS_KCD ? "Needs kcd; exit 3 when none answers." : "Works without kcd.");
+}
+
+int argument_target(const char *word, const char *verb, char *id, size_t room, int *rank, struct kc_error *e)
+{
+    const char *slash = strchr(word, '/');
+    char *end = NULL;
+    snprintf(id, room, "%.*s", slash ? (int)(slash - word) : (int)strlen(word), word);
+    *rank = -1;
+    if (!slash)
+        return 0;
+    long r = strtol(slash + 1, &end, 10);
+    if (!slash[1] || *end || r < 0 || r >= KC_RANKS_MAX)
+        return kc_fail(e, -EINVAL, "\"%.80s\" is not JOB/RANK. An example: kc %s quickstart-1/0", word, verb);
+    *rank = (int)r;
+    return 0;
 }
 
 int argument_whole(const struct arguments *a, enum option_id id, uint32_t least, uint32_t most, uint32_t *out,

@@ -63,6 +63,9 @@ extern const size_t commands_count;
 int argument_whole(const struct arguments *a, enum option_id id, uint32_t least, uint32_t most, uint32_t *out,
                    struct kc_error *e);
 
+/* "JOB/RANK" → id, cut to the room, and rank; -1: no rank was named. -EINVAL with an example of `verb`. */
+int argument_target(const char *word, const char *verb, char *id, size_t room, int *rank, struct kc_error *e);
+
 /* A parsed statement. `command` NULL: no word at all was there. */
 struct statement {
     const struct command *command;

@@ -152,22 +152,6 @@ static int follow_logs(struct session *s, struct log_printer *p, const char *id,
     }
 }
 
-/* "JOB/RANK" → id and rank; -1 for all. */
-static int split_target(const char *word, char id[JOB_ID_ROOM], int *rank, struct kc_error *e)
-{
-    const char *slash = strchr(word, '/');
-    char *end = NULL;
-    snprintf(id, JOB_ID_ROOM, "%.*s", slash ? (int)(slash - word) : (int)strlen(word), word);
-    *rank = -1;
-    if (!slash)
-        return 0;
-    long r = strtol(slash + 1, &end, 10);
-    if (!slash[1] || *end || r < 0 || r >= KC_RANKS_MAX)
-        return kc_fail(e, -EINVAL, "\"%.80s\" is not JOB/RANK. An example: kc log quickstart-1/0", word);
-    *rank = (int)r;
-    return 0;
-}
-
 int verb_log(struct session *s, const struct arguments *a)
 {
     struct log_source src[KC_RANKS_MAX];
@@ -176,7 +160,7 @@ int verb_log(struct session *s, const struct arguments *a)
     char id[JOB_ID_ROOM];
     int rank, code = KC_EXIT_OK;
     bool follow = a->option[OPTION_FOLLOW] != NULL;
-    if (split_target(a->word[0], id, &rank, &e))
+    if (argument_target(a->word[0], "log", id, sizeof id, &rank, &e))
         return session_fail(s, KC_EXIT_USAGE, "%s", e.text);
     int rc = job_read(&s->home, id, &j, &e);
     if (rc)
