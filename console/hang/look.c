@@ -307,6 +307,8 @@ int kc_look(const char *root, uint32_t pid, uint64_t start, struct kc_look *out)
     if (code == 0 && (code = read_stat(process, &after)) == 0) {
         out->state = after.state;
         out->known = 1;
+        if (after.state == 'Z' || after.state == 'X') /* while we looked */
+            out->threads = out->more = 0;
     }
     close(process);
     if (code < 0)
