@@ -1,5 +1,6 @@
-/* kcd_impl.h - kcd's state, for its own files: kcd.c (beginning, loop, end), kcd_jobs.c (queue, keepers), kcd_verbs.c
- * (clients). Only jobs that have not ended are in memory; ended ones are read from their files when somebody asks. */
+/* kcd_impl.h - kcd's state, for its own files: kcd.c (beginning, loop, end), kcd_jobs.c (the list, records),
+ * kcd_start.c (queue), kcd_lost.c (keepers that ended, or are found), kcd_verbs.c (what clients ask), kcd_intake.c (jobs that
+ * come, or come again). Only jobs that have not ended are in memory; ended ones are read from their files when somebody asks. */
 #ifndef KC_SUPERVISOR_KCD_IMPL_H
 #define KC_SUPERVISOR_KCD_IMPL_H
 
@@ -81,18 +82,31 @@ void kc_kcd_show_facts(struct kc_kcd *d);                    /* who we are and w
 void kc_kcd_wake(struct kc_kcd *d, uint64_t when);
 
 /* kcd_jobs.c */
-void kc_kcd_scan(struct kc_kcd *d);                          /* files of jobs that have not ended become jobs again */
+#define KC_KEEPER_RETRY (50 * KC_MILLISECOND) /* a keeper that does not answer yet, ranks that are not gone yet */
 struct kc_kcd_job *kc_kcd_find(struct kc_kcd *d, const char *id);
 struct kc_kcd_job *kc_kcd_enqueue(struct kc_kcd *d, const struct kc_record *record); /* NULL: no memory */
-void kc_kcd_schedule(struct kc_kcd *d);                      /* start whoever has devices, first come first */
 void kc_kcd_jobs_tick(struct kc_kcd *d);
 /* A job without a keeper ends. It is gone then, unless its record can't be written: then it stays until it is. */
 void kc_kcd_end(struct kc_kcd_job *job, enum kc_job_state state, const char *why);
+void kc_kcd_bury(struct kc_kcd_job *job);                    /* it has ended, and nothing of it is left */
 bool kc_kcd_waits(const struct kc_kcd *d);                   /* is there a job that is not over? */
 void kc_kcd_forward(struct kc_kcd_job *job, struct kc_kcd_waiter *w);
 int kc_kcd_record(struct kc_kcd_job *job);                   /* write state.json, show it on the directory */
+void kc_kcd_show(struct kc_kcd_job *job);                    /* on the directory */
 void kc_kcd_reread(struct kc_kcd_job *job);                  /* what its keeper wrote */
+int kc_kcd_lock(const struct kc_kcd *d, const char *id);     /* the job's lock, as a descriptor; -EWOULDBLOCK: a keeper has it */
+void kc_kcd_connect(struct kc_kcd_job *job, int fd);         /* to its keeper; takes fd */
+void kc_kcd_drop(struct kc_kcd_job *job);                    /* the connection, and the watch over the keeper */
 void kc_kcd_jobs_leave(struct kc_kcd *d);                    /* forget all, touch nothing */
+
+/* kcd_start.c */
+void kc_kcd_schedule(struct kc_kcd *d);                      /* start whoever has devices, first come first */
+
+/* kcd_lost.c */
+void kc_kcd_scan(struct kc_kcd *d);                          /* files of jobs that have not ended become jobs again */
+int kc_kcd_watch(struct kc_kcd_job *job);                    /* be told when its keeper ends */
+void kc_kcd_find_keeper(struct kc_kcd_job *job);             /* it lives, and does not answer yet */
+void kc_kcd_wait_for_ranks(struct kc_kcd_job *job);          /* it is lost, and its ranks may live on */
 
 /* kcd_verbs.c */
 int kc_kcd_listen(struct kc_kcd *d, struct kc_error *e);
@@ -102,5 +116,16 @@ void kc_kcd_stop_all(struct kc_kcd *d);
 /* Everybody who waited for a job that has ended and is forgotten; takes the waiters. */
 void kc_kcd_answer_over(struct kc_kcd_job *job);             /* everybody who waits: it has ended, unrecorded */
 void kc_kcd_answer_ended(struct kc_kcd *d, const struct kc_record *record, struct kc_kcd_waiter *waiters);
+
+/* What a client is told: no; yes or no about a job, `note` continuing "job 'x' …"; with what is wrong with its record; and the exit
+ * code of an error. */
+json_t *kc_kcd_no(int code, const char *text);
+json_t *kc_kcd_about(const struct kc_record *record, bool ok, const char *note);
+json_t *kc_kcd_with_trouble(const struct kc_kcd_job *job, json_t *reply);
+int kc_kcd_code(int error);
+
+/* kcd_intake.c */
+json_t *kc_kcd_start(struct kc_kcd *d, const json_t *request);
+json_t *kc_kcd_requeue(struct kc_kcd *d, struct kc_record *record); /* of a job that has ended */
 
 #endif

@@ -1,19 +1,12 @@
 /* kcd_verbs.c - what clients ask for. Each connection has one request at a time under way; replies come in order. */
 #include "kcd_impl.h"
 
-#include "drills.h"
 #include "ids.h"
-#include "journal.h"
-#include "outcome.h"
 #include "protocol.h"
 
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/socket.h"
 #include "base/version.h"
-#include "govern/spec.h"
-#include "resource/resource.h"
-#include "shm/segment.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -23,10 +16,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
-
-#define COSTS_ARENA (1u << 20)
 
 void kc_kcd_reply(struct kc_kcd_client *client, json_t *reply)
 {
@@ -38,13 +28,13 @@ void kc_kcd_reply(struct kc_kcd_client *client, json_t *reply)
     kc_link_hold(&client->link, false);
 }
 
-static json_t *no(int code, const char *text)
+json_t *kc_kcd_no(int code, const char *text)
 {
     return json_pack("{s:b, s:s, s:i}", "ok", 0, "error", text, "code", code);
 }
 
 /* A job whose record can't be written is served all the same, and that is said. */
-static json_t *with_trouble(const struct kc_kcd_job *job, json_t *reply)
+json_t *kc_kcd_with_trouble(const struct kc_kcd_job *job, json_t *reply)
 {
     const char *note = kc_json_text(reply, "note", "");
     if (job->unsaved[0])
@@ -53,12 +43,12 @@ static json_t *with_trouble(const struct kc_kcd_job *job, json_t *reply)
     return reply;
 }
 
-static json_t *about(const struct kc_record *r, bool ok, const char *note)
+json_t *kc_kcd_about(const struct kc_record *r, bool ok, const char *note)
 {
     char text[200];
     snprintf(text, sizeof text, "job '%s' %s", r->id, note ? note : "can't do that now");
     if (!ok)
-        return no(KC_EXIT_REFUSED, text);
+        return kc_kcd_no(KC_EXIT_REFUSED, text);
     json_t *reply =
         json_pack("{s:b, s:I, s:s}", "ok", 1, "step", (json_int_t)r->step, "state", kc_job_state_name[r->state]);
     if (note)
@@ -66,7 +56,7 @@ static json_t *about(const struct kc_record *r, bool ok, const char *note)
     return reply;
 }
 
-static int code_of(int error)
+int kc_kcd_code(int error)
 {
     switch (error) {
     case -EINVAL:
@@ -79,114 +69,6 @@ static int code_of(int error)
     default:
         return KC_EXIT_SYSTEM;
     }
-}
-
-/* ---- start ---- */
-
-/* A board must fit before anything is made of the job. */
-static int check_room(const struct kc_job_spec *spec, struct kc_error *e)
-{
-    struct statvfs v;
-    unsigned long long need = kc_segment_bytes(spec->ranks), have;
-    if (statvfs("/dev/shm", &v) != 0)
-        return 0; /* told when the board is made */
-    have = (unsigned long long)v.f_bavail * v.f_frsize;
-    if (have >= need)
-        return 0;
-    return kc_fail(e, -ENOSPC,
-                   "the board of job '%s' needs %.1f MiB in /dev/shm, %.1f MiB free; give it more "
-                   "(mount -o remount,size=64m /dev/shm) or lower \"ranks\"",
-                   KC_TEXT(spec, spec->name), (double)need / 1048576.0, (double)have / 1048576.0);
-}
-
-static int write_spec(const struct kc_record *r, const struct kc_job_spec *spec, struct kc_error *e)
-{
-    char path[PATH_MAX + 16];
-    json_t *o = kc_spec_json(spec);
-    char *text = o ? json_dumps(o, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) : NULL;
-    json_decref(o);
-    snprintf(path, sizeof path, "%s/spec.json", r->directory);
-    int code = text ? kc_file_replace(path, text, strlen(text)) : -ENOMEM;
-    free(text);
-    return code < 0 ? kc_fail(e, code, "%s can't be written: %s", path, strerror(-code)) : 0;
-}
-
-/* The table of costs that every incarnation of the job will plan with. */
-static int keep_costs(struct kc_kcd *d, const struct kc_record *r, struct kc_error *e)
-{
-    char stored[PATH_MAX + 32], kept[PATH_MAX + 32];
-    struct kc_arena arena;
-    const struct kc_comm_costs *costs;
-    struct kc_error warning = {""};
-    snprintf(stored, sizeof stored, "%s/" KC_COSTS_FILE, d->home->home);
-    snprintf(kept, sizeof kept, "%s/" KC_COSTS_FILE, r->directory);
-    int code = kc_arena_new(&arena, COSTS_ARENA);
-    if (code < 0)
-        return kc_fail(e, code, "no memory in kcd");
-    code = kc_costs_choose(stored, NULL, &arena, &costs, &warning);
-    if (warning.text[0])
-        kc_kcd_log("job '%s': %s", r->id, warning.text);
-    code = code < 0 ? kc_fail(e, code, "the table of costs: %s", strerror(-code)) : kc_costs_keep(kept, costs, e);
-    kc_arena_free(&arena);
-    return code;
-}
-
-static int claim(struct kc_kcd *d, const struct kc_job_spec *spec, struct kc_record *r, struct kc_error *e)
-{
-    *r = (struct kc_record){.state = KC_JOB_QUEUED, .ranks = spec->ranks, .steps = spec->steps, .created = kc_wall(),
-                            .failure = {.rank = -1}};
-    r->queued = r->since = r->created;
-    snprintf(r->name, sizeof r->name, "%s", KC_TEXT(spec, spec->name));
-    snprintf(r->host, sizeof r->host, "%s", d->home->host);
-    snprintf(r->instance, sizeof r->instance, "%s", d->home->instance);
-    snprintf(r->boot, sizeof r->boot, "%s", d->boot);
-    int code = kc_id_claim(d->home->home, r->name, r->id, sizeof r->id, e);
-    if (code < 0)
-        return code;
-    snprintf(r->directory, sizeof r->directory, "%s/jobs/%s", d->home->home, r->id);
-    if ((code = write_spec(r, spec, e)) == 0 && (code = keep_costs(d, r, e)) == 0)
-        code = kc_record_write(r, e);
-    if (code < 0)
-        kc_id_remove(d->home->home, r->id, NULL);
-    return code;
-}
-
-static json_t *start(struct kc_kcd *d, const json_t *request)
-{
-    struct kc_arena arena = {0};
-    const struct kc_job_spec *spec;
-    struct kc_record record;
-    struct kc_error e = {""};
-    const json_t *given = json_object_get(request, "spec");
-    char *text = json_is_object(given) ? json_dumps(given, JSON_REAL_PRECISION(17)) : NULL;
-    if (!text)
-        return no(KC_EXIT_USAGE, "start needs the object \"spec\"");
-    int r = kc_arena_new(&arena, KC_SPEC_ARENA);
-    if (r == 0)
-        r = kc_spec_parse(text, kc_json_text(request, "dir", "/"), &arena, &spec, &e);
-    free(text);
-    if (r == 0)
-        r = kc_spec_runs(spec, &e);
-    if (r == 0)
-        r = kc_drills_check(spec, &e);
-    if (r == 0)
-        r = kc_devices_possible(d->devices, spec, &e);
-    if (r == 0)
-        r = check_room(spec, &e);
-    if (r == 0)
-        r = claim(d, spec, &record, &e);
-    kc_arena_free(&arena);
-    if (r < 0)
-        return no(code_of(r), e.text);
-    struct kc_kcd_job *job = kc_kcd_enqueue(d, &record);
-    if (!job)
-        return no(KC_EXIT_SYSTEM, "no memory in kcd");
-    kc_journal(record.directory, "queued", NULL);
-    kc_kcd_record(job);
-    kc_kcd_log("job '%s' is queued", record.id);
-    d->next_schedule = kc_now(); /* after the reply */
-    kc_kcd_wake(d, d->next_schedule);
-    return with_trouble(job, json_pack("{s:b, s:s}", "ok", 1, "job", record.id));
 }
 
 /* ---- jobs ---- */
@@ -211,46 +93,6 @@ static json_t *list(struct kc_kcd *d)
     return json_pack("{s:b, s:o}", "ok", 1, "jobs", jobs);
 }
 
-static json_t *requeue(struct kc_kcd *d, struct kc_record *r)
-{
-    struct kc_arena arena = {0};
-    const struct kc_job_spec *spec;
-    struct kc_error e = {""};
-    int code = kc_record_spec(r->directory, &arena, &spec, &e);
-    if (code == 0)
-        code = kc_devices_possible(d->devices, spec, &e);
-    if (code == 0)
-        code = check_room(spec, &e);
-    if (code == 0) /* it may have been changed since */
-        r->ranks = spec->ranks, r->steps = spec->steps;
-    kc_arena_free(&arena);
-    if (code < 0)
-        return no(code_of(code), e.text);
-    if (d->draining)
-        return no(KC_EXIT_REFUSED, "kcd is shutting down");
-    snprintf(r->host, sizeof r->host, "%s", d->home->host);
-    snprintf(r->instance, sizeof r->instance, "%s", d->home->instance);
-    snprintf(r->boot, sizeof r->boot, "%s", d->boot);
-    r->state = KC_JOB_QUEUED;
-    r->queued = r->since = kc_wall();
-    kc_record_progress(r);
-    r->same = 0;
-    r->restart_wall = 0;
-    memset(r->rank, 0, sizeof r->rank);
-    r->hold = r->stop = false;
-    r->exit_code = 0;
-    r->failure = (struct kc_verdict){.rank = -1};
-    struct kc_kcd_job *job = kc_kcd_enqueue(d, r);
-    if (!job)
-        return no(KC_EXIT_SYSTEM, "no memory in kcd");
-    kc_outcome_clear(r->directory);
-    kc_journal(r->directory, "resumed", NULL);
-    kc_kcd_record(job);
-    d->next_schedule = kc_now(); /* not now: who calls us may be walking over the jobs */
-    kc_kcd_wake(d, d->next_schedule);
-    return with_trouble(job, about(&job->record, true, "is queued; it starts when its devices are free"));
-}
-
 /* A job that has ended, or is not ours. */
 static json_t *ask_ended(struct kc_kcd *d, const char *id, enum kc_life_event event)
 {
@@ -260,30 +102,30 @@ static json_t *ask_ended(struct kc_kcd *d, const char *id, enum kc_life_event ev
     if (!kc_id_valid(id) || (size_t)snprintf(path, sizeof path, "%s/jobs/%s", d->home->home, id) >= sizeof path ||
         kc_record_read(path, &r, &e) < 0) {
         snprintf(text, sizeof text, "there is no job '%.60s'; kc ps lists them", id);
-        return no(KC_EXIT_NO_OBJECT, text);
+        return kc_kcd_no(KC_EXIT_NO_OBJECT, text);
     }
     const struct kc_life_cell *cell = kc_life_cell(r.state, event);
     if (!kc_record_ended(&r)) {
         snprintf(text, sizeof text, "job '%s' belongs to instance '%s' on host '%s'; ask there", r.id, r.instance,
                  r.host);
-        return no(KC_EXIT_REFUSED, text);
+        return kc_kcd_no(KC_EXIT_REFUSED, text);
     }
     /* What a job finished with is not on disk if its last snapshot failed: then the steps since the one before are to be done. */
     const bool lacks = event == KC_LIFE_RESUME && r.state == KC_JOB_FINISHED && r.exit_code != 0;
     if (cell->action == KC_DO_REQUEUE || lacks)
-        return requeue(d, &r);
+        return kc_kcd_requeue(d, &r);
     if (cell->action == KC_DO_DELETE) {
         int code = kc_id_remove(d->home->home, r.id, &e);
-        return code < 0 ? no(code_of(code), e.text) : json_pack("{s:b}", "ok", 1);
+        return code < 0 ? kc_kcd_no(kc_kcd_code(code), e.text) : json_pack("{s:b}", "ok", 1);
     }
-    return about(&r, cell->action == KC_DO_ALREADY, cell->note);
+    return kc_kcd_about(&r, cell->action == KC_DO_ALREADY, cell->note);
 }
 
 static void wait_for(struct kc_kcd_job *job, struct kc_kcd_client *client, enum kc_life_event event)
 {
     struct kc_kcd_waiter *w = calloc(1, sizeof *w), **at = &job->waiters;
     if (!w) {
-        kc_kcd_reply(client, no(KC_EXIT_SYSTEM, "no memory in kcd"));
+        kc_kcd_reply(client, kc_kcd_no(KC_EXIT_SYSTEM, "no memory in kcd"));
         return;
     }
     *w = (struct kc_kcd_waiter){.client = client, .verb = event};
@@ -301,13 +143,13 @@ static void ask_unkept(struct kc_kcd_job *job, struct kc_kcd_client *client, enu
     switch (cell->action) {
     case KC_DO_ALREADY:
     case KC_DO_REFUSE:
-        kc_kcd_reply(client, about(r, cell->action == KC_DO_ALREADY, cell->note));
+        kc_kcd_reply(client, kc_kcd_about(r, cell->action == KC_DO_ALREADY, cell->note));
         return;
     case KC_DO_MARK_HOLD:
     case KC_DO_CLEAR_HOLD:
         r->hold = cell->action == KC_DO_MARK_HOLD;
         kc_kcd_record(job);
-        kc_kcd_reply(client, with_trouble(job, about(r, true, cell->note)));
+        kc_kcd_reply(client, kc_kcd_with_trouble(job, kc_kcd_about(r, true, cell->note)));
         return;
     case KC_DO_END_QUEUED:
         wait_for(job, client, event);
@@ -328,7 +170,7 @@ static void ask_unkept(struct kc_kcd_job *job, struct kc_kcd_client *client, enu
         char text[KC_UNSAVED_ROOM + 100];
         snprintf(text, sizeof text, "job '%s' has no keeper, and gets none before its record can be written: %s", r->id,
                  job->unsaved);
-        kc_kcd_reply(client, no(KC_EXIT_SYSTEM, text));
+        kc_kcd_reply(client, kc_kcd_no(KC_EXIT_SYSTEM, text));
         return;
     }
     wait_for(job, client, event);
@@ -343,14 +185,14 @@ static void ask_job(struct kc_kcd *d, struct kc_kcd_client *client, const char *
     }
     kc_kcd_reread(job);
     if (job->over) {
-        kc_kcd_reply(client, no(KC_EXIT_SYSTEM, job->unsaved));
+        kc_kcd_reply(client, kc_kcd_no(KC_EXIT_SYSTEM, job->unsaved));
         return;
     }
     const struct kc_life_cell *cell = kc_life_cell(job->record.state, event);
     if (kc_record_ended(&job->record))
         wait_for(job, client, event); /* for its keeper to be gone; then it is a job that has ended */
     else if (event == KC_LIFE_REMOVE)
-        kc_kcd_reply(client, about(&job->record, false, cell->note));
+        kc_kcd_reply(client, kc_kcd_about(&job->record, false, cell->note));
     else if (job->hold == KC_HOLD_LINKED)
         wait_for(job, client, event);
     else
@@ -363,22 +205,22 @@ static json_t *stopped(const struct kc_record *r)
     char text[700];
     if (r->state == KC_JOB_FAILED) {
         snprintf(text, sizeof text, "job '%s' was asked to stop, but failed: %s", r->id, r->failure.text);
-        return no(KC_EXIT_FALSE, text);
+        return kc_kcd_no(KC_EXIT_FALSE, text);
     }
     if (r->exit_code == 0 || (r->state != KC_JOB_STOPPED && r->state != KC_JOB_FINISHED))
-        return about(r, true, NULL);
+        return kc_kcd_about(r, true, NULL);
     const uint64_t lost = r->step > r->snapshot_step ? r->step - r->snapshot_step : 0;
     snprintf(text, sizeof text, "job '%s' has ended at step %llu, but its last snapshot failed: the newest is of step %llu, %llu "
              "steps are lost; see events.jsonl, make room, then kc resume", r->id, (unsigned long long)r->step,
              (unsigned long long)r->snapshot_step, (unsigned long long)lost);
-    return no(KC_EXIT_SYSTEM, text);
+    return kc_kcd_no(KC_EXIT_SYSTEM, text);
 }
 
 void kc_kcd_answer_over(struct kc_kcd_job *job)
 {
     for (struct kc_kcd_waiter *w = job->waiters, *next; w; w = next) {
         next = w->next;
-        kc_kcd_reply(w->client, no(KC_EXIT_SYSTEM, job->unsaved));
+        kc_kcd_reply(w->client, kc_kcd_no(KC_EXIT_SYSTEM, job->unsaved));
         free(w);
     }
     job->waiters = NULL;
@@ -444,7 +286,7 @@ static void client_line(struct kc_link *link, json_t *request)
     } else if (strcmp(verb, "list") == 0) {
         kc_kcd_reply(client, list(d));
     } else if (strcmp(verb, "start") == 0) {
-        kc_kcd_reply(client, d->draining ? no(KC_EXIT_REFUSED, "kcd is shutting down") : start(d, request));
+        kc_kcd_reply(client, d->draining ? kc_kcd_no(KC_EXIT_REFUSED, "kcd is shutting down") : kc_kcd_start(d, request));
     } else if (strcmp(verb, "shutdown") == 0) {
         shut_down(d, client, request);
     } else {
@@ -455,7 +297,7 @@ static void client_line(struct kc_link *link, json_t *request)
             }
         }
         snprintf(text, sizeof text, "kcd does not know the verb '%.60s'; is kc of another version?", verb);
-        kc_kcd_reply(client, no(KC_EXIT_VERSION, text));
+        kc_kcd_reply(client, kc_kcd_no(KC_EXIT_VERSION, text));
     }
 }
 
