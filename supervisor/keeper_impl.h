@@ -95,18 +95,19 @@ struct kc_keeper_mortem {
     uint64_t deadline;            /* kc_now() */
     char folder[PATH_MAX + 64];   /* that it makes */
     struct kc_source said;        /* its standard output; fd -1 */
-    char *answer;                 /* what it has said so far */
+    char *answer;                 /* what it has said so far; its first line is the verdict */
     size_t have;
+    bool told;                    /* that line was taken */
 };
 
 /* Does the job get on? */
 struct kc_keeper_watch {
     struct kc_limits limits;
     struct kc_pulse pulse[KC_RANKS_MAX];
-    uint64_t last, shown;         /* kc_now() of the last look; of what is on the board */
-    struct kc_watch_seen seen;    /* as on the board */
+    uint64_t last;                /* kc_now() of the last look */
+    struct kc_watch_seen seen, shown; /* what is known; what the board has of it */
     struct kc_still first;        /* of a hang: as it was found */
-    bool dump, restart;           /* of a hang: a child is to be started; the group is to be ended after it */
+    bool dump, restart;           /* of a hang: a child is to be started; the group is to be ended once that has looked */
     int accused;                  /* of a hang: by the child; -1 */
     struct kc_verdict ended;      /* the hang that the group is ended for; no text: none */
 };
@@ -234,7 +235,8 @@ void kc_keeper_mortem_crash(struct kc_keeper *k);              /* start the chil
 bool kc_keeper_mortem_hang(struct kc_keeper *k);               /* start the child on the job; false: it can't be, now */
 bool kc_keeper_mortem_take(struct kc_keeper *k, const siginfo_t *info); /* it is our child that ended there */
 void kc_keeper_mortem_settle(struct kc_keeper *k);             /* it is gone, or its time is over */
-bool kc_keeper_mortem_busy(const struct kc_keeper *k);
+bool kc_keeper_mortem_busy(const struct kc_keeper *k);         /* there is one */
+bool kc_keeper_mortem_looks(const struct kc_keeper *k);        /* there is one, and it has no verdict yet */
 
 /* keeper_watch.c */
 void kc_keeper_watch_open(struct kc_keeper *k);                /* once the spec is known */
@@ -242,7 +244,7 @@ void kc_keeper_watch_begin(struct kc_keeper *k);               /* an incarnation
 void kc_keeper_watch_look(struct kc_keeper *k, uint64_t now);
 /* What the child says of a hang, in one line (NULL: nothing), and the one rank that it accuses (-1). */
 void kc_keeper_watch_told(struct kc_keeper *k, const char *text, int rank);
-void kc_keeper_watch_settled(struct kc_keeper *k);             /* no child is there any more: what waited for that */
+void kc_keeper_watch_go_on(struct kc_keeper *k);               /* a child has looked, or is gone: what waited for that */
 
 /* keeper_board.c */
 void kc_keeper_drain(struct kc_keeper *k);                     /* steps, evaluations and events to files */

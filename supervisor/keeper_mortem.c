@@ -115,27 +115,77 @@ static void stop_listening(struct kc_keeper *k)
     m->said.fd = -1;
 }
 
+/* The rank that one verdict alone accuses; -1. */
+static int accused(const json_t *answer)
+{
+    const json_t *verdicts = json_object_get(answer, "verdicts");
+    const json_t *ranks = json_object_get(json_array_get(verdicts, 0), "ranks");
+    return json_array_size(verdicts) == 1 && json_array_size(ranks) == 1 ? (int)json_integer_value(json_array_get(ranks, 0))
+                                                                         : -1;
+}
+
+static void journal_verdict(struct kc_keeper *k, const json_t *answer, const char *text)
+{
+    const json_t *first = json_array_get(json_object_get(answer, "verdicts"), 0);
+    const size_t root = strlen(k->record.directory) + 1;
+    json_t *o = json_pack("{s:s, s:s}", "path", k->mortem.folder + root, "text", text);
+    static const char *const keys[] = {"word", "ranks", "layer", "owner"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (json_object_get(first, keys[i]))
+            json_object_set(o, keys[i], json_object_get(first, keys[i]));
+    kc_journal(k->record.directory, "postmortem", o);
+}
+
+/* Its first line is whole, or all that there will be (why: what kept it from saying more). */
+static void take_verdict(struct kc_keeper *k, const char *why)
+{
+    struct kc_keeper_mortem *m = &k->mortem;
+    json_t *answer = m->have ? json_loadb(m->answer, m->have, JSON_REJECT_DUPLICATES | JSON_DISABLE_EOF_CHECK, NULL) : NULL;
+    const char *text = kc_json_text(answer, "text", NULL), *error = kc_json_text(answer, "error", NULL);
+    if (!text && !why) {
+        json_decref(answer);
+        return; /* how it ends says more */
+    }
+    m->told = true;
+    if (text)
+        journal_verdict(k, answer, text);
+    else
+        kc_journal(k->record.directory, "postmortem-failed",
+                   json_pack("{s:o}", "text", json_sprintf("kc hang gave no verdict: %s%s%s", why, error ? ": " : "",
+                                                           error ? error : "")));
+    if (m->hang)
+        kc_keeper_watch_told(k, text, accused(answer));
+    json_decref(answer);
+}
+
 /* What it has said by now. What is more than it ever says is forgotten. */
 static void listen_to(struct kc_keeper *k)
 {
     struct kc_keeper_mortem *m = &k->mortem;
     char text[16 << 10], *grown;
     ssize_t n = -1;
+    bool whole = false;
     while (m->said.fd >= 0 && (n = read(m->said.fd, text, sizeof text)) > 0) {
         if (m->have + (size_t)n > ANSWER_MOST || !(grown = realloc(m->answer, m->have + (size_t)n)))
             continue;
         m->answer = grown;
         memcpy(m->answer + m->have, text, (size_t)n);
         m->have += (size_t)n;
+        whole |= memchr(text, '\n', (size_t)n) != NULL;
     }
     if (n == 0)
         stop_listening(k);
+    if (whole && !m->told)
+        take_verdict(k, NULL);
 }
 
 static void said_ready(struct kc_source *source, uint32_t events)
 {
+    struct kc_keeper *k = source->owner;
     (void)events;
-    listen_to(source->owner);
+    listen_to(k);
+    if (k->mortem.told)
+        kc_keeper_watch_go_on(k); /* it has looked: what is left for it to do, it does beside us */
 }
 
 /* Look at `what`: the job, or a file that is its board. */
@@ -160,6 +210,7 @@ static bool begin(struct kc_keeper *k, const char *what, bool stacks, bool hang)
     m->said = (struct kc_source){.fd = pipe[0], .ready = said_ready, .owner = k};
     kc_loop_add(&k->loop, &m->said, EPOLLIN); /* if that fails, all is read at its end */
     m->hang = hang;
+    m->told = false;
     m->deadline = kc_now() + DEADLINE;
     return true;
 }
@@ -194,64 +245,37 @@ bool kc_keeper_mortem_take(struct kc_keeper *k, const siginfo_t *info)
     return true;
 }
 
-/* ---- what it said ---- */
-
-/* The rank that one verdict alone accuses; -1. */
-static int accused(const json_t *answer)
-{
-    const json_t *verdicts = json_object_get(answer, "verdicts");
-    const json_t *ranks = json_object_get(json_array_get(verdicts, 0), "ranks");
-    return json_array_size(verdicts) == 1 && json_array_size(ranks) == 1 ? (int)json_integer_value(json_array_get(ranks, 0))
-                                                                         : -1;
-}
-
-static void tell(struct kc_keeper *k, const json_t *answer, const char *text)
-{
-    const json_t *first = json_array_get(json_object_get(answer, "verdicts"), 0);
-    const size_t root = strlen(k->record.directory) + 1;
-    json_t *o = json_pack("{s:s, s:s}", "path", k->mortem.folder + root, "text", text);
-    static const char *const keys[] = {"word", "ranks", "layer", "owner"};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (json_object_get(first, keys[i]))
-            json_object_set(o, keys[i], json_object_get(first, keys[i]));
-    kc_journal(k->record.directory, "postmortem", o);
-}
-
 void kc_keeper_mortem_settle(struct kc_keeper *k)
 {
     struct kc_keeper_mortem *m = &k->mortem;
     const bool late = m->pid && kc_now() >= m->deadline;
-    char why[160];
+    char why[80];
     if (!m->gone && !late)
         return;
     listen_to(k);
     stop_listening(k);
     if (late) /* whoever reaps it, nobody waits */
         kc_process_signal(m->pid, SIGKILL);
-    json_t *answer = late || !m->have ? NULL : json_loadb(m->answer, m->have, JSON_REJECT_DUPLICATES, NULL);
-    const char *text = kc_json_text(answer, "text", NULL);
-    if (text) {
-        tell(k, answer, text);
-    } else {
-        snprintf(why, sizeof why, late ? "it was not done within %llu s" : m->code < 0 ? "signal %llu" : "exit code %llu",
-                 late ? (unsigned long long)(DEADLINE / KC_SECOND) : (unsigned long long)llabs(m->code));
-        kc_journal(k->record.directory, "postmortem-failed",
-                   json_pack("{s:o}", "text", json_sprintf("kc hang gave no verdict: %s%s%s", why,
-                                                           kc_json_text(answer, "error", NULL) ? ": " : "",
-                                                           kc_json_text(answer, "error", ""))));
-    }
-    if (m->hang)
-        kc_keeper_watch_told(k, text, accused(answer));
-    json_decref(answer);
+    if (late)
+        snprintf(why, sizeof why, "it was not done within %llu s", (unsigned long long)(DEADLINE / KC_SECOND));
+    else
+        snprintf(why, sizeof why, "%s %d", m->code < 0 ? "signal" : "exit code", abs(m->code));
+    if (!m->told)
+        take_verdict(k, why);
     free(m->answer);
     m->answer = NULL;
     m->have = 0;
     m->pid = 0;
     m->gone = false;
-    kc_keeper_watch_settled(k);
+    kc_keeper_watch_go_on(k);
 }
 
 bool kc_keeper_mortem_busy(const struct kc_keeper *k)
 {
     return k->mortem.pid || k->mortem.gone;
+}
+
+bool kc_keeper_mortem_looks(const struct kc_keeper *k)
+{
+    return kc_keeper_mortem_busy(k) && !k->mortem.told;
 }

@@ -334,8 +334,10 @@ void kc_keeper_end_tick(struct kc_keeper *k, uint64_t passed)
 {
     if (k->ending != KC_ENDING_ASKED || kc_keeper_alive(k) == 0)
         return;
-    /* Time in which a snapshot is written does not count, except after a failure: then nobody needs that snapshot. */
-    if (!kc_grace_over(&k->grace, passed, k->record.state == KC_JOB_STOPPING && !k->fatal && saving(k)))
+    /* Time in which a snapshot is written does not count, except after a failure: then nobody needs that snapshot. Nor where
+     * it hung already when the stop was asked for. */
+    if (!kc_grace_over(&k->grace, passed,
+                       k->record.state == KC_JOB_STOPPING && !k->fatal && !k->watch.limits.hangs && saving(k)))
         return;
     k->ending = KC_ENDING_KILLED;
     for (uint32_t i = 0; i < k->record.ranks; i++)

@@ -10,7 +10,6 @@
 #include <string.h>
 
 #define LOOK (200 * KC_MILLISECOND)
-#define SHOW (KC_SECOND)      /* figures on the board are as old at most */
 #define WORTH (KC_SECOND)     /* a rank that stands for less gets on */
 #define HANG_GRACE (KC_SECOND) /* who has not moved for longer than ever will not save anything now */
 
@@ -31,12 +30,14 @@ static void show(struct kc_keeper *k, uint64_t now)
     s->incarnation = k->record.incarnation;
     if (w->limits.hangs || !s->since) { /* of a hang that its group is ended for the board keeps what was found */
         const struct kc_still *still = &w->limits.still;
-        s->still = still->seconds_ns >= WORTH ? now - still->seconds_ns : 0;
-        s->rank = still->rank;
-        s->phase = still->phase;
+        const bool tells = still->seconds_ns >= WORTH;
+        s->still = tells ? now - still->seconds_ns : 0;
+        s->rank = tells ? still->rank : -1;
+        s->phase = tells ? still->phase : KC_PHASE_NONE;
     }
-    kc_board_watch(k->board, s);
-    w->shown = now;
+    if (memcmp(s, &w->shown, sizeof *s) != 0)
+        kc_board_watch(k->board, s);
+    w->shown = *s;
 }
 
 void kc_keeper_watch_begin(struct kc_keeper *k)
@@ -48,6 +49,7 @@ void kc_keeper_watch_begin(struct kc_keeper *k)
     w->accused = -1;
     w->ended = (struct kc_verdict){.rank = -1};
     w->seen = (struct kc_watch_seen){.hangs = w->seen.hangs, .rank = -1};
+    w->shown = (struct kc_watch_seen){.incarnation = UINT32_MAX};
     if (k->board)
         show(k, w->last);
 }
@@ -90,18 +92,16 @@ static void end_for_it(struct kc_keeper *k)
         k->grace.left = HANG_GRACE;
 }
 
-/* What is due about a hang, as soon as the child before is out of the way. */
-static void go_on(struct kc_keeper *k)
+void kc_keeper_watch_go_on(struct kc_keeper *k)
 {
     struct kc_keeper_watch *w = &k->watch;
-    if (k->ending != KC_ENDING_NOT || kc_keeper_mortem_busy(k))
+    if (k->ending != KC_ENDING_NOT || k->closing)
         return;
-    if (w->dump) {
+    if (w->dump && !kc_keeper_mortem_busy(k)) { /* else one that looks into something else is still there */
         w->dump = false;
-        if (kc_keeper_mortem_hang(k))
-            return;
+        kc_keeper_mortem_hang(k);
     }
-    if (w->restart)
+    if (w->restart && !w->dump && !kc_keeper_mortem_looks(k))
         end_for_it(k);
 }
 
@@ -146,11 +146,6 @@ void kc_keeper_watch_told(struct kc_keeper *k, const char *text, int rank)
     show(k, kc_now());
 }
 
-void kc_keeper_watch_settled(struct kc_keeper *k)
-{
-    go_on(k);
-}
-
 /* ---- the look ---- */
 
 /* Do clocks run? Not in a pause, not while a group is ended, which has a clock of its own, and not before the gate is open. */
@@ -173,8 +168,9 @@ void kc_keeper_watch_look(struct kc_keeper *k, uint64_t now)
         found(k, now);
     else if (changed)
         over(k, now);
-    if (changed || now - w->shown >= SHOW)
-        show(k, now);
+    show(k, now);
+    if (changed && w->limits.hangs)
+        kc_keeper_tape_now(k, true);
     if (w->limits.hangs)
-        go_on(k);
+        kc_keeper_watch_go_on(k);
 }

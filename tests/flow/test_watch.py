@@ -8,12 +8,13 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from kc_flow import Node, alive, kill, main, until
 
 # A `kc hang WHAT --dump DIR …` without a diagnosis: keeps how it was called and the board that it was given, and waits for
-# the file that WAIT_FOR names.
+# the file that WAIT_FOR names before its verdict, for that of LINGER after it.
 STAND_IN = """#!/bin/sh
 mkdir -p "$4" && echo "$*" >"$4/called" && case $2 in */*) cat "$2" >"$4/board" ;; esac
 while [ -n "$WAIT_FOR" ] && [ ! -e "$WAIT_FOR" ]; do sleep 0.02; done
 [ -n "$SAY" ] && { echo "$SAY"; exit 3; }
 echo '{"schema":"kc.hang/1","hung":true,"text":"rank 1 is made up","verdicts":[{"word":"spinning","ranks":[1],"layer":"engine","owner":"foundations"}]}'
+while [ -n "$LINGER" ] && [ ! -e "$LINGER" ]; do sleep 0.02; done
 """
 
 
@@ -44,8 +45,11 @@ def told(node, job):
 
 def test_a_hung_rank_is_named_and_the_job_comes_back():
     with watched() as node:
-        job = begin(node, {"on_hang": "restart"}, steps=90, env={"FAKE_ONLY_RANK": 1, "FAKE_HANG_AT": 70, "FAKE_SNAPSHOT_EVERY": 50})
-        record = node.wait(job, "finished")
+        job = begin(node, {"on_hang": "restart"}, steps=90, env={"FAKE_ONLY_RANK": 1, "FAKE_HANG_AT": 70, "FAKE_SNAPSHOT_EVERY": 50,
+                                                                   "LINGER": node.go})
+        record = until("it comes back while the child is still there", lambda: (r := node.read(job, "state.json"))["step"] > 70 and r)
+        open(node.go, "w").close()
+        node.wait(job, "finished")
         event = hung(node, job)
         assert event["rank"] == 1 and event["step"] == 70 and event["phase"] == "forward", event
         assert event["limit_seconds"] <= event["seconds"] <= event["limit_seconds"] + 1, event
