@@ -4,6 +4,7 @@
 
 #include "model.h"
 #include "session.h"
+#include "snapshots.h"
 
 #include "base/clock.h"
 #include "base/print.h"
@@ -161,6 +162,27 @@ int check_data(const struct kc_job_spec *spec, struct kc_error *e)
     return rc;
 }
 
+/* What is no file may be what other verbs take: a job, one of its versions or an imported model. Which folder that is, behind the
+ * line in e. The spec's reader made a path of it, so the words are its last parts. */
+static void name_folder(const struct kc_home *home, const char *from, struct kc_error *e)
+{
+    char path[JOB_PATH_ROOM];
+    struct stat st;
+    const char *word = strrchr(from, '/');
+    if (!word || stat(from, &st) == 0 || errno != ENOENT)
+        return;
+    for (int parts = 1; parts <= 2 && word >= from; parts++) {
+        const size_t n = strlen(e->text);
+        if (snapshots_pick(home, word + 1, path, sizeof path, NULL) == 0) {
+            snprintf(e->text + n, sizeof e->text - n, ". The snapshot that %.100s means is %.600s", word + 1, path);
+            return;
+        }
+        do
+            word--;
+        while (word >= from && *word != '/');
+    }
+}
+
 /* All that is asked of a spec that was read. */
 static int look(struct check *c, const struct kc_home *home, const char *kept, enum check_what what, struct kc_error *e)
 {
@@ -176,6 +198,8 @@ static int look(struct check *c, const struct kc_home *home, const char *kept, e
         rc = compare_memory(c, e);
     if (!rc && what != CHECK_PLAN)
         rc = kc_weights_check(c->spec, c->plans.shard, e);
+    if (rc == -ENOENT && what != CHECK_PLAN)
+        name_folder(home, KC_TEXT(c->spec, c->spec->init_from), e);
     return rc;
 }
 

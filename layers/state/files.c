@@ -1,6 +1,7 @@
 /* files.c - parameters from safetensors files with Hugging Face names. What does not fit is listed before a value is
  * read: nothing is loaded in part or in silence (F37). Of a tensor each rank reads what its box touches. */
 #include "adapters.h"
+#include "misfit.h"
 #include "names.h"
 #include "shelf.h"
 #include "state_impl.h"
@@ -25,7 +26,7 @@ struct match {
     struct origin *from;  /* by part, the parts of a parameter behind each other */
     uint32_t *first;      /* parameter → its first part; [tensors]: how many parts there are */
     struct origin head;   /* a head beside the embedding that it is tied to (F38) */
-    struct kc_print list; /* what does not fit */
+    struct kc_misfits misfits;
 };
 
 static int match_new(struct match *m, const struct kc_state *s, const struct kc_shelf *shelf)
@@ -66,25 +67,26 @@ static uint32_t embedding_of(const struct match *m, const char *name)
     return t;
 }
 
-static void print_shape(struct kc_print *p, uint32_t rank, const uint64_t *size)
+static const char *shape_text(uint32_t rank, const uint64_t *size, char out[KC_DIMS_MAX * 22 + 4])
 {
+    struct kc_print p = {.out = out, .room = KC_DIMS_MAX * 22 + 4};
     for (uint32_t d = 0; d < rank; d++)
-        kc_print(p, "%s%" PRIu64, d ? ", " : "[", size[d]);
-    kc_print(p, rank ? "]" : "[]");
+        kc_print(&p, "%s%" PRIu64, d ? ", " : "[", size[d]);
+    kc_print(&p, rank ? "]" : "[]");
+    return out;
 }
 
 static void match_shape(struct match *m, const struct kc_file_tensor *x, uint32_t t)
 {
     struct kc_shape want;
+    char have[KC_DIMS_MAX * 22 + 4], wanted[KC_DIMS_MAX * 22 + 4];
     kc_name_part_shape(m->state->map.tensor[t].name, &m->state->map.tensor[t].shape, &want);
     if (!x->readable)
-        kc_print(&m->list, "; type of %s: %s", x->name, x->dtype);
+        kc_misfit(&m->misfits, KC_MISFIT_TYPE, "%s: %s", x->name, x->dtype);
     if (x->rank == want.rank && memcmp(x->size, want.size, want.rank * sizeof want.size[0]) == 0)
         return;
-    kc_print(&m->list, "; shape of %s: ", x->name);
-    print_shape(&m->list, x->rank, x->size);
-    kc_print(&m->list, ", the model has ");
-    print_shape(&m->list, want.rank, want.size);
+    kc_misfit(&m->misfits, KC_MISFIT_SHAPE, "%s: %s, the model has %s", x->name, shape_text(x->rank, x->size, have),
+              shape_text(want.rank, want.size, wanted));
 }
 
 static void match_one(struct match *m, const struct kc_file_tensor *x, struct origin here)
@@ -95,11 +97,11 @@ static void match_one(struct match *m, const struct kc_file_tensor *x, struct or
     if (t == none && kc_name_is_constant(x->name))
         return;
     if (t == none && (t = embedding_of(m, x->name)) == none) {
-        kc_print(&m->list, "; unexpected %s", x->name);
+        kc_misfit(&m->misfits, KC_MISFIT_UNEXPECTED, "%s", x->name);
         return;
     }
     if (slot->found)
-        kc_print(&m->list, "; twice %s", x->name);
+        kc_misfit(&m->misfits, KC_MISFIT_TWICE, "%s", x->name);
     match_shape(m, x, t);
     *slot = here;
 }
@@ -111,7 +113,7 @@ static void match_file(struct match *m, uint32_t f)
     for (uint32_t i = 0; i < file->count; i++) {
         const struct kc_file_tensor *x = &file->tensor[i];
         if (m->shelf->index && strcmp(kc_json_text(m->shelf->index, x->name, ""), name + 1) != 0)
-            kc_print(&m->list, "; the index does not name %s in %s", x->name, name + 1);
+            kc_misfit(&m->misfits, KC_MISFIT_UNLISTED, "%s in %s", x->name, name + 1);
         match_one(m, x, (struct origin){true, f, i});
     }
 }
@@ -125,16 +127,15 @@ static void match_index(struct match *m)
         uint32_t part, t = find(m, name, &part);
         const struct origin *o = &m->from[part];
         if (t < m->state->map.tensors && o->found && strcmp(m->shelf->file[o->file].tensor[o->tensor].name, name) != 0)
-            kc_print(&m->list, "; the index names %s, its file does not have it", name);
+            kc_misfit(&m->misfits, KC_MISFIT_ABSENT, "%s, its file does not have it", name);
     }
 }
 
-/* All differences, in one line. */
+/* What does not fit, in one line. */
 static int match(struct match *m, const char *path, struct kc_error *e)
 {
     const struct kc_map *map = &m->state->map;
-    char list[800] = "", name[KC_TENSOR_NAME_MAX];
-    m->list = (struct kc_print){.out = list, .room = sizeof list};
+    char list[760], name[KC_TENSOR_NAME_MAX];
     for (uint32_t f = 0; f < m->shelf->count; f++)
         match_file(m, f);
     if (m->shelf->index)
@@ -143,12 +144,12 @@ static int match(struct match *m, const char *path, struct kc_error *e)
         for (uint32_t i = m->first[t]; i < m->first[t + 1]; i++)
             if (!m->from[i].found && !kc_adapter_named(map->tensor[t].name)) {
                 kc_name_part(map->tensor[t].name, i - m->first[t], name);
-                kc_print(&m->list, "; missing %s", name);
+                kc_misfit(&m->misfits, KC_MISFIT_MISSING, "%s", name);
             }
-    if (m->list.length == 0)
+    if (kc_misfits_count(&m->misfits) == 0)
         return 0;
-    return kc_fail(e, -EINVAL, "%.160s does not fit the model: %s%s", path, list + 2,
-                   m->list.length >= sizeof list ? " …" : "");
+    kc_misfits_text(&m->misfits, list, sizeof list);
+    return kc_fail(e, -EINVAL, "%.160s does not fit the model: %s", path, list);
 }
 
 #define CHUNK (1u << 16)

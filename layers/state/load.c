@@ -1,10 +1,9 @@
 /* load.c - the values of a snapshot, written in any layout, into this one. An extent is read once and whole, with its
  * neighbours where these are wanted too, and verified; of it each rank takes what it keeps. */
 #include "adapters.h"
+#include "misfit.h"
 #include "unpack.h"
 #include "state_impl.h"
-
-#include "base/print.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -19,35 +18,36 @@ static bool same_shape(const struct kc_map_tensor *t, const struct kc_manifest_t
 
 int kc_values_match(const struct kc_state *s, const struct kc_manifest *m, uint32_t **where, struct kc_error *e)
 {
-    char list[700];
-    struct kc_print p = {.out = list, .room = sizeof list};
+    char list[600];
+    struct kc_misfits *p = calloc(1, sizeof *p);
     uint32_t *to = calloc(m->tensors + 1u, sizeof *to);
     bool *found = calloc(s->map.tensors + 1u, sizeof *found);
-    int r = to && found ? 0 : kc_fail(e, -ENOMEM, "no memory to compare a snapshot with the model");
-    list[0] = 0;
+    int r = p && to && found ? 0 : kc_fail(e, -ENOMEM, "no memory to compare a snapshot with the model");
     for (uint32_t i = 0; i < m->tensors && r == 0; i++) {
         uint32_t t = 0;
         while (t < s->map.tensors && strcmp(s->map.tensor[t].name, m->tensor[i].name) != 0)
             t++;
         to[i] = t;
         if (t == s->map.tensors)
-            kc_print(&p, "; unexpected %s", m->tensor[i].name);
+            kc_misfit(p, KC_MISFIT_UNEXPECTED, "%s", m->tensor[i].name);
         else if (found[t])
-            kc_print(&p, "; twice %s", m->tensor[i].name);
+            kc_misfit(p, KC_MISFIT_TWICE, "%s", m->tensor[i].name);
         else if (!same_shape(&s->map.tensor[t], &m->tensor[i]))
-            kc_print(&p, "; shape of %s: %" PRIu64 " elements, the model has %" PRIu64, m->tensor[i].name,
-                     m->tensor[i].count, s->map.tensor[t].total);
+            kc_misfit(p, KC_MISFIT_SHAPE, "%s: %" PRIu64 " elements, the model has %" PRIu64, m->tensor[i].name,
+                      m->tensor[i].count, s->map.tensor[t].total);
         if (t < s->map.tensors)
             found[t] = true;
     }
     for (uint32_t t = 0; t < s->map.tensors && r == 0; t++)
         if (!found[t] && (m->lora_rank || !kc_adapter_named(s->map.tensor[t].name))) /* else its own are seeded */
-            kc_print(&p, "; missing %s", s->map.tensor[t].name);
-    if (r == 0 && p.length)
+            kc_misfit(p, KC_MISFIT_MISSING, "%s", s->map.tensor[t].name);
+    if (r == 0 && kc_misfits_count(p)) {
+        kc_misfits_text(p, list, sizeof list);
         r = kc_fail(e, -EINVAL,
                     "is of another model than model.layers, model.hidden, model.context and model.vocab say (set those, or "
-                    "name another snapshot): %.600s%s",
-                    list + 2, strlen(list) > 602 ? " …" : "");
+                    "name another snapshot): %s", list);
+    }
+    free(p);
     free(found);
     if (r < 0)
         free(to);

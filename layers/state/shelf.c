@@ -79,7 +79,12 @@ static int open_folder(struct kc_shelf *s, const char *folder, const struct kc_m
     char path[4096];
     struct stat st;
     json_t *json;
+    snprintf(path, sizeof path, "%s/snapshots", folder);
+    const bool job = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
     snprintf(path, sizeof path, "%s/config.json", folder);
+    if (job && stat(path, &st) != 0)
+        return kc_fail(e, -ENOENT, "%.300s is a job's folder: name %.300s/snapshots, of which it takes the newest, or one in it",
+                       folder, folder);
     int r = kc_config_check(numbers, path, e);
     if (r < 0)
         return r;

@@ -197,6 +197,15 @@ def test_errors_name_the_next_step():
         node.kc("snap", "import", llama, "--name", "l")
         assert "--format safetensors" in node.kc("snap", "export", "l", "--format", "llm.c", "--out", os.path.join(node.folder, "x"), ok=(9,)).stderr
         assert "is not empty" in node.kc("snap", "import", llama, "--name", "l", ok=(5,)).stderr
+        # a spec names folders: of a word that other verbs take it is told which
+        for word, path in ((job, f"jobs/{job}/snapshots/v00000001"), (f"{job}/1", f"jobs/{job}/snapshots/v00000001"), ("l", "models/l/v00000001")):
+            told = node.kc("check", node.write_spec("o", 1, 0, model={"init": {"from": word}}), ok=(9,)).stderr
+            assert told.endswith(f"{word} means is {os.path.join(node.home, path)}\n"), told
+        folder = os.path.join(node.home, "jobs", job)
+        told = node.kc("check", node.write_spec("o", 1, 0, model={"init": {"from": folder}}), ok=(9,)).stderr
+        assert f"is a job's folder: name {folder}/snapshots" in told, told
+        node.kc("check", node.write_spec("o", 1, 0, model={"init": {"from": folder + "/snapshots"}}))
+        assert "means" not in node.kc("check", node.write_spec("o", 1, 0, model={"init": {"from": "nothing"}}), ok=(9,)).stderr
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 /* test_state_files.c - parameters from safetensors files: both GPT-2 namings, sharded index, every type, and every
  * way in which a file can be wrong. Rows F36-F38 of the list of faults. */
+#include "state/misfit.h"
 #include "state_rig.h"
 
 #include "base/bf16.h"
@@ -260,6 +261,35 @@ START_TEST(what_does_not_fit_is_listed)
 }
 END_TEST
 
+/* Of each kind the first three and how many more; fewer where they take too much room, and no name is cut. */
+START_TEST(a_long_list_is_counted)
+{
+    static struct kc_misfits m;
+    char text[400], want[400];
+    memset(&m, 0, sizeof m);
+    kc_misfits_text(&m, text, sizeof text);
+    ck_assert_str_eq(text, "");
+    for (int i = 0; i < 14; i++)
+        kc_misfit(&m, KC_MISFIT_MISSING, "t%d", i);
+    for (int i = 0; i < 2; i++)
+        kc_misfit(&m, KC_MISFIT_SHAPE, "s%d: [2], the model has [3]", i);
+    kc_misfits_text(&m, text, sizeof text);
+    ck_assert_str_eq(text, "shape of s0: [2], the model has [3]; of s1: [2], the model has [3]; missing t0, t1, t2 and 11 more");
+    ck_assert_uint_eq(kc_misfits_count(&m), 16);
+    for (int most = 3; most >= 0; most--) {
+        size_t n = 0;
+        memset(&m, 0, sizeof m);
+        for (int i = 0; i < 5; i++)
+            kc_misfit(&m, KC_MISFIT_UNEXPECTED, "%0100d", i);
+        for (int i = 0; i < most; i++)
+            n += (size_t)snprintf(want + n, sizeof want - n, "%s%0100d", i ? ", " : "unexpected ", i);
+        snprintf(want + n, sizeof want - n, most ? " and %d more" : "unexpected %d", 5 - most);
+        kc_misfits_text(&m, text, strlen(want) + 1);
+        ck_assert_str_eq(text, want);
+    }
+}
+END_TEST
+
 /* A name with a star is one tensor an index in files; which of them is missing, or of another shape or type, is named. */
 static const struct rig_tensor experts[] = {{"experts.*.w1.weight", 3, {3, 2, 2}, KC_INIT_ZERO, 0},
     {"transformer.ln_f.weight", 1, {4}, KC_INIT_ZERO, 0}, {"transformer.wte.weight", 2, {3, 2}, KC_INIT_ZERO, 0}};
@@ -453,6 +483,7 @@ int main(void)
     tcase_add_test(c, every_floating_type_becomes_f32);
     tcase_add_test(c, tied_head_and_masks_are_accepted);
     tcase_add_test(c, what_does_not_fit_is_listed);
+    tcase_add_test(c, a_long_list_is_counted);
     tcase_add_test(c, experts_are_a_tensor_each);
     tcase_add_test(c, files_of_a_wrong_length_are_refused);
     tcase_add_test(c, hostile_headers_are_refused);
