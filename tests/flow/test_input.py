@@ -439,7 +439,7 @@ def test_F37_F38_tensors_that_do_not_fit():
         name, bias = "transformer.h.1.mlp.c_fc.weight", "transformer.h.0.ln_1.bias"
         parts = parts_of()
         del parts[name], parts[bias]
-        refused_from(node, f(parts), "missing " + name, "missing " + bias)
+        refused_from(node, f(parts), "missing ", name, bias)
         parts = parts_of()
         parts["transformer.h.2.ln_1.bias"] = parts[bias]
         refused_from(node, f(parts), "unexpected transformer.h.2.ln_1.bias")
