@@ -3,6 +3,7 @@
 
 #include "bench.h"
 #include "losses.h"
+#include "rollbacks.h"
 #include "scratch.h"
 
 #include "base/file.h"
@@ -13,7 +14,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
 
 struct making {
     struct session *s;
@@ -71,6 +71,27 @@ static void note_loss(struct session *s, const struct job *j, const struct makin
     losses_free(&l);
 }
 
+/* Samples that a rollback left out stand in the next snapshot, and there alone (as in kc snap prove). Behind one that none tells, up
+ * to `step`, other samples would be trained than the job did. *skips: one at `from` that `to` tells. */
+static int look_at_rollbacks(struct session *s, const struct job *j, const struct kc_snapshot_info *from,
+                             const struct kc_snapshot_info *to, uint64_t step, bool *skips)
+{
+    struct kc_error e = {""};
+    struct rollbacks r;
+    const uint64_t begin = from ? from->step : 0;
+    int rc = rollbacks_read(j->directory, begin, &r, &e);
+    if (rc)
+        return session_fail(s, session_code(rc), "%s", e.text);
+    const bool untold = r.at && (!to || r.next < to->step);
+    if (untold || r.next < step)
+        return session_fail(s, KC_EXIT_INCOMPLETE,
+                            "%s went back to step %llu because a step was not finite, and no snapshot %s which samples it left out since: "
+                            "step %llu can't be done again", j->id, (unsigned long long)(untold ? begin : r.next),
+                            untold && !to ? "tells yet" : "tells", (unsigned long long)step);
+    *skips = r.at;
+    return KC_EXIT_OK;
+}
+
 int trace_make(struct session *s, const char *id, uint64_t step, const char *path, struct trace_made *out)
 {
     struct job j;
@@ -87,7 +108,11 @@ int trace_make(struct session *s, const char *id, uint64_t step, const char *pat
         const struct kc_snapshot_info *from = before(&sc.list, step);
         struct making m = {.s = s, .first = from ? from->step + 1 : 1, .step = step, .loss = NAN};
         struct scratch_run run = {.version = from ? from->version : 0, .until = step, .trace = step, .step = on_step, .self = &m};
-        code = scratch_position(&sc, from, after(&sc.list, step), &run.position);
+        const struct kc_snapshot_info *to = after(&sc.list, step);
+        bool skips = false;
+        code = look_at_rollbacks(s, &j, from, to, step, &skips);
+        if (!code)
+            code = scratch_position(&sc, from, skips ? to : NULL, &run.position);
         if (!code)
             code = scratch_run(&sc, &run);
         bench_progress_end(s);

@@ -140,7 +140,11 @@ def test_a_rollback_that_no_snapshot_tells_is_no_difference():
         node.kc("pause", job)
         found = node.kc("snap", "prove", job, ok=(6,))
         assert not found.stdout and f"{job} went back to step {step}" in found.stderr, found
+        trace = ("trace", job, "--step", str(step + 1), "--out", os.path.join(node.folder, "t"))
+        found = node.kc(*trace, ok=(6,))
+        assert f"{job} went back to step {step}" in found.stderr and f"step {step + 1} can't be done again" in found.stderr, found
         node.kc("checkpoint", job)
+        assert "had the loss" not in node.kc(*trace).stderr
         assert node.json("snap", "prove", job, "--from", "1")["proved"], "the next snapshot tells what was left out"
         node.kc("stop", job)
 
