@@ -122,6 +122,10 @@ check: deps
 layouts: all
 	@/usr/bin/python3 tests/flow/test_layouts.py test_the_table_is_what_it_says test_all test_random
 
+# which tests and drills hold which row of tests/cases/faults.md; 1 if nothing holds one. `make check` runs it, too
+faults:
+	@tests/check/faults --table
+
 # snapshots under every fault and power cut, for minutes; the unit tests have a short form
 torture: all $(B)/tests/test_torture
 	@$(B)/tests/test_torture long

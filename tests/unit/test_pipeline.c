@@ -426,6 +426,53 @@ static void refused(const struct kc_job_spec *s, const char *words)
     fleet_free(&f);
 }
 
+/* By layer, how many forward ops of one micro-batch a rank's program has. */
+static void count_layers(const struct fleet *f, uint32_t rank, uint32_t *ops)
+{
+    const struct kc_exec_plan *p = f->plan[rank];
+    const struct kc_exec_instruction *ins = kc_program_at(p, KC_PROGRAM_TRAIN);
+    for (uint32_t i = 0; i < p->programs[KC_PROGRAM_TRAIN].count; i++)
+        if (ins[i].kind == KC_I_COMPUTE && ins[i].op >= 0 && ins[i].micro == 0 && op_at(f, ins[i].op)->klass == KC_FORWARD &&
+            ins[i].part == KC_PART_FORWARD && ins[i].layer >= 0)
+            ops[ins[i].layer]++;
+}
+
+/* No layer is left out or done twice, however unevenly they fall on the stages: 30 on 4 are 30. */
+START_TEST(F45_every_layer_is_on_exactly_one_stage)
+{
+    static const uint32_t cuts[][3] = {{30, 4, 1}, {7, 4, 1}, {5, 2, 1}, {11, 2, 3}, {13, 3, 2}}; /* layers, ranks, stages a rank */
+    for (size_t k = 0; k < sizeof cuts / sizeof *cuts; k++) {
+        const uint32_t layers = cuts[k][0], ranks = cuts[k][1];
+        struct kc_job_spec one = fleet_small(KC_FAMILY_GPT2, 1);
+        struct kc_error e = {""};
+        struct fleet f;
+        uint32_t whole[32] = {0}, uneven = 0;
+        one.layers = layers;
+        ck_assert_msg(fleet_plan(&f, &one, &e) == 0, "%s", e.text);
+        count_layers(&f, 0, whole);
+        fleet_free(&f);
+        const struct kc_job_spec s =
+            fleet_cut(one, cuts[k][2] > 1 ? KC_PIPELINE_INTERLEAVED : KC_PIPELINE_1F1B, ranks, cuts[k][2], 1, ranks == 3 ? 1 : 4);
+        ck_assert_msg(fleet_plan(&f, &s, &e) == 0, "%s", e.text);
+        uint32_t where[32] = {0};
+        for (uint32_t r = 0; r < ranks; r++) {
+            uint32_t own[32] = {0}, count = 0;
+            count_layers(&f, r, own);
+            for (uint32_t l = 0; l < layers; l++) {
+                ck_assert_msg(own[l] == 0 || own[l] == whole[l], "layer %u of %u on %u ranks: %u of its %u ops on rank %u", l,
+                              layers, ranks, own[l], whole[l], r);
+                where[l] += own[l] != 0, count += own[l] != 0;
+            }
+            uneven += count != layers / ranks;
+        }
+        for (uint32_t l = 0; l < layers; l++)
+            ck_assert_msg(where[l] == 1, "layer %u of %u is on %u of %u ranks", l, layers, where[l], ranks);
+        ck_assert_uint_gt(uneven, 0);
+        fleet_free(&f);
+    }
+}
+END_TEST
+
 START_TEST(a_pipeline_that_cannot_be_is_refused_with_its_numbers)
 {
     const struct kc_job_spec one = fleet_small(KC_FAMILY_GPT2, 1);
@@ -457,6 +504,7 @@ int main(void)
     tcase_set_timeout(t, 60);
     tcase_add_test(t, a_saved_activation_has_as_many_slots_as_the_order_has_micro_batches_under_way);
     tcase_add_test(t, two_whole_buckets_of_gradients_are_live_at_most);
+    tcase_add_test(t, F45_every_layer_is_on_exactly_one_stage);
     tcase_add_test(t, a_pipeline_that_cannot_be_is_refused_with_its_numbers);
     suite_add_tcase(s, t);
     return suite_run(s);
