@@ -93,7 +93,8 @@ static json_t *details_of(uint32_t rank, const struct kc_event_seen *ev)
     json_t *o = json_pack("{s:i, s:I}", "rank", (int)rank, "step", (json_int_t)ev->step);
     if (figure[ev->what].a)
         json_object_set_new(o, figure[ev->what].a, json_integer((json_int_t)ev->a));
-    if (figure[ev->what].b && (ev->what != KC_EVENT_NONFINITE || ev->b)) /* who stops of one knows of itself only */
+    const bool of_system = ev->what != KC_EVENT_SNAPSHOT_FAILED || ev->b != EDOM; /* a state that is not finite is no error of one */
+    if (figure[ev->what].b && of_system)
         json_object_set_new(o, figure[ev->what].b, json_integer((json_int_t)ev->b));
     for (uint32_t i = 0; i < ev->figures; i++)
         json_object_set_new(o, kc_figure_name[i], kc_json_number(ev->figure[i]));

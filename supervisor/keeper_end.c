@@ -22,6 +22,8 @@ static void answer_everybody(struct kc_keeper *k)
     char text[700];
     json_t *end =
         json_pack("{s:b, s:I, s:s}", "ok", 1, "step", (json_int_t)r->step, "state", kc_job_state_name[r->state]);
+    if (r->state == KC_JOB_FAILED && kc_verdict_failed(&r->failure))
+        json_object_set_new(end, "failure", json_string(r->failure.text));
     kc_keeper_answer(k, KC_LIFE_STOP, 0, json_incref(end));
     if (r->state == KC_JOB_FINISHED) {
         snprintf(text, sizeof text, "job '%s' finished its last step instead", r->id);

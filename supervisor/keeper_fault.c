@@ -74,6 +74,8 @@ void kc_keeper_decide(struct kc_keeper *k, const struct kc_verdict *verdict, enu
     }
     if (action != KC_ACTION_RESTART)
         explain(k, v, fault);
+    if (action != KC_ACTION_RESTART)
+        action = KC_ACTION_FAIL; /* what its ranks could have done about it, they would have done */
     kc_journal(r->directory, "fault",
                json_pack("{s:s, s:s, s:o, s:I, s:s}", "fault", kc_fault_name[fault], "action", kc_action_name[action],
                          "rank", v->rank < 0 ? json_null() : json_integer(v->rank), "step", (json_int_t)v->step, "text",

@@ -17,9 +17,23 @@ static void count_snapshot(struct kc_drill *d)
             atomic_fetch_add(&d->fault[i].begun, 1);
 }
 
+/* A step that was not finite is run once more, to find out why: the same numbers come again. */
+static void repeat(struct kc_drill *d, uint64_t step)
+{
+    for (uint32_t i = 0; i < d->faults; i++) {
+        struct fault *f = &d->fault[i];
+        if (f->say->what == KC_DRILL_NONFINITE && f->met_in == step && !f->repeated && atomic_load(&f->done)) {
+            f->repeated = true, f->met = 0;
+            atomic_store(&f->done, false);
+        }
+    }
+}
+
 static bool program_begins(void *self, uint32_t program, uint64_t step)
 {
     struct kc_drill *d = self;
+    if (program == KC_PROGRAM_TRAIN && d->program == KC_PROGRAM_TRAIN && atomic_load(&d->step) == step + 1)
+        repeat(d, step + 1);
     d->program = program;
     d->instruction = KC_AT(d->exec, struct kc_exec_instruction, d->exec->instructions) + d->exec->programs[program].first;
     d->count = d->exec->programs[program].count;
@@ -97,6 +111,8 @@ void drill_tell(struct kc_drill *d, struct fault *f, const char *detail)
 {
     char text[200];
     atomic_store(&f->done, true);
+    if (f->repeated)
+        return;
     snprintf(text, sizeof text, "%s in %s%s%s", kc_drill_name[f->say->what], kc_drill_at_name[f->say->at],
              *detail ? ": " : "", detail);
     kc_probe_event(d->c.probe, KC_EVENT_INJECTED, atomic_load(&d->step), 0, text);

@@ -16,6 +16,7 @@ struct fault {
     _Atomic bool done;
     uint32_t met;             /* calls seen, in this step, that it could have been done at; one lane counts */
     uint64_t met_in;          /* the step that `met` counts in */
+    bool repeated;            /* nonfinite: done once more, when its step was run once more to find it */
     _Atomic uint32_t begun;   /* nospace: snapshots begun since its step */
     int32_t bucket;           /* flip: whose ticket is open; -1 */
     void *data;

@@ -327,7 +327,6 @@ static int build_executor(struct kc_engine *x, struct kc_error *e)
         .threads = x->spec->threads,
         .oversubscribe = x->spec->oversubscribe,
         .clip = x->spec->clip,
-        .skip_nonfinite = kc_startup_skips_nonfinite(x->spec),
         .digest = {[KC_DIGEST_SPEC] = x->spec->head.digest.low,
                    [KC_DIGEST_GRAPH] = x->graph->head.digest.low,
                    [KC_DIGEST_EXEC] = kc_startup_digest(&x->plans).low,

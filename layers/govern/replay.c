@@ -31,6 +31,14 @@ static int begin(const struct kc_govern_config *c, const struct kc_replay *r, st
     return code;
 }
 
+/* The run ended there as well. */
+static int not_finite(const struct kc_govern_config *c, struct kc_run *run, struct kc_error *e)
+{
+    struct kc_suspect why;
+    int code = kc_executor_find_nonfinite(c->executor, run, true, &why, e);
+    return code == 0 ? kc_fail(e, -EDOM, "%s", why.text) : code;
+}
+
 int kc_govern_replay(const struct kc_govern_config *c, const struct kc_replay *r, struct kc_outcome *out, struct kc_error *e)
 {
     struct kc_run run = {0};
@@ -41,6 +49,8 @@ int kc_govern_replay(const struct kc_govern_config *c, const struct kc_replay *r
     const uint64_t begun = step_finished(c);
     while (code == 0 && step_finished(c) < r->until) {
         code = step_train(c, &run, &peer, e);
+        if (code == 0 && run.skipped && c->spec->on_nonfinite == KC_NONFINITE_STOP)
+            code = not_finite(c, &run, e);
         if (code < 0)
             break;
         step_finish(c, &run);

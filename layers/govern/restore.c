@@ -1,8 +1,6 @@
 /* restore.c - which snapshot a run goes on from: when it begins, and when a step was not finite. */
 #include "run_impl.h"
 
-#include "govern/policy.h"
-
 #include <errno.h>
 #include <stdio.h>
 
@@ -39,7 +37,7 @@ static void tell(struct loop *l, uint64_t step, const struct kc_snapshot_info *f
 }
 
 /* The batches between the snapshot and the step are not taken again: from the same state they would lead to the same place. */
-static int go_back(struct loop *l, uint32_t rollbacks)
+int restore_go_back(struct loop *l, uint32_t rollbacks)
 {
     const struct kc_step_values at = l->run.values;
     struct kc_state *s = l->c->state;
@@ -62,23 +60,4 @@ static int go_back(struct loop *l, uint32_t rollbacks)
     kc_state_progress(s, &now);
     tell(l, at.step + 1, &found, &now);
     return 1;
-}
-
-int restore_if_policy(struct loop *l)
-{
-    const struct kc_job_spec *spec = l->c->spec;
-    const unsigned long long step = l->run.values.step + 1, first = l->run.values.sample_first;
-    struct kc_progress now;
-    kc_state_progress(l->c->state, &now);
-    const enum kc_action action =
-        kc_policy_decide(KC_FAULT_NONFINITE, spec, &(struct kc_policy_history){.rollbacks = now.rollbacks});
-    if (action == KC_ACTION_FAIL)
-        return kc_fail(l->e, -EDOM,
-                       "step %llu: a value is not finite, and the run went back %u times (policy.max_rollbacks); lower "
-                       "optimizer.lr, or look at the samples at positions %llu to %llu",
-                       step, now.rollbacks, first, first + spec->sequences - 1);
-    const bool back = action == KC_ACTION_ROLLBACK;
-    kc_probe_event(l->c->probe, KC_EVENT_NONFINITE, step, (uint64_t)l->run.agreed[KC_AGREE_NONFINITE],
-                   back ? "the run goes back to a snapshot by policy" : "the update is left out by policy");
-    return back ? go_back(l, now.rollbacks + 1) : 0;
 }

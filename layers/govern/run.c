@@ -54,7 +54,7 @@ static int train(struct loop *l)
         return step_replicas_differ(l->c, &l->run, &l->peer, l->e);
     take_agreed(l);
     if (l->run.skipped) {
-        code = restore_if_policy(l);
+        code = nonfinite_by_policy(l);
         if (code != 0)
             return code < 0 ? code : 0; /* this step is not the next any more */
     }
@@ -327,7 +327,8 @@ static void tell(const struct loop *l, enum kc_reason reason)
                 {KC_REASON_BOUNDARY, KC_EVENT_UNEXPECTED_CALLER}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (rows[i].reason == reason)
-            kc_probe_event(l->c->probe, rows[i].event, loop_step(l) + 1, 0, l->e->text);
+            kc_probe_event(l->c->probe, rows[i].event, loop_step(l) + 1,
+                           reason == KC_REASON_NONFINITE ? l->run.nonfinite.ranks : 0, l->e->text);
 }
 
 int kc_govern_run(const struct kc_govern_config *config, struct kc_outcome *out, struct kc_error *e)

@@ -1,5 +1,5 @@
 /* run_impl.h - the loop of a rank, shared by its files: run.c has the loop, save.c what a
- * snapshot asks of it, restore.c from which one it goes on. */
+ * snapshot asks of it, restore.c from which one it goes on, nonfinite.c what becomes of a step that is not finite. */
 #ifndef KC_GOVERN_RUN_IMPL_H
 #define KC_GOVERN_RUN_IMPL_H
 
@@ -33,6 +33,7 @@ struct loop {
     uint32_t answered;          /* checkpoint requests; what an earlier incarnation was asked for is answered at once by
                                    the step that was restored, which is saved already */
     uint64_t process_seen;
+    uint32_t hunts;             /* steps that were run once more because they were not finite */
     int pause_token;            /* of the wait that is shown while held */
     int32_t peer;
 };
@@ -59,8 +60,13 @@ void save_answer(struct loop *l);
  * out damaged is marked by state, the same on all ranks, so that the next choice is the one before it. -ENOENT there is none;
  * when none is left, that is another error: no reason for a fresh start. */
 int restore_newest(struct loop *l, bool finite, struct kc_snapshot_info *found);
-/* A step was not finite, and its update was left out. 0: it counts as trained all the same; 1: the run went back, and goes on
- * behind the samples of that step; -EDOM: policy says no more. */
-int restore_if_policy(struct loop *l);
+/* Go back to such a one, and go on behind the samples of the step that was just run. 1, or -errno. */
+int restore_go_back(struct loop *l, uint32_t rollbacks);
+
+/* ---- nonfinite.c ---- */
+/* A step was not finite, and its update was left out: find out why, tell it, and do what policy says. 0: it counts as trained
+ * all the same; 1: the run went back, and goes on behind the samples of that step; -EDOM: policy says no more; -ESHUTDOWN: it
+ * does, and another rank is why. */
+int nonfinite_by_policy(struct loop *l);
 
 #endif

@@ -296,11 +296,6 @@ int kc_startup_memory_check(const struct kc_memory_need *need, uint64_t all, uin
                        : "Lower batch.micro or ranks, or set parallel.recompute");
 }
 
-bool kc_startup_skips_nonfinite(const struct kc_job_spec *spec)
-{
-    return kc_policy_decide(KC_FAULT_NONFINITE, spec, &(struct kc_policy_history){0}) != KC_ACTION_FAIL;
-}
-
 int kc_startup_wiring(const struct kc_comm_if *comm, const struct kc_state_if *state, const struct kc_op_table *ops,
                       struct kc_error *e)
 {

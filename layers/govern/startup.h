@@ -64,9 +64,6 @@ void kc_startup_memory(const struct kc_job_spec *spec, const struct kc_plans *pl
  * free. -ENOMEM: e has the numbers. `free_bytes` 0: unknown, not compared. */
 int kc_startup_memory_check(const struct kc_memory_need *need, uint64_t all, uint64_t free_bytes, struct kc_error *e);
 
-/* Does policy leave a step out whose values are not finite? The executor is built with the answer. */
-bool kc_startup_skips_nonfinite(const struct kc_job_spec *spec);
-
 /* Is everything wired, and for whom? Each function of each interface is set, and the interfaces were built for schedule, who will
  * be the caller in the ledger. -EPERM: e names the interface and what is wrong. */
 int kc_startup_wiring(const struct kc_comm_if *comm, const struct kc_state_if *state, const struct kc_op_table *ops,

@@ -1,12 +1,15 @@
 /* step.c - see step.h. */
 #include "step.h"
 
+#include "base/clock.h"
 #include "base/print.h"
 #include "shm/probe.h"
 #include "state/state.h"
 
 #include <errno.h>
 #include <math.h>
+
+#define PATIENCE (5 * KC_SECOND) /* for the words of the rank that all leave because of */
 
 uint64_t step_finished(const struct kc_govern_config *c)
 {
@@ -15,23 +18,37 @@ uint64_t step_finished(const struct kc_govern_config *c)
     return p.step;
 }
 
+int step_shut(const struct kc_govern_config *c, int code, int32_t *peer, struct kc_error *e)
+{
+    if (code != -ESHUTDOWN)
+        return code;
+    uint64_t word = kc_probe_aborted(c->probe);
+    *peer = word ? KC_ABORT_RANK(word) : -1;
+    if (*peer >= 0 && *peer < (int32_t)c->spec->ranks)
+        return kc_fail(e, code, "rank %d left in step %llu: %s", *peer, (unsigned long long)step_finished(c) + 1,
+                       kc_name_of(kc_reason_name, KC_REASONS, KC_ABORT_REASON(word)));
+    return kc_fail(e, code, "the keeper ended the group: %s",
+                   kc_name_of(kc_reason_name, KC_REASONS, KC_ABORT_REASON(word)));
+}
+
+int step_follow(const struct kc_govern_config *c, uint32_t rank, enum kc_reason reason, int32_t *peer, struct kc_error *e)
+{
+    const uint64_t deadline = kc_now() + PATIENCE;
+    for (uint32_t bell; bell = kc_probe_bell(c->probe), !kc_probe_aborted(c->probe) && kc_now() < deadline;)
+        kc_probe_bell_sleep(c->probe, bell, 10 * KC_MILLISECOND);
+    *peer = (int32_t)rank;
+    return kc_fail(e, -ESHUTDOWN, "rank %u left in step %llu: %s", rank, (unsigned long long)step_finished(c) + 1,
+                   kc_reason_name[reason]);
+}
+
 int step_program(const struct kc_govern_config *c, enum kc_program_id id, struct kc_run *run, int32_t *peer,
                  struct kc_error *e)
 {
     run->stop_vote = *c->told_to_stop ? 1 : 0;
     run->background = kc_state_idle(c->state) ? 1 : 0;
     run->control = c->rank == 0 ? (double)kc_probe_control(c->probe) : 0;
-    int code = kc_executor_run(c->executor, id, run, e);
-    if (code == -ESHUTDOWN) {
-        uint64_t word = kc_probe_aborted(c->probe);
-        *peer = word ? KC_ABORT_RANK(word) : -1;
-        if (*peer >= 0 && *peer < (int32_t)c->spec->ranks)
-            kc_fail(e, code, "rank %d left in step %llu: %s", *peer, (unsigned long long)step_finished(c) + 1,
-                    kc_name_of(kc_reason_name, KC_REASONS, KC_ABORT_REASON(word)));
-        else
-            kc_fail(e, code, "the keeper ended the group: %s",
-                    kc_name_of(kc_reason_name, KC_REASONS, KC_ABORT_REASON(word)));
-    } else if (code == -ENOSPC && c->spec->expert_memory && (id == KC_PROGRAM_TRAIN || id == KC_PROGRAM_EVALUATE)) {
+    const int code = step_shut(c, kc_executor_run(c->executor, id, run, e), peer, e);
+    if (code == -ENOSPC && c->spec->expert_memory && (id == KC_PROGRAM_TRAIN || id == KC_PROGRAM_EVALUATE)) {
         const struct kc_error said = *e;
         kc_fail(e, code, "%s: parallel.expert_memory = %u MiB; raise it, or leave it out, which holds all rows", said.text,
                 c->spec->expert_memory);
@@ -126,7 +143,10 @@ int step_replicas_differ(const struct kc_govern_config *c, struct kc_run *run, i
         print_fault(&p, &f, c->spec->replica_every);
     else
         kc_print(&p, "ranks that hold the same parameters differed in their bits, and now they do not");
-    kc_probe_event(c->probe, KC_EVENT_REPLICA, step, known && f.right ? (uint64_t)__builtin_ctzll(f.wrong) : UINT64_MAX, text);
+    const uint64_t blamed = known && f.right ? (uint64_t)__builtin_ctzll(f.wrong) : UINT64_MAX;
+    kc_probe_event(c->probe, KC_EVENT_REPLICA, step, blamed, text);
+    if (blamed != UINT64_MAX && !(f.wrong >> c->rank & 1))
+        return step_follow(c, (uint32_t)blamed, KC_REASON_REPLICA, peer, e);
     return kc_fail(e, -EUCLEAN, "step %llu: %s", (unsigned long long)step, text);
 }
 

@@ -127,6 +127,8 @@ static void complete_agreement(struct kc_executor *x)
     if (!isfinite(own[KC_AGREE_LOSS]))
         x->nonfinite = -2;
     own[KC_AGREE_NONFINITE] = kc_nonfinite_encode(x->c.plan->rank, x->nonfinite);
+    if (x->hunt)
+        kc_hunt_vote(x->hunt, x->c.plan->rank, own);
 }
 
 /* How many rows go where stands in a tensor: elements for each member, and from each. */

@@ -96,7 +96,7 @@ static bool overlap(const struct kc_exec_ref *a, const struct kc_exec_ref *b)
 void kc_executor_blank(struct kc_executor *x, const struct kc_exec_instruction *i)
 {
     const struct kc_exec_ref *refs = kc_refs_of(x->c.plan, i);
-    for (uint32_t k = i->inputs; x->watch && !i->accumulate && k < (uint32_t)i->inputs + i->outputs; k++) {
+    for (uint32_t k = i->inputs; (x->watch || x->hunt) && !i->accumulate && k < (uint32_t)i->inputs + i->outputs; k++) {
         bool fresh = refs[k].space == KC_SPACE_WORK;
         for (uint32_t n = 0; n < i->inputs && fresh; n++)
             fresh = !overlap(&refs[k], &refs[n]);
@@ -133,11 +133,15 @@ static int op_run(struct kc_executor *x, const struct kc_exec_instruction *i, st
     for (uint32_t k = 0; k < i->inputs; k++)
         kc_executor_show(x, i, k, in[k].data);
     kc_executor_blank(x, i);
+    if (x->hunt)
+        kc_hunt_before(x->hunt, x->c.plan, i, in, out);
     int token = i->part == KC_PART_DATA ? kc_probe_wait_begin(x->c.probe, KC_WAIT_DATA, KC_NO_GROUP, i->micro) : -1;
     r = x->c.ops->ops[i->opcode].enqueue(x->c.ops->self, &call, kc_team_lane(x->team), e);
     kc_probe_wait_end(x->c.probe, token);
     for (uint32_t k = 0; k < i->outputs && r == 0; k++)
         kc_executor_show(x, i, i->inputs + k, out[k].data);
+    if (x->hunt && r == 0)
+        kc_hunt_after(x->hunt, x->c.plan, i, out);
     if (r < 0 && e && !e->text[0])
         kc_fail(e, r, "an op failed");
     return r < 0 ? kc_fail_prefix(e, r, "%s, layer %d, micro-batch %u", x->c.ops->ops[i->opcode].name, i->layer,
@@ -192,69 +196,34 @@ static int ticket_run(struct kc_executor *x, const struct kc_exec_instruction *i
 
 /* ---- agreement ---- */
 
-static void where_text(const struct kc_executor *x, int64_t where, char *out, size_t room)
-{
-    const struct kc_shard_plan *s = x->c.shard;
-    const struct kc_plan_tensor *t = KC_AT(s, struct kc_plan_tensor, s->tensors);
-    if (where >= 0 && where < (int64_t)s->tensors.count)
-        snprintf(out, room, "the gradient of %s (bucket %d)", KC_TEXT(s, t[where].name), t[where].bucket);
-    else
-        snprintf(out, room, "the loss");
-}
-
-/* The same line on all ranks when one of them alone saw it, which is when it matters whose it was. */
-static int nonfinite_fail(const struct kc_executor *x, uint32_t ranks, uint32_t rank, int64_t where,
-                          struct kc_error *e)
-{
-    unsigned long long step = x->run->values.step + 1;
-    char text[256];
-    const char *next = "lower optimizer.lr, or set policy.on_nonfinite to skip or rollback";
-    if (ranks == 0)
-        return kc_fail(e, -EDOM, "step %llu: the sum of finite gradients or losses is not finite; %s", step, next);
-    if (ranks == 1) {
-        where_text(x, where, text, sizeof text);
-        return kc_fail(e, -EDOM, "step %llu: rank %u has a value that is not finite in %s, before the reduction; %s",
-                       step, rank, text, next);
-    }
-    if (x->nonfinite == -1)
-        return kc_fail(e, -EDOM,
-                       "step %llu: %u ranks have values that are not finite, before the reduction; rank %u has "
-                       "none; %s",
-                       step, ranks, x->c.plan->rank, next);
-    where_text(x, x->nonfinite, text, sizeof text);
-    return kc_fail(e, -EDOM,
-                   "step %llu: %u ranks have values that are not finite, before the reduction; rank %u in %s; %s",
-                   step, ranks, x->c.plan->rank, text, next);
-}
-
-static int agree_run(struct kc_executor *x, struct kc_error *e)
+static void agree_run(struct kc_executor *x)
 {
     struct kc_run *run = x->run;
     const double *agreed = (const double *)(const void *)(x->result + KC_RESULT_AGREED(x->c.plan->tallies));
     memcpy(run->agreed, agreed, sizeof run->agreed);
     run->tallies = agreed + KC_AGREES, run->tallies_count = x->c.plan->tallies;
-    uint32_t ranks, rank;
-    int64_t where;
-    kc_nonfinite_decode(run->agreed[KC_AGREE_NONFINITE], &ranks, &rank, &where);
-    run->agreed[KC_AGREE_NONFINITE] = ranks;
+    struct kc_nonfinite *n = &run->nonfinite;
+    kc_nonfinite_decode(run->agreed[KC_AGREE_NONFINITE], &n->ranks, &n->rank, &n->where);
+    run->agreed[KC_AGREE_NONFINITE] = n->ranks;
+    if (x->hunt) {
+        kc_hunt_count(x->hunt, run->agreed);
+        x->skip = run->skipped = true;
+        return;
+    }
     double tokens = run->agreed[KC_AGREE_TOKENS];
     run->loss = tokens > 0 ? run->agreed[KC_AGREE_LOSS] / tokens : 0;
     if (x->program != KC_PROGRAM_TRAIN)
-        return 0;
+        return;
     double norm = tokens > 0 ? sqrt(run->agreed[KC_AGREE_NORM]) / tokens : 0;
     double factor = x->c.clip > 0 ? x->c.clip / (norm + 1e-6) : 1; /* as torch.nn.utils.clip_grad_norm_ */
     run->grad_norm = norm;
     run->values.scale = tokens > 0 ? (factor < 1 ? factor : 1) / tokens : 0;
-    if (ranks == 0 && isfinite(norm) && isfinite(run->loss))
-        return 0;
-    if (!x->c.skip_nonfinite && ranks == 0) {
+    if (n->ranks == 0 && isfinite(norm) && isfinite(run->loss))
+        return;
+    if (n->ranks == 0)
         kc_comm_look_at_own(x);
-        ranks = x->nonfinite != -1, rank = x->c.plan->rank, where = x->nonfinite;
-    }
-    if (!x->c.skip_nonfinite)
-        return nonfinite_fail(x, ranks, rank, where, e);
+    n->own = x->nonfinite;
     x->skip = run->skipped = true;
-    return 0;
 }
 
 static int compare_run(const struct kc_executor *x, struct kc_error *e)
@@ -289,7 +258,8 @@ static int instruction_run(struct kc_executor *x, const struct kc_exec_instructi
     case KC_I_STATE:
         return x->c.state->verb(x->c.state->self, (enum kc_state_verb)i->opcode, e);
     case KC_I_AGREE:
-        return agree_run(x, e);
+        agree_run(x);
+        return 0;
     case KC_I_COMPARE:
         return compare_run(x, e);
     default:

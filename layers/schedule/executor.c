@@ -271,7 +271,7 @@ static void prepare(struct kc_executor *x, enum kc_program_id program, struct kc
     x->instructions = kc_program_at(x->c.plan, program);
     x->count = x->c.plan->programs[program].count;
     x->step = (uint32_t)run->values.step + 1;
-    x->watch = x->c.trace && x->c.trace->wants(x->c.trace->self, program, run->values.step) ? x->c.trace : NULL;
+    x->watch = x->c.trace && x->c.trace->wants(x->c.trace->self, program, run->values.step) && !x->hunt ? x->c.trace : NULL;
     x->skip = false;
     x->nonfinite = -1;
     x->comm_ns = x->away_ns = 0;
@@ -287,6 +287,7 @@ static void prepare(struct kc_executor *x, enum kc_program_id program, struct kc
     kc_progress_reset(&x->done[KC_LANE_COMPUTE]);
     kc_progress_reset(&x->done[KC_LANE_COMM]);
     run->skipped = false;
+    run->nonfinite = (struct kc_nonfinite){.where = -1, .own = -1};
     memset(run->seconds, 0, sizeof run->seconds);
     run->waited = 0;
 

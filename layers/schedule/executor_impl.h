@@ -20,6 +20,22 @@ struct kc_place {
     bool open;  /* under a ticket */
 };
 
+/* hunt.c: where a value that is not finite was made, and what of it. */
+struct kc_hunt_find {
+    const struct kc_exec_instruction *instruction; /* NULL: nothing */
+    uint32_t operand;
+    uint64_t element;
+    double value;
+};
+struct kc_hunt {
+    struct kc_hunt_find worse, minus; /* the first of NaN and +inf, and of -inf */
+    uint8_t reads;                    /* the worst that the op under way reads */
+    bool saw;                         /* this rank had seen a value that is not finite: its -inf may be why */
+    bool of_minus;                    /* agreed: nobody found worse than -inf */
+    uint64_t origins;                 /* agreed: ranks that found something */
+    bool over;                        /* the step was run once more */
+};
+
 struct kc_executor {
     struct kc_executor_config c;
     struct kc_team *team;
@@ -44,6 +60,7 @@ struct kc_executor {
     uint32_t step;  /* of the trace, from 1 */
     const struct kc_trace_if *watch; /* who looks on; NULL nobody */
     bool skip;      /* compute lane: leave updates out */
+    struct kc_hunt *hunt; /* this run is one; NULL */
 
     /* How far a lane is: 1 + the index of its last complete instruction. The failed bit of both is set when either
      * fails. */
@@ -81,6 +98,14 @@ static inline void kc_executor_show(const struct kc_executor *x, const struct kc
     if (x->watch && data)
         x->watch->seen(x->watch->self, (uint32_t)(i - x->instructions), operand, data);
 }
+
+/* hunt.c, on the compute lane: before and after an op; and what goes into the vector that is summed. */
+void kc_hunt_before(struct kc_hunt *h, const struct kc_exec_plan *plan, const struct kc_exec_instruction *i,
+                    const struct kc_view *in, const struct kc_view *out);
+void kc_hunt_after(struct kc_hunt *h, const struct kc_exec_plan *plan, const struct kc_exec_instruction *i,
+                   const struct kc_view *out);
+void kc_hunt_vote(const struct kc_hunt *h, uint32_t rank, double *own);
+void kc_hunt_count(struct kc_hunt *h, const double *agreed);
 
 /* compute.c: where somebody looks on, clear outputs that are overwritten before the instruction runs. Rows for experts have room for
  * more than come, and what an earlier tensor left behind them is nobody's value. */

@@ -52,7 +52,6 @@ struct kc_executor_config {
     uint32_t threads;       /* compute workers, the calling thread among them */
     bool oversubscribe;     /* ranks share cores: nobody spins long */
     double clip;            /* global norm limit; 0 none */
-    bool skip_nonfinite;    /* a non-finite step: true skips the update, false fails with -EDOM */
     uint64_t
         digest[KC_DIGESTS]; /* what PROGRAM_DIGEST compares; the executor fills in those of shard and communication plan */
 };
@@ -63,6 +62,13 @@ int kc_executor_new(const struct kc_executor_config *config, struct kc_executor 
 void kc_executor_free(struct kc_executor *x);
 
 /* What govern gives and gets with one run of a program. */
+/* Who saw in a step, before it was added to others', a value that is not finite. A tensor: index in the shard plan; -2 the loss,
+ * -1 nothing. */
+struct kc_nonfinite {
+    uint32_t ranks;     /* how many; the same on all ranks */
+    uint32_t rank;      /* if one: which */
+    int64_t where, own; /* if one: in what; and this rank, in what */
+};
 struct kc_run {
     struct kc_step_values values; /* in; executor sets scale after AGREE */
     double stop_vote, control;    /* in: this rank's contribution to AGREE (control: rank 0 only) */
@@ -74,16 +80,27 @@ struct kc_run {
     double loss, grad_norm;       /* out: mean loss over the step's tokens; global norm after division by tokens */
     double seconds[KC_PARTS]; /* out: time per part; PART_COMM: only what was exposed (compute lane stood still) */
     double waited;            /* out: seconds in which this rank stood still inside a collective: what it needed peers for */
-    bool skipped;             /* out: non-finite and skipped */
+    bool skipped;             /* out: not finite, and its update left out */
+    struct kc_nonfinite nonfinite; /* out: if so, who saw it */
 };
 
 /* Run one program to its end; tickets are opened and closed by the program. After an error that all ranks agreed on
- * (-EDOM, a storage verb) the next program may run. After any other one a lane may still stand in a collective: run()
+ * (a storage verb) the next program may run. After any other one a lane may still stand in a collective: run()
  * then answers -ESHUTDOWN, and the group must be aborted before kc_executor_free(), which waits for that lane. The
  * result vector is cleared before PROGRAM_TRAIN and before the first of a series of PROGRAM_EVALUATE
- * (kc_executor_clear). -ESHUTDOWN the group was aborted, -EDOM non-finite (e: rank, step, bucket/tensor where it was
- * seen first), -EPROTO signatures differ, -EIO data or storage, -ETIMEDOUT. */
+ * (kc_executor_clear). -ESHUTDOWN the group was aborted, -EPROTO signatures differ, -EIO data or storage, -ETIMEDOUT. */
 int kc_executor_run(struct kc_executor *x, enum kc_program_id program, struct kc_run *run, struct kc_error *e);
+/* What made a step not finite. */
+struct kc_suspect {
+    uint64_t origins; /* ranks where an op made such a value of finite ones, or a parameter was one; the same on all ranks */
+    int32_t rank;     /* the first of them, or who alone saw one; -1 none in particular; the same on all ranks */
+    char text[320];   /* "step 7: rank 1: …": on an origin with op, layer, micro-batch, tensor and element */
+    char seen[192];   /* on an origin: in what it was seen before that was added to others'; "" in nothing */
+};
+/* All ranks, after a step that was skipped, and before anything else runs: find out why. `look_again`, the same on all ranks:
+ * by running it once more, its update left out again. As kc_executor_run(). */
+int kc_executor_find_nonfinite(struct kc_executor *x, struct kc_run *run, bool look_again, struct kc_suspect *out,
+                               struct kc_error *e);
 void kc_executor_clear(struct kc_executor *x);
 /* Row `row` (batch row · context + position) of the logits of the last PROGRAM_FORWARD → out, vocab values. */
 void kc_executor_logits(const struct kc_executor *x, uint64_t row, float *out);

@@ -48,7 +48,7 @@ def test_a_rank_whose_bits_differ_is_outvoted_and_named():
     with Kc() as node:
         job, record = corrupted(node, 3, 1)
         said = record["first_failure"]["text"]
-        assert f"rank 1 holds other bits of {NAME} than ranks 0 and 2" in said, said
+        assert f"rank 1 holds other bits of {NAME} than ranks 0 and 2" in said and record["first_failure"]["rank"] == 1, said
         seen = node.events(job, "replica")
         assert seen and seen[0]["text"].startswith(f"rank 1 holds other bits of {NAME}"), seen
 
