@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static struct console_home home;
 
@@ -502,6 +503,65 @@ START_TEST(a_batch_stops_at_the_first_failure_and_names_it)
 }
 END_TEST
 
+/* Lines into the file of that test's folder; the answer of `kc batch` with `option`s. */
+static void batch(struct console_answer *a, const char *lines, const char *option, const char *value)
+{
+    char path[] = "/tmp/kc-batch-XXXXXX";
+    int fd = mkstemp(path);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(write(fd, lines, strlen(lines)), (ssize_t)strlen(lines));
+    close(fd);
+    if (value)
+        CONSOLE_RUN(a, "batch", path, option, value);
+    else if (option)
+        CONSOLE_RUN(a, "batch", path, option);
+    else
+        CONSOLE_RUN(a, "batch", path);
+    unlink(path);
+}
+
+START_TEST(a_batch_goes_on_where_it_is_told_to)
+{
+    struct console_answer a;
+    static const char lines[] = "show no-1\nversion\npause no-1\n";
+    batch(&a, lines, "--on-failure", "continue");
+    ck_assert_int_eq(a.code, KC_EXIT_NO_OBJECT); /* the first one's */
+    ck_assert_ptr_nonnull(strstr(a.out, "kc " KC_VERSION));
+    ck_assert_ptr_nonnull(strstr(a.err, ":1: this statement ended with exit code 4; going on"));
+    ck_assert_ptr_nonnull(strstr(a.err, "2 statements failed"));
+    console_answer_free(&a);
+    batch(&a, lines, "--on-failure", "stop");
+    ck_assert_str_eq(a.out, "");
+    console_answer_free(&a);
+    batch(&a, "on-failure: continue\nshow no-1\nversion\non-failure: stop\nshow no-1\nversion\n", NULL, NULL);
+    ck_assert_str_eq(a.out, "kc " KC_VERSION "\n"); /* once */
+    console_answer_free(&a);
+    batch(&a, "on-failure: perhaps\nversion\n", NULL, NULL);
+    ck_assert_int_eq(a.code, KC_EXIT_USAGE);
+    ck_assert_ptr_nonnull(strstr(a.err, ":1: on-failure: is stop or continue"));
+    ck_assert_str_eq(a.out, "");
+    console_answer_free(&a);
+    batch(&a, "version\n", "--on-failure", "never");
+    ck_assert_int_eq(a.code, KC_EXIT_USAGE);
+    console_answer_free(&a);
+}
+END_TEST
+
+START_TEST(a_rehearsal_runs_nothing_and_finds_every_mistake)
+{
+    struct console_answer a;
+    batch(&a, "version\nkc wait a-1 --for 'step>=5'\nshwo a-1\nps --colls id\nversion\n", "--dry-run", NULL);
+    ck_assert_int_eq(a.code, KC_EXIT_USAGE);
+    ck_assert_ptr_null(strstr(a.out, KC_VERSION));
+    ck_assert_ptr_nonnull(strstr(a.out, ":1: kc version\n"));
+    ck_assert_ptr_nonnull(strstr(a.out, ":2: kc wait a-1 --for step>=5\n"));
+    ck_assert_ptr_nonnull(strstr(a.out, ":5: kc version\n"));
+    ck_assert_ptr_nonnull(strstr(a.err, ":3: unknown verb shwo. Did you mean `kc show`?"));
+    ck_assert_ptr_nonnull(strstr(a.err, ":4: unknown option --colls. Did you mean --cols?"));
+    console_answer_free(&a);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("console");
@@ -524,6 +584,8 @@ int main(void)
     tcase_add_test(t, the_manual_lists_every_verb_option_verdict_and_code);
     tcase_add_test(t, a_profile_wants_a_board_and_says_why_there_is_none);
     tcase_add_test(t, a_batch_stops_at_the_first_failure_and_names_it);
+    tcase_add_test(t, a_batch_goes_on_where_it_is_told_to);
+    tcase_add_test(t, a_rehearsal_runs_nothing_and_finds_every_mistake);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
