@@ -1,4 +1,5 @@
 /* verb_hang.c - kc hang: which rank, and why. */
+#include "console/hang/dump.h"
 #include "console/hang/gather.h"
 #include "console/hang/report.h"
 #include "model.h"
@@ -11,6 +12,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* A job that left no board: its files alone say that it ended, or has not begun. */
 static int without_board(const struct job *j, struct kc_evidence **out, struct kc_error *e)
@@ -25,39 +27,67 @@ static int without_board(const struct job *j, struct kc_evidence **out, struct k
     return 0;
 }
 
-static int gather_job(struct session *s, const char *id, struct kc_evidence **out, struct kc_error *e)
+/* What was asked for: a job, a saved board, or a folder that a dump left. */
+struct subject {
+    struct kc_evidence *evidence;
+    struct kc_reader *board; /* NULL: it left none */
+};
+
+static int open_job(struct session *s, const char *id, struct subject *out, struct kc_error *e)
 {
     struct job j;
-    struct kc_reader *r = NULL;
     int rc = job_read(&s->home, id, &j, e);
     if (rc)
         return rc;
     if (j.board)
-        rc = kc_reader_attach(*j.instance ? j.instance : s->home.instance, j.id, &r, e);
+        rc = kc_reader_attach(*j.instance ? j.instance : s->home.instance, j.id, &out->board, e);
     if (rc == 0)
-        rc = r ? kc_gather_live(r, KC_GATHER_GAP, out, e) : without_board(&j, out, e);
-    kc_reader_free(r);
+        rc = out->board ? kc_gather_live(out->board, KC_GATHER_GAP, &out->evidence, e) : without_board(&j, &out->evidence, e);
     job_free(&j);
     return rc;
 }
 
-static int gather_file(const char *path, struct kc_evidence **out, struct kc_error *e)
+static int open_file(const char *path, struct subject *out, struct kc_error *e)
 {
-    struct kc_reader *r = NULL;
-    int rc = kc_reader_open(path, &r, e);
+    char board[JOB_PATH_ROOM];
+    struct stat st;
+    bool folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+    snprintf(board, sizeof board, folder ? "%.*s/board" : "%.*s", JOB_PATH_ROOM - 16, path);
+    int rc = kc_reader_open(board, &out->board, e);
     if (rc == 0)
-        rc = kc_gather_board(r, out, e);
-    kc_reader_free(r);
+        rc = folder ? kc_dump_read(path, &out->evidence, e) : kc_gather_board(out->board, &out->evidence, e);
+    return rc;
+}
+
+static void subject_close(struct subject *u)
+{
+    kc_evidence_free(u->evidence);
+    kc_reader_free(u->board);
+}
+
+static json_t *answer_json(struct session *s, const struct kc_evidence *e, const struct kc_diagnosis *d)
+{
+    json_t *o = session_envelope(s);
+    kc_report_json(e, d, o);
+    return o;
+}
+
+static int dump(struct session *s, const struct arguments *a, const struct subject *u, const struct kc_diagnosis *d, struct kc_error *e)
+{
+    if (!a->option[OPTION_DUMP])
+        return 0;
+    json_t *answer = answer_json(s, u->evidence, d);
+    const struct kc_dump dump = {.evidence = u->evidence, .diagnosis = d, .answer = answer, .board = u->board,
+                                 .stacks = !a->option[OPTION_NO_STACKS]};
+    int rc = kc_dump_write(a->option[OPTION_DUMP], &dump, e);
+    json_decref(answer);
     return rc;
 }
 
 static int tell(struct session *s, const struct kc_evidence *e, const struct kc_diagnosis *d)
 {
-    if (s->json) {
-        json_t *o = session_envelope(s);
-        kc_report_json(e, d, o);
-        return session_emit(s, o);
-    }
+    if (s->json)
+        return session_emit(s, answer_json(s, e, d));
     struct draft draft;
     FILE *out = draft_open(&draft);
     kc_report_text(e, d, out);
@@ -66,17 +96,19 @@ static int tell(struct session *s, const struct kc_evidence *e, const struct kc_
 
 int verb_hang(struct session *s, const struct arguments *a)
 {
-    struct kc_evidence *evidence = NULL;
+    struct subject u = {NULL, NULL};
     struct kc_diagnosis *d = NULL;
     struct kc_error e = {""};
     bool file = strchr(a->word[0], '/') != NULL;
-    int rc = file ? gather_file(a->word[0], &evidence, &e) : gather_job(s, a->word[0], &evidence, &e);
-    if (rc == 0 && (rc = kc_diagnose(evidence, &d)) < 0)
+    int rc = file ? open_file(a->word[0], &u, &e) : open_job(s, a->word[0], &u, &e);
+    if (rc == 0 && (rc = kc_diagnose(u.evidence, &d)) < 0)
         kc_fail(&e, rc, "no memory for the diagnosis");
-    int code = rc ? session_fail(s, session_code(rc), "%s", e.text) : tell(s, evidence, d);
+    if (rc == 0)
+        rc = dump(s, a, &u, d, &e);
+    int code = rc ? session_fail(s, rc == -EEXIST ? KC_EXIT_REFUSED : session_code(rc), "%s", e.text) : tell(s, u.evidence, d);
     if (code == KC_EXIT_OK && d->hung)
         code = KC_EXIT_FALSE;
     free(d);
-    kc_evidence_free(evidence);
+    subject_close(&u);
     return code;
 }

@@ -204,7 +204,7 @@ struct cause cause_of(const struct hang_case *c, uint32_t rank)
     const struct kc_evidence *e = c->e;
     const struct kc_rank_evidence *r = &e->rank[rank];
     const struct kc_waiting *held = wait_of_kind(&r->view, KC_WAIT_KIND_HELD);
-    if (r->view.process.ended || r->gone)
+    if (r->view.process.ended || r->gone || r->view.state == KC_RANK_LEAVING)
         return is(KC_HANG_DEAD_PEER, owner_of_end(r), true);
     if (cause_is_stopped(r))
         return is(KC_HANG_STOPPED, KC_OWNER_SUPERVISOR, true);
@@ -228,6 +228,7 @@ struct cause cause_of(const struct hang_case *c, uint32_t rank)
 
 /* ---- in words -------------------------------------------------------------------------------------------------------- */
 
+/* How it ended, or that it is about to. */
 static void end_text(const struct kc_rank_view *v, bool gone, char *out, unsigned room)
 {
     const struct kc_rank_process *p = &v->process;
@@ -238,6 +239,8 @@ static void end_text(const struct kc_rank_view *v, bool gone, char *out, unsigne
     const char *why = p->oom < KC_OOM_LEVELS && oom[p->oom] ? oom[p->oom] : "";
     if (!p->ended && gone)
         snprintf(out, room, "is gone: there is no process %" PRIu32 " any more", v->identity.pid ? v->identity.pid : p->pid);
+    else if (!p->ended)
+        snprintf(out, room, "leaves, and has not ended yet");
     else if (p->signal)
         snprintf(out, room, "was killed by signal %" PRId32 " (%s)%s", p->signal, strsignal(p->signal),
                  *why || p->signal != 9 ? why : ", sent by somebody");
@@ -323,7 +326,7 @@ static void end_rows(const struct kc_rank_evidence *r, uint32_t rank, struct kc_
     static const char *const oom[KC_OOM_LEVELS] = {"unknown: nothing speaks for it", "likely: the counter of kills rose",
                                                    "certain: the kernel says so"};
     char text[160];
-    if (r->view.process.ended || r->gone) {
+    if (r->view.process.ended || r->gone || r->view.state == KC_RANK_LEAVING) {
         end_text(&r->view, r->gone, text, sizeof text);
         verdict_row(v, "rank %u %s%s", rank, text, r->view.process.first ? "; it was the first to fail" : "");
     }
