@@ -240,6 +240,23 @@ static void connect(struct kc_match *m, uint32_t index)
     }
 }
 
+/* Setting up, a rank waits for all that have not come so far: those without a process that took its slot, or that still
+ * begin. */
+static void connect_peers(const struct kc_evidence *e, struct kc_match *m)
+{
+    uint64_t here = 0, waits = 0;
+    for (uint32_t r = 0; r < e->ranks; r++) {
+        const struct kc_rank_view *v = &e->rank[r].view;
+        const uint64_t bit = m->stale >> r & 1 ? 0 : KC_BIT(r);
+        for (uint32_t i = 0; i < v->waits_count; i++)
+            waits |= v->waits[i].what == KC_WAIT_PEERS ? bit : 0;
+        here |= v->phase != KC_PHASE_STARTING ? bit : 0;
+    }
+    const uint64_t all = e->ranks == KC_RANKS_MAX ? UINT64_MAX : KC_BIT(e->ranks) - 1;
+    for (KC_EACH(r, waits))
+        m->stands[r] |= all & ~waits & ~here;
+}
+
 static void sort_ranks(const struct kc_evidence *e, struct kc_match *m)
 {
     m->incarnation = e->status.incarnation;
@@ -272,6 +289,7 @@ int kc_match(const struct kc_evidence *e, struct kc_match **out)
         place(e, m, &m->op[i]);
         connect(m, i);
     }
+    connect_peers(e, m);
     *out = m;
     return 0;
 }
