@@ -24,6 +24,7 @@ static int without_board(const struct job *j, struct kc_evidence **out, struct k
         return kc_fail(e, code, "no memory for the evidence");
     snprintf((*out)->job, sizeof (*out)->job, "%.63s", j->id);
     (*out)->status = (struct kc_job_status){.state = j->state < 0 ? KC_JOB_UNKNOWN : (uint32_t)j->state, .failed_rank = -1};
+    snprintf((*out)->status.text, sizeof (*out)->status.text, "%.255s", job_failed(j) ? j->text : "");
     return 0;
 }
 

@@ -36,12 +36,34 @@ static const char *difference(enum kc_hang_word w)
 {
     switch (w) {
     case KC_HANG_MISMATCHED_OP: return "another operation";
-    case KC_HANG_MISMATCHED_COUNT: return "another count";
-    case KC_HANG_MISMATCHED_TYPE: return "another type";
-    case KC_HANG_MISMATCHED_REDUCTION: return "another reduction";
-    case KC_HANG_MISMATCHED_ROOT: return "another root";
-    default: return "another algorithm";
+    case KC_HANG_MISMATCHED_COUNT: return "it with another count";
+    case KC_HANG_MISMATCHED_TYPE: return "it with another type";
+    case KC_HANG_MISMATCHED_REDUCTION: return "it with another reduction";
+    case KC_HANG_MISMATCHED_ROOT: return "it with another root";
+    default: return "it by another algorithm";
     }
+}
+
+static bool alike(const struct kc_op_seen *a, const struct kc_op_seen *b)
+{
+    return kc_signatures_differ(a, b) == KC_HANG_WORDS;
+}
+
+/* What rank `r` called is what the group calls next: earlier, in the record of rank `one`, which does as most do, the two came
+ * in this order. */
+static bool is_out_of_order(const struct hang_case *c, const struct kc_match_op *o, uint32_t one, uint32_t r)
+{
+    const struct kc_rank_evidence *k = &c->e->rank[one];
+    const struct kc_op_seen *before = NULL;
+    for (uint32_t i = 0; i < k->ops; i++) {
+        const struct kc_op_seen *now = &k->op[i];
+        if (now->group != o->group || now->generation != o->generation || now->sequence >= o->sequence)
+            continue;
+        if (before && alike(before, o->seen[one]) && alike(now, o->seen[r]))
+            return true;
+        before = now;
+    }
+    return false;
 }
 
 static void blame_deviants(struct hang_case *c, const struct kc_match_op *o, uint64_t reference)
@@ -51,17 +73,18 @@ static void blame_deviants(struct hang_case *c, const struct kc_match_op *o, uin
         const uint32_t r = kc_first(left), one = kc_first(reference);
         const uint64_t like = (kc_match_like(o, r) | KC_BIT(r)) & left;
         char mine[96], theirs[96], who[64], place[64];
-        enum kc_hang_word w = kc_signatures_differ(o->seen[one], o->seen[r]);
-        struct kc_verdict *v = w < KC_HANG_WORDS ? verdict_new(c, w, like) : NULL;
+        const enum kc_hang_word w = kc_signatures_differ(o->seen[one], o->seen[r]);
+        const bool early = w < KC_HANG_WORDS && is_out_of_order(c, o, one, r);
+        struct kc_verdict *v = w < KC_HANG_WORDS ? verdict_new(c, early ? KC_HANG_ORDER_INVERSION : w, like) : NULL;
         left &= ~like;
         if (!v)
             continue;
         verdict_operation(c, v, o, one);
         kc_match_text(o, r, mine, sizeof mine);
         kc_match_text(o, one, theirs, sizeof theirs);
-        snprintf(v->text, sizeof v->text, "%s called %s with %s, %s: %s; %u of %u have %s",
-                 kc_ranks_text(like, 0, who, sizeof who), kc_primitive_name[o->seen[r]->primitive], difference(w),
-                 verdict_place(v, place, sizeof place), mine, kc_bits(reference), kc_bits(o->members), theirs);
+        snprintf(v->text, sizeof v->text, "%s called %s, %s: %s; %u of %u called %s", kc_ranks_text(like, 0, who, sizeof who),
+                 early ? "what comes next" : difference(w), verdict_place(v, place, sizeof place), mine, kc_bits(reference),
+                 kc_bits(o->members), theirs);
         v->victims = (o->open | o->cut) & ~like;
         party_rows(o, v);
     }
@@ -214,17 +237,43 @@ static const struct kc_match_op *between(const struct hang_case *c, uint32_t r, 
     return NULL;
 }
 
+/* Where two groups of the same ranks are entered in two orders, the order of more than half of them is the right one. Returns
+ * the ranks to blame. */
+static uint64_t in_the_other_order(const struct hang_case *c, uint64_t circle)
+{
+    const struct kc_match_op *two[2] = {NULL, NULL};
+    for (KC_EACH(r, circle)) {
+        const struct kc_match_op *o = c->m->in[r] < 0 ? NULL : &c->m->op[c->m->in[r]];
+        if (!o || o->pair)
+            return circle;
+        if (o == two[0] || o == two[1])
+            continue;
+        if (two[1])
+            return circle;
+        two[two[0] != NULL] = o;
+    }
+    for (int i = 0; two[1] && i < 2; i++) {
+        const uint64_t both = two[0]->members & two[1]->members, most = two[i]->open & both;
+        const uint64_t others = two[1 - i]->open & both & circle;
+        if (2 * kc_bits(most) > kc_bits(both) && others)
+            return others;
+    }
+    return circle;
+}
+
 static void circle(struct hang_case *c, const struct kc_graph *g, uint64_t ranks)
 {
     uint8_t way[KC_RANKS_MAX];
     char text[200] = "", what[96], place[64];
     struct kc_print p = {.out = text, .room = sizeof text};
-    const uint32_t n = kc_graph_round(g, kc_first(ranks), way);
     bool sends = true, receives = true;
-    struct kc_verdict *v = verdict_new(c, KC_HANG_ORDER_INVERSION, ranks);
+    const uint64_t guilty = in_the_other_order(c, ranks);
+    const uint32_t n = kc_graph_round(g, kc_first(guilty), way);
+    struct kc_verdict *v = verdict_new(c, KC_HANG_ORDER_INVERSION, guilty);
     if (!v)
         return;
-    v->victims = kc_graph_victims(g, way[0]) & ~ranks;
+    c->blamed |= ranks; /* one verdict is enough */
+    v->victims = (kc_graph_victims(g, way[0]) | ranks) & ~guilty;
     for (uint32_t i = 0; i < n; i++) {
         const uint32_t r = way[i], peer = way[(i + 1) % n];
         const struct kc_match_op *o = between(c, r, peer);
@@ -243,7 +292,11 @@ static void circle(struct hang_case *c, const struct kc_graph *g, uint64_t ranks
     }
     kc_print(&p, "%u", way[0]);
     v->word = sends ? KC_HANG_SEND_SEND : receives ? KC_HANG_UNMATCHED_RECV : KC_HANG_ORDER_INVERSION;
-    snprintf(v->text, sizeof v->text, "ranks wait for each other in a circle: %s%s", text,
+    if (guilty != ranks)
+        verdict_row(v, "%u of the ranks that are in both groups came to them in the other order", kc_bits(ranks & ~guilty));
+    snprintf(v->text, sizeof v->text, "%s%sranks wait for each other in a circle: %s%s",
+             guilty != ranks ? kc_ranks_text(guilty, 0, place, sizeof place) : "",
+             guilty != ranks ? " came to two groups in another order than the others: " : "", text,
              sends ? "; all send, and none receives" : receives ? "; all receive, and none sends" : "");
 }
 

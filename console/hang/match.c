@@ -266,10 +266,9 @@ static void sort_ranks(const struct kc_evidence *e, struct kc_match *m)
     for (uint32_t r = 0; r < e->ranks; r++) {
         const struct kc_rank_view *v = &e->rank[r].view;
         bool unread = v->torn & KC_TORN_IDENTITY;
-        if (!unread && v->identity.incarnation != m->incarnation)
-            m->stale |= KC_BIT(r);
-        else if (!v->process.ended)
-            m->alive |= KC_BIT(r);
+        bool taken = v->identity.incarnation == m->incarnation, begun = v->process.pid && v->process.incarnation == m->incarnation;
+        m->stale |= unread || taken ? 0 : KC_BIT(r);
+        m->alive |= (unread || taken || begun) && !v->process.ended ? KC_BIT(r) : 0;
         m->in[r] = -1;
     }
 }

@@ -3,7 +3,6 @@
 
 #include "base/clock.h"
 #include "base/print.h"
-#include "boundary/owners.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -14,62 +13,6 @@
 #include <string.h>
 
 #define TELL_SECONDS 1.0 /* a shorter wait is ordinary */
-#define FEW 10           /* ranks that are listed by number … */
-#define FEW_SHARE 4      /* … and at most one in so many */
-
-/* ---- words ------------------------------------------------------------------------------------------------------------ */
-
-const char *kc_ranks_text(uint64_t ranks, uint32_t of, char *out, unsigned room)
-{
-    struct kc_print p = {.out = out, .room = room};
-    const uint32_t n = kc_bits(ranks);
-    const char *comma = "";
-    if (of && (n > FEW || n * FEW_SHARE > of)) {
-        kc_print(&p, "%u rank%s", n, n == 1 ? "" : "s");
-        return out;
-    }
-    kc_print(&p, n == 1 ? "rank " : "ranks ");
-    for (uint32_t r = 0; r < KC_RANKS_MAX; r++) {
-        uint32_t first = r;
-        if (!(ranks >> r & 1))
-            continue;
-        while (r + 1 < KC_RANKS_MAX && ranks >> (r + 1) & 1)
-            r++;
-        kc_print(&p, r == first ? "%s%u" : r == first + 1 ? "%s%u,%u" : "%s%u-%u", comma, first, r);
-        comma = ",";
-    }
-    return out;
-}
-
-const char *kc_seconds_text(double s, char *out, unsigned room)
-{
-    if (isnan(s))
-        snprintf(out, room, "some time");
-    else if (s < 1)
-        snprintf(out, room, "%.2f s", s);
-    else if (s < 120)
-        snprintf(out, room, "%.1f s", s);
-    else if (s < 7200)
-        snprintf(out, room, "%d min %d s", (int)(s / 60), (int)s % 60);
-    else
-        snprintf(out, room, "%d h %d min", (int)(s / 3600), (int)(s / 60) % 60);
-    return out;
-}
-
-const char *kc_team_of(enum kc_owner layer)
-{
-    static const struct {
-        const char *room, *owner;
-    } rows[] = {
-#define ROW(room, owner) {room, owner},
-        KC_BOUNDARY_OWNERS(ROW)
-#undef ROW
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (layer < KC_OWNERS && !strcmp(rows[i].room, kc_owner_name[layer]))
-            return rows[i].owner;
-    return "";
-}
 
 /* ---- verdicts ---------------------------------------------------------------------------------------------------------- */
 
@@ -372,41 +315,12 @@ static void idle(struct hang_case *c)
     v->since_seconds = seconds_since(e, e->status.since);
     kc_seconds_text(v->since_seconds, seconds, sizeof seconds);
     if (is_held(e))
-        snprintf(v->text, sizeof v->text, "the job is paused at step %" PRIu64 " for %s", e->ack.step, seconds);
+        snprintf(v->text, sizeof v->text, "it is paused at step %" PRIu64 ", for %s", e->ack.step, seconds);
+    else if (kc_job_state_row[state].ended)
+        snprintf(v->text, sizeof v->text, "it is %s%s%s", kc_job_state_name[state], *e->status.text ? ": " : "", e->status.text);
     else
-        snprintf(v->text, sizeof v->text, "the job is %s for %s", kc_job_state_name[state], seconds);
+        snprintf(v->text, sizeof v->text, "it is %s", kc_job_state_name[state]);
     verdict_row(v, "the job: %s (%s)", kc_job_state_name[state], kc_job_state_row[state].help);
-}
-
-/* ---- what to type next --------------------------------------------------------------------------------------------------- */
-
-static void say_next(const struct hang_case *c, struct kc_verdict *v)
-{
-    const struct kc_evidence *e = c->e;
-    const char *job = *e->job ? e->job : "JOB";
-    const uint32_t rank = v->ranks ? kc_first(v->ranks) : 0;
-    const bool one = kc_bits(v->ranks) == 1;
-    const char *verb = "stack";
-    if (v->word == KC_HANG_STOPPED && !e->saved) {
-        const struct kc_look *l = &e->rank[rank].second;
-        snprintf(v->next, sizeof v->next, l->state == 't' ? "grep TracerPid /proc/%u/status" : "kill -CONT %u", l->pid);
-        return;
-    }
-    if (v->word == KC_HANG_IDLE || v->word == KC_HANG_IN_SNAPSHOT) {
-        snprintf(v->next, sizeof v->next, "kc %s %s", v->word == KC_HANG_IDLE && e->status.state != KC_JOB_FINISHED &&
-                 e->status.state != KC_JOB_QUEUED ? "resume" : "show", job);
-        return;
-    }
-    if (v->word == KC_HANG_STRAGGLER) {
-        snprintf(v->next, sizeof v->next, "kc profile %s --rank %u", job, rank);
-        return;
-    }
-    if (v->word == KC_HANG_DEAD_PEER || e->saved || !(c->m->alive & v->ranks & ~c->left))
-        verb = "log"; /* there is no process to look into */
-    if (one)
-        snprintf(v->next, sizeof v->next, "kc %s %s/%u", verb, job, rank);
-    else
-        snprintf(v->next, sizeof v->next, "kc %s %s", verb, job);
 }
 
 /* ---- the whole ------------------------------------------------------------------------------------------------------------ */
@@ -467,7 +381,7 @@ static void sum_up(struct hang_case *c)
     for (uint32_t i = 0; i < d->count; i++) {
         d->hung |= d->verdict[i].hung;
         d->verdict[i].owner = kc_team_of(d->verdict[i].layer);
-        say_next(c, &d->verdict[i]);
+        verdict_next(c, &d->verdict[i]);
     }
     if (d->count == 0)
         snprintf(d->text, sizeof d->text, "%s does not hang: nobody waits for longer than %.0f s", id, TELL_SECONDS);

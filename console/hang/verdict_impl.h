@@ -33,6 +33,9 @@ void verdict_operation(const struct hang_case *c, struct kc_verdict *v, const st
 /* "world #6650" */
 const char *verdict_place(const struct kc_verdict *v, char *out, unsigned room);
 
+/* say.c: fill in what to type next. */
+void verdict_next(const struct hang_case *c, struct kc_verdict *v);
+
 /* cause.c: judge one rank by itself, and put rows about it into `v`. */
 struct cause cause_of(const struct hang_case *c, uint32_t rank);
 void cause_rows(const struct hang_case *c, uint32_t rank, struct kc_verdict *v);

@@ -297,6 +297,45 @@ START_TEST(two_groups_in_another_order_are_a_circle)
 }
 END_TEST
 
+/* Of four that are in both groups, three came in one order: the fourth is to blame. */
+START_TEST(who_alone_came_in_another_order_is_blamed)
+{
+    for (uint32_t odd = 0; odd < 4; odd += 2) {
+        e = hang_job(4);
+        hang_group(e, 1, "data", 0, 1, 2, 3, -1);
+        for (uint32_t r = 0; r < 4; r++) {
+            hang_done(e, r, hang_call(HANG_WORLD, 2));
+            hang_done(e, r, hang_call(1, 2));
+            hang_stands(e, r, hang_call(r == odd ? HANG_WORLD : 1, 3), 2);
+        }
+        HANG_ONE(e, KC_HANG_ORDER_INVERSION, KC_BIT(odd), true);
+        ck_assert_uint_eq(hang_diagnose(e)->verdict[0].victims, 0xf & ~KC_BIT(odd));
+        teardown();
+    }
+}
+END_TEST
+
+/* In one group: it called what the group calls next, as the rounds before show. Without those it is another count. */
+START_TEST(two_operations_of_one_group_in_another_order)
+{
+    for (int rounds = 0; rounds < 2; rounds++) {
+        e = hang_job(4);
+        for (uint32_t r = 0; r < 4; r++) {
+            struct kc_op_seen large = hang_call(HANG_WORLD, 0), small = hang_call(HANG_WORLD, 1);
+            small.count = 8;
+            if (rounds) {
+                hang_done(e, r, large);
+                hang_done(e, r, small);
+            }
+            small.sequence = large.sequence = 2;
+            hang_refused(e, r, r == 2 ? small : large);
+        }
+        HANG_ONE(e, rounds ? KC_HANG_ORDER_INVERSION : KC_HANG_MISMATCHED_COUNT, KC_BIT(2), false);
+        teardown();
+    }
+}
+END_TEST
+
 /* F22: equal counts are not progress: both have begun as many operations, and who waits for whom is told. */
 START_TEST(f22_two_sends_are_a_circle_though_all_counts_are_equal)
 {
@@ -404,6 +443,8 @@ int main(void)
     tcase_add_test(t, counts_of_an_all_to_all_may_differ);
     tcase_add_test(t, f20_a_rank_that_skipped_is_missing);
     tcase_add_test(t, two_groups_in_another_order_are_a_circle);
+    tcase_add_test(t, who_alone_came_in_another_order_is_blamed);
+    tcase_add_test(t, two_operations_of_one_group_in_another_order);
     tcase_add_test(t, f22_two_sends_are_a_circle_though_all_counts_are_equal);
     tcase_add_test(t, three_sends_in_a_ring_are_a_circle);
     tcase_add_test(t, two_recvs_wait_for_what_nobody_sends);

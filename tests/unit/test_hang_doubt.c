@@ -209,29 +209,36 @@ START_TEST(few_are_listed_and_many_are_counted)
 }
 END_TEST
 
+static uint64_t seed;
+
+static uint32_t next(uint32_t below)
+{
+    seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (uint32_t)(seed >> 33) % below;
+}
+
 /* 64 ranks whose operations fill their rings: whatever they hold, a diagnosis ends, and soon. Each round is random, but the
  * same every time. */
 START_TEST(any_evidence_comes_to_an_end)
 {
-    uint64_t seed = 1;
-#define RANDOM(n) ((seed = seed * UINT64_C(6364136223846793005) + 1442695040888963407) >> 33) % (n)
+    seed = 1;
     for (int round = 0; round < 20; round++) {
         e = hang_job(64);
         for (uint32_t r = 0; r < 64; r++) {
             for (int i = 0; i < 12; i++) {
-                struct kc_op_seen op = hang_call((uint32_t)(RANDOM(4)), RANDOM(6));
-                op.primitive = (uint8_t)(RANDOM(KC_PRIMITIVES));
-                op.peer = (int32_t)(RANDOM(70)) - 3;
-                op.generation = (uint32_t)(1 + RANDOM(2));
-                if (RANDOM(3))
+                struct kc_op_seen op = hang_call(next(4), next(6));
+                op.primitive = (uint8_t)next(KC_PRIMITIVES);
+                op.peer = (int32_t)next(70) - 3;
+                op.generation = 1 + next(2);
+                if (next(3))
                     hang_done(e, r, op);
-                else if (RANDOM(2))
+                else if (next(2))
                     hang_refused(e, r, op);
                 else if (e->rank[r].view.waits_count + 2 < KC_WAIT_SLOTS)
                     hang_stands(e, r, op, 40);
             }
-            e->rank[r].view.torn = RANDOM(9) ? 0 : KC_TORN_IDENTITY;
-            e->rank[r].gone = RANDOM(20) == 0;
+            e->rank[r].view.torn = next(9) ? 0 : KC_TORN_IDENTITY;
+            e->rank[r].gone = next(20) == 0;
         }
         ck_assert_uint_le(hang_diagnose(e)->count, KC_VERDICTS_MAX);
         teardown();
