@@ -1,6 +1,7 @@
 /* verb_hang.c - kc hang: which rank, and why. */
 #include "console/hang/dump.h"
 #include "console/hang/gather.h"
+#include "console/hang/mortem.h"
 #include "console/hang/report.h"
 #include "model.h"
 #include "session.h"
@@ -85,6 +86,16 @@ static int dump(struct session *s, const struct arguments *a, const struct subje
     return rc;
 }
 
+/* The rest of a post-mortem, once the answer is out: who asked may go on with it. */
+static void fill(struct session *s, const struct arguments *a, const struct kc_evidence *e)
+{
+    struct kc_error error = {""};
+    fflush(s->out);
+    if (a->option[OPTION_DUMP] && *e->facts.directory &&
+        kc_mortem_fill(&s->home, a->option[OPTION_DUMP], e->facts.directory, e->ranks, &error) < 0)
+        session_note(s, "%s is not complete: %s", a->option[OPTION_DUMP], error.text);
+}
+
 static int tell(struct session *s, const struct kc_evidence *e, const struct kc_diagnosis *d)
 {
     if (s->json)
@@ -107,6 +118,8 @@ int verb_hang(struct session *s, const struct arguments *a)
     if (rc == 0)
         rc = dump(s, a, &u, d, &e);
     int code = rc ? session_fail(s, rc == -EEXIST ? KC_EXIT_REFUSED : session_code(rc), "%s", e.text) : tell(s, u.evidence, d);
+    if (rc == 0)
+        fill(s, a, u.evidence);
     if (code == KC_EXIT_OK && d->hung)
         code = KC_EXIT_FALSE;
     free(d);

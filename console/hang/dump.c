@@ -4,6 +4,7 @@
 #include "gather.h"
 #include "looks.h"
 #include "report.h"
+#include "take.h"
 
 #include "base/file.h"
 #include "shm/reader.h"
@@ -60,6 +61,15 @@ static int put_text(const char *path, const struct kc_dump *d)
     return code;
 }
 
+/* What could not be had is not there; the rest stands without it. */
+static void put_stacks(const char *folder, const struct kc_dump *d)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%.*s/stacks.txt", PATH_MAX - 16, folder);
+    if (d->stacks && d->board && !d->evidence->saved)
+        kc_take_write(d->board, d->evidence->job, path, KC_DUMP_STACKS, NULL);
+}
+
 static int fill(const char *folder, const struct kc_dump *d, struct kc_error *e)
 {
     static const struct {
@@ -73,6 +83,7 @@ static int fill(const char *folder, const struct kc_dump *d, struct kc_error *e)
         if (code < 0)
             return kc_fail(e, code, "%s: %s", path, strerror(-code));
     }
+    put_stacks(folder, d);
     return 0;
 }
 

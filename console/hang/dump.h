@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/json.h"
 
-#define KC_DUMP_STACKS (6 * UINT64_C(1000000000)) /* ns that stacks may take */
+#define KC_DUMP_STACKS (10 * UINT64_C(1000000000)) /* ns that stacks may take at most */
 
 struct kc_dump {
     const struct kc_evidence *evidence;
