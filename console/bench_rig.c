@@ -2,33 +2,22 @@
 #include "bench_rig.h"
 
 #include "bench_process.h"
-#include "client.h"
-#include "helper.h"
 #include "report.h"
 
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/file.h"
-#include "jobs/data/tokens.h"
 #include "resource/resource.h"
 #include "shm/reader.h"
 #include "supervisor/protocol.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <ftw.h>
 #include <math.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-#define KCD_NS       (10 * KC_SECOND) /* for its socket to answer */
-#define END_NS       (60 * KC_SECOND) /* for a kcd whose ranks are dead to end */
 #define LOOK_NS      (20 * KC_MILLISECOND)
 #define STATE_NS     (250 * KC_MILLISECOND)
 #define TOKENS_LEAST (1u << 18)
@@ -41,54 +30,14 @@ static void nap(uint64_t ns)
     nanosleep(&t, NULL);
 }
 
-/* ---- folder, tokens, spec
+/* ---- tokens, spec
  * -------------------------------------------------------------------------------------- */
-
-static int make_folder(struct bench_rig *r)
-{
-    snprintf(r->folder, sizeof r->folder, "%s/bench.XXXXXX", r->s->home.home);
-    if (!mkdtemp(r->folder)) {
-        r->folder[0] = 0;
-        return session_fail(r->s, KC_EXIT_SYSTEM, "%s: no folder can be made: %s", r->s->home.home,
-                            strerror(errno));
-    }
-    char instance[32];
-    struct kc_error e = {""};
-    snprintf(instance, sizeof instance, "bench-%d", (int)getpid());
-    int rc = kc_home_find(r->folder, instance, &r->own.home, &e);
-    return rc ? session_fail(r->s, session_code(rc), "%s", e.text) : KC_EXIT_OK;
-}
-
-static int write_whole(struct bench_rig *r, const char *name, const void *data, size_t bytes)
-{
-    char path[PATH_MAX + 32];
-    snprintf(path, sizeof path, "%s/%s", r->folder, name);
-    int rc = kc_file_replace(path, data, bytes);
-    return rc ? session_fail(r->s, KC_EXIT_SYSTEM, "%s can't be written: %s", path, strerror(-rc))
-              : KC_EXIT_OK;
-}
 
 /* Four steps of random tokens: only speed is measured. */
 static int write_tokens(struct bench_rig *r, const struct bench_job *j)
 {
-    uint64_t count = 4 * bench_job_tokens(j) + 1, state = 1;
-    count = count < TOKENS_LEAST ? TOKENS_LEAST : count;
-    size_t bytes = KC_TOKENS_HEADER + 2 * count;
-    unsigned char *file = calloc(1, bytes);
-    if (!file)
-        return session_fail(r->s, KC_EXIT_SYSTEM, "no memory for %llu tokens",
-                            (unsigned long long)count);
-    int32_t head[] = {KC_TOKENS_MAGIC, KC_TOKENS_VERSION, (int32_t)count};
-    memcpy(file, head, sizeof head);
-    for (uint64_t i = 0; i < count; i++) {
-        state =
-            state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407); /* Knuth, MMIX */
-        uint16_t token = (uint16_t)((state >> 33) % j->vocab);
-        memcpy(file + KC_TOKENS_HEADER + 2 * i, &token, sizeof token);
-    }
-    int code = write_whole(r, "train.bin", file, bytes);
-    free(file);
-    return code;
+    const uint64_t count = 4 * bench_job_tokens(j) + 1;
+    return own_kcd_tokens(&r->home, "train.bin", count < TOKENS_LEAST ? TOKENS_LEAST : count, j->vocab);
 }
 
 static int write_spec(struct bench_rig *r, const struct bench_job *j)
@@ -109,7 +58,7 @@ static int write_spec(struct bench_rig *r, const struct bench_job *j)
         json_object_set_new(json_object_get(o, "snapshot"), "full_every", json_integer(j->full_every));
     char *text = o ? json_dumps(o, JSON_INDENT(1)) : NULL;
     json_decref(o);
-    int code = text ? write_whole(r, "spec.json", text, strlen(text))
+    int code = text ? own_kcd_write(&r->home, "spec.json", text, strlen(text))
                     : session_fail(r->s, KC_EXIT_SYSTEM, "no memory for a spec");
     free(text);
     return code;
@@ -139,7 +88,7 @@ static int copy_costs(struct bench_rig *r)
     if (!rc)
         rc = kc_file_read(path, COSTS_ARENA, &text, &bytes);
     int code = rc ? session_fail(r->s, KC_EXIT_SYSTEM, "%s can't be read: %s", path, strerror(-rc))
-                  : write_whole(r, KC_COSTS_FILE, text, bytes);
+                  : own_kcd_write(&r->home, KC_COSTS_FILE, text, bytes);
     free(text);
     r->costs_stored = !code;
     return code;
@@ -148,75 +97,11 @@ static int copy_costs(struct bench_rig *r)
 /* ---- kcd and the job
  * ------------------------------------------------------------------------------------------- */
 
-/* A session of its own: Ctrl-C is for us, who then end it. */
-static void be_kcd(const struct bench_rig *r, pid_t parent)
-{
-    char path[PATH_MAX + 16], log[PATH_MAX + 16];
-    prctl(PR_SET_PDEATHSIG, SIGTERM); /* if we are killed it stops the job and ends */
-    if (getppid() != parent)
-        _exit(KC_EXIT_SYSTEM);
-    setsid();
-    snprintf(log, sizeof log, "%s/kcd.log", r->folder);
-    int null = open("/dev/null", O_RDONLY | O_CLOEXEC),
-        fd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-    dup2(null, STDIN_FILENO);
-    dup2(fd, STDOUT_FILENO);
-    dup2(fd, STDERR_FILENO);
-    helper_path("kcd", path, sizeof path);
-    execl(path, "kcd", "--home", r->own.home.home, "--instance", r->own.home.instance,
-          (char *)NULL);
-    dprintf(STDERR_FILENO, "%s: %s\n", path, strerror(errno));
-    _exit(KC_EXIT_SYSTEM);
-}
-
-static int start_kcd(struct bench_rig *r)
-{
-    pid_t parent = getpid();
-    uint64_t end = kc_now() + KCD_NS;
-    fflush(r->s->out);
-    r->kcd = fork();
-    if (r->kcd == 0)
-        be_kcd(r, parent);
-    if (r->kcd < 0) {
-        r->kcd = 0;
-        return session_fail(r->s, KC_EXIT_SYSTEM, "kcd can't be started: %s", strerror(errno));
-    }
-    while (!client_pid(&r->own.home)) {
-        char log[PATH_MAX + 16], *text = NULL;
-        size_t bytes = 0;
-        bool gone = waitpid(r->kcd, NULL, WNOHANG) == r->kcd;
-        if (interrupt_seen())
-            return session_fail(r->s, interrupt_code(), "interrupted");
-        if (!gone && kc_now() < end) {
-            nap(5 * KC_MILLISECOND);
-            continue;
-        }
-        snprintf(log, sizeof log, "%s/kcd.log", r->folder);
-        r->kcd = gone ? 0 : r->kcd;
-        kc_file_read(log, 1u << 20, &text, &bytes);
-        int code = session_fail(r->s, KC_EXIT_SYSTEM, "the bench's own kcd does not serve: %.*s",
-                                text ? (int)strcspn(text, "\n") : 0, text ? text : "");
-        free(text);
-        return code;
-    }
-    return KC_EXIT_OK;
-}
-
 /* As a person types it: what is timed includes it. */
 static int type_start(struct bench_rig *r)
 {
-    char spec[PATH_MAX + 16];
-    struct helper helper;
-    struct helper_line line = {.used = 0};
-    snprintf(spec, sizeof spec, "%s/spec.json", r->folder);
-    const char *const words[] = {"kc", "start", spec, NULL};
     r->typed = kc_now();
-    int rc = helper_start(words, &r->own.home, &helper);
-    if (rc)
-        return session_fail(r->s, KC_EXIT_SYSTEM, "kc can't be started: %s", strerror(-rc));
-    const char *id = helper_read_line(&helper, &line);
-    snprintf(r->id, sizeof r->id, "%s", id ? id : "");
-    return helper_end(r->s, &helper);
+    return own_kcd_job(&r->home, "spec.json", r->id);
 }
 
 int bench_rig_possible(struct session *s)
@@ -233,10 +118,8 @@ int bench_rig_open(struct session *s, const struct bench_job *job, struct bench_
     if (!r)
         return session_fail(s, KC_EXIT_SYSTEM, "no memory for a bench");
     r->s = s;
-    r->own = *s;
-    r->own.json = false;
     r->pss = NAN;
-    int code = make_folder(r);
+    int code = own_kcd_make(&r->home, s, "bench");
     if (!code)
         code = copy_costs(r);
     if (!code)
@@ -244,7 +127,7 @@ int bench_rig_open(struct session *s, const struct bench_job *job, struct bench_
     if (!code)
         code = write_spec(r, job);
     if (!code)
-        code = start_kcd(r);
+        code = own_kcd_start(&r->home, NULL);
     if (!code)
         code = type_start(r);
     if (code) {
@@ -340,7 +223,7 @@ static void note_last_words(const struct bench_rig *r, int64_t rank)
 {
     char path[PATH_MAX + 128], *text = NULL;
     size_t bytes = 0;
-    snprintf(path, sizeof path, "%s/jobs/%s/rank-%lld.log", r->folder, r->id, (long long)rank);
+    snprintf(path, sizeof path, "%s/jobs/%s/rank-%lld.log", r->home.folder, r->id, (long long)rank);
     if (rank < 0 || kc_file_read(path, 1u << 20, &text, &bytes) || bytes == 0)
         return;
     text[bytes - 1] = 0; /* the last newline */
@@ -355,7 +238,7 @@ static int ended(struct bench_rig *r)
     struct job j;
     char line[1600] = "the job is gone";
     struct kc_error e = {""};
-    if (!job_read(&r->own.home, r->id, &j, &e)) {
+    if (!job_read(&r->home.own.home, r->id, &j, &e)) {
         if (!job_ended(&j)) {
             job_free(&j);
             return KC_EXIT_OK;
@@ -376,7 +259,7 @@ int bench_rig_follow(struct bench_rig *r, size_t steps)
     while (!code && r->steps < steps) {
         struct kc_error e = {""};
         uint64_t wait = LOOK_NS;
-        if (!board && kc_reader_attach(r->own.home.instance, r->id, &board, &e))
+        if (!board && kc_reader_attach(r->home.own.home.instance, r->id, &board, &e))
             board = NULL;
         if (board && look(r, board, &r->cursor)) {
             const struct kc_step_record *last = &r->step[r->steps - 1];
@@ -408,7 +291,7 @@ const char *bench_rig_costs(const struct bench_rig *r)
 
 void bench_rig_snapshots_path(const struct bench_rig *r, char *out, size_t room)
 {
-    snprintf(out, room, "%s/jobs/%s/snapshots", r->folder, r->id);
+    snprintf(out, room, "%s/jobs/%s/snapshots", r->home.folder, r->id);
 }
 
 /* ---- the end
@@ -420,7 +303,7 @@ static void read_memory(struct bench_rig *r)
     struct job j;
     struct kc_error e = {""};
     double sum = 0;
-    if (!r->id[0] || job_read(&r->own.home, r->id, &j, &e))
+    if (!r->id[0] || job_read(&r->home.own.home, r->id, &j, &e))
         return;
     for (size_t i = 0; i < j.ranks_known; i++)
         sum += j.rank[i].pid > 1 ? process_pss(j.rank[i].pid) : NAN;
@@ -431,25 +314,10 @@ static void read_memory(struct bench_rig *r)
 
 void bench_rig_end(struct bench_rig *r)
 {
-    if (!r->kcd)
+    if (!r->home.kcd)
         return;
     read_memory(r);
-    kill(r->kcd, SIGTERM);
-    uint64_t end = kc_now() + END_NS;
-    while (waitpid(r->kcd, NULL, WNOHANG) == 0) {
-        process_kill_grandchildren(r->kcd); /* also those that were about to begin */
-        if (kc_now() > end)
-            kill(r->kcd, SIGKILL);
-        nap(5 * KC_MILLISECOND);
-    }
-    r->kcd = 0;
-}
-
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
-{
-    (void)st, (void)type, (void)at;
-    remove(path);
-    return 0;
+    own_kcd_end(&r->home, true);
 }
 
 void bench_rig_close(struct bench_rig *r)
@@ -457,7 +325,6 @@ void bench_rig_close(struct bench_rig *r)
     if (!r)
         return;
     bench_rig_end(r);
-    if (r->folder[0])
-        nftw(r->folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    own_kcd_remove(&r->home);
     free(r);
 }

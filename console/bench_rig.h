@@ -6,6 +6,7 @@
 
 #include "bench.h"
 #include "model.h"
+#include "own_kcd.h"
 
 #include "shm/records.h"
 
@@ -40,9 +41,7 @@ struct bench_saving {
 /* What was seen of it. */
 struct bench_rig {
     struct session *s;  /* the user's */
-    struct session own; /* of the rig's home and instance */
-    char folder[PATH_MAX];
-    pid_t kcd;            /* 0: none */
+    struct own_kcd home;
     char id[JOB_ID_ROOM]; /* "": none yet */
     uint64_t typed;       /* kc_now() when `kc start` was */
     struct kc_step_record step[RIG_STEPS];

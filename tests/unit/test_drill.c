@@ -350,6 +350,10 @@ START_TEST(a_value_becomes_not_a_number_behind_its_op)
     program(KC_PROGRAM_TRAIN, 1);
     ck_assert(op(0) == 0 && op(1) == 0 && r.out == 0);
     ck_assert(op(2) == 0 && isnan(r.out) && worked == 4 + 3);
+    r.out = 0;
+    ck_assert(step(2) == 0 && isnan(r.out)); /* run once more, it is so again */
+    r.out = 0;
+    ck_assert(step(3) == 0 && step(2) == 0 && r.out == 0); /* not when the run has come back to it */
     end();
 }
 END_TEST
