@@ -88,7 +88,7 @@ $(BIN)/kc: $(B)/console/main.o $(call archives,$(KC_ROOMS))
 	@mkdir -p $(@D)
 	$(call link,$<,$(call archives,$(KC_ROOMS)),$(LIBS) $(LIBS_CONSOLE))
 
-.PHONY: all found check deps torture layouts bench bench-peers boundary install clean quickstart unit sanitized
+.PHONY: all found check deps drills faults torture layouts bench bench-peers boundary install clean quickstart unit sanitized
 all: found $(BIN)/kc-rank $(BIN)/kcd $(BIN)/kc
 
 # What was found, and what is therefore left out. NVML is looked for when a program runs, not here.
@@ -126,6 +126,10 @@ layouts: all
 faults:
 	@tests/check/faults --table
 
+# faults on purpose, and what becomes of them: all of jobs/drills.json; `make check` runs some
+drills: all
+	@bin/kc drill
+
 # snapshots under every fault and power cut, for minutes; the unit tests have a short form
 torture: all $(B)/tests/test_torture
 	@$(B)/tests/test_torture long
@@ -138,7 +142,7 @@ install: all
 	  $(DESTDIR)$(PREFIX)/share/man/man8 $(DESTDIR)$(PREFIX)/share/kuangchao
 	install -m 755 bin/kc bin/kcd bin/kc-rank $(DESTDIR)$(PREFIX)/bin
 	for n in 1 5 8; do install -m 644 man/*.$$n $(DESTDIR)$(PREFIX)/share/man/man$$n; done
-	install -m 644 jobs/job.schema.json jobs/examples/*.json $(DESTDIR)$(PREFIX)/share/kuangchao
+	install -m 644 jobs/job.schema.json jobs/drills.json jobs/examples/*.json $(DESTDIR)$(PREFIX)/share/kuangchao
 
 # ---- tests: tests/unit/test_NAME.c is a program over all archives (console and boundary included) --------------------
 UNIT := $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/test_*.c))
