@@ -325,6 +325,7 @@ static const struct {
     {"bench step", {"bench", "step"}, KC_EXIT_NO_OBJECT}, /* no kcd and no kc-rank lie beside this test */
     {"bench comm", {"bench", "comm"}, KC_EXIT_NO_OBJECT},
     {"bench snapshot", {"bench", "snapshot"}, KC_EXIT_NO_OBJECT},
+    {"drill", {"drill", "/nowhere/drills.json"}, KC_EXIT_NO_OBJECT},
     {"boundary check", {"boundary", "check", "--root", "/nowhere"}, KC_EXIT_NO_OBJECT},
     {"boundary doc", {"boundary", "doc", "--root", "/nowhere"}, KC_EXIT_NO_OBJECT},
     {"shutdown", {"shutdown"}, KC_EXIT_ABSENT},

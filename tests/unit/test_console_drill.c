@@ -90,6 +90,8 @@ START_TEST(a_set_that_is_wrong_is_told_in_one_line)
 }
 END_TEST
 
+#define SET(member, text) snprintf(member, sizeof member, "%s", text)
+
 /* All as it must be for a-exit. */
 static struct drill_seen good(void)
 {
@@ -115,19 +117,19 @@ START_TEST(all_that_was_asked_for_must_have_come)
     judge(d, &s, "the fault did not happen");
     s = good(), s.verdicts = 0;
     judge(d, &s, "no diagnosis");
-    s = good(), strcpy(s.verdict[0].word, "stopped");
+    s = good(), SET(s.verdict[0].word, "stopped");
     judge(d, &s, "another diagnosis");
     s = good(), s.verdict[0].rank[0] = 1;
     judge(d, &s, "another diagnosis");
     s = good(), s.verdict[0].rank[1] = 3, s.verdict[0].ranks = 2; /* who is blamed beside it is blamed wrongly */
     judge(d, &s, "another diagnosis");
-    s = good(), strcpy(s.end, "failed");
+    s = good(), SET(s.end, "failed");
     judge(d, &s, "it ended failed, not finished");
-    s = good(), strcpy(s.root, "xyz");
+    s = good(), SET(s.root, "xyz");
     judge(d, &s, "its state is not that of the job without the fault");
-    s = good(), s.segments = 1, strcpy(s.left, "segment x");
+    s = good(), s.segments = 1, SET(s.left, "segment x");
     judge(d, &s, "left over: segment x");
-    s = good(), strcpy(s.trouble, "it was not over in time");
+    s = good(), SET(s.trouble, "it was not over in time");
     judge(d, &s, "it was not over in time");
     ck_assert(!drill_judge(d, &(struct drill_seen){0}, "", s.left, sizeof s.left));
     drill_set_free(&set);
@@ -138,14 +140,14 @@ START_TEST(who_stands_is_stopped_and_an_event_may_be_unwanted)
 {
     ck_assert_int_eq(read_set("", NULL), 0);
     struct drill_seen s = good();
-    strcpy(s.verdict[0].word, "missing");
-    strcpy(s.end, "stopped");
+    SET(s.verdict[0].word, "missing");
+    SET(s.end, "stopped");
     judge(&set.drill[1], &s, "");
-    strcpy(s.end, "finished");
+    SET(s.end, "finished");
     judge(&set.drill[1], &s, "it ended finished, not stands");
-    strcpy(s.event.word, "straggler");
+    SET(s.event.word, "straggler");
     judge(&set.drill[2], &s, "");
-    strcpy(s.unwanted, "hang");
+    SET(s.unwanted, "hang");
     judge(&set.drill[2], &s, "event hang");
     drill_set_free(&set);
 }
