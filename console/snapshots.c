@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define SNAPSHOTS_MAX 4096
+#define SNAPSHOTS_MAX 65536 /* the newest; more would not be looked at */
 
 static int by_version(const void *a, const void *b)
 {
@@ -23,12 +23,12 @@ static int list_folder(const char *directory, struct snapshots *out, struct kc_e
     memset(out, 0, sizeof *out);
     if (stat(directory, &st) && errno == ENOENT)
         return 0;
-    for (size_t room = 64; room <= SNAPSHOTS_MAX; room *= 4) {
+    for (size_t room = 64;; room = count + 16 < SNAPSHOTS_MAX ? count + 16 : SNAPSHOTS_MAX) {
         struct kc_snapshot_info *info = calloc(room, sizeof *info);
         if (!info)
             return kc_fail(e, -ENOMEM, "no memory for a list of %zu snapshots", room);
         int rc = kc_snapshot_list(directory, info, room, &count, e);
-        if (rc || count < room || room == SNAPSHOTS_MAX) {
+        if (rc || count <= room || room == SNAPSHOTS_MAX) {
             if (rc && rc != -ENOENT) {
                 free(info);
                 return rc;
@@ -40,7 +40,6 @@ static int list_folder(const char *directory, struct snapshots *out, struct kc_e
         }
         free(info);
     }
-    return -ENOMEM;
 }
 
 int snapshots_of_job(const struct job *j, struct snapshots *out, struct kc_error *e)

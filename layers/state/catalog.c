@@ -48,8 +48,14 @@ static int see_version(void *arg, const char *name)
     struct kc_catalog *c = arg;
     uint64_t v = kc_catalog_version(name), half = strncmp(name, "tmp.", 4) == 0 ? kc_catalog_version(name + 4)
                                                                                       : kc_aside_version(name);
-    if (v && c->count == KC_CATALOG_MAX)
-        return -E2BIG;
+    if (v && c->count == c->room) {
+        const uint32_t room = 2 * c->room + 64;
+        uint64_t *more = realloc(c->version, room * sizeof *more);
+        if (!more)
+            return -ENOMEM;
+        c->version = more;
+        c->room = room;
+    }
     if (v)
         c->version[c->count++] = v;
     v = v > half ? v : half;
@@ -70,8 +76,41 @@ int kc_catalog_scan(const struct kc_storage *st, const char *directory, struct k
     int r = st->list(st->self, directory, see_version, out);
     if (r < 0 && r != -ENOENT)
         return kc_storage_fail(st, e, r, "list", directory, 0);
-    qsort(out->version, out->count, sizeof out->version[0], ascending);
+    if (out->count)
+        qsort(out->version, out->count, sizeof out->version[0], ascending);
     return 0;
+}
+
+void kc_catalog_free(struct kc_catalog *c)
+{
+    free(c->version);
+    *c = (struct kc_catalog){0};
+}
+
+bool kc_catalog_passes(int code)
+{
+    return code == -EBADMSG || code == -EIO;
+}
+
+int kc_catalog_newest(const struct kc_storage *st, const char *directory, const struct kc_catalog *c, uint32_t from, uint32_t *at,
+                      kc_passed *passed, void *arg, struct kc_whole **out, struct kc_error *e)
+{
+    for (uint32_t i = *at; i-- > from;) {
+        struct kc_error why = {""};
+        char path[4096];
+        kc_catalog_path(directory, c->version[i], path);
+        int r = kc_whole_open(st, path, out, &why);
+        if (r == 0)
+            *at = i;
+        if (r < 0 && !kc_catalog_passes(r))
+            kc_fail(e, r, "%s", why.text);
+        if (r == 0 || !kc_catalog_passes(r))
+            return r;
+        r = passed ? passed(arg, c->version[i], why.text) : 0;
+        if (r < 0)
+            return r;
+    }
+    return -ENOENT;
 }
 
 /* ---- changing the directory ---- */
@@ -193,10 +232,8 @@ static int is_whole(const struct kc_storage *st, const char *directory, uint64_t
 
 static uint32_t find(const struct kc_catalog *c, uint64_t version)
 {
-    uint32_t i = 0;
-    while (i < c->count && c->version[i] != version)
-        i++;
-    return i;
+    const uint64_t *at = c->count ? bsearch(&version, c->version, c->count, sizeof *at, ascending) : NULL;
+    return at ? (uint32_t)(at - c->version) : c->count;
 }
 
 /* Why a version of a catalog stays, if it does. */
@@ -298,8 +335,8 @@ int kc_catalog_old(const struct kc_storage *st, const char *directory, uint32_t 
     struct stay *stay = calloc(count + 1u, sizeof *stay);
     out->count = 0;
     if (held)
-        held->count = 0;
-    if (r == 0 && !stay)
+        *held = (struct kc_held){.row = calloc(count + 1u, sizeof *held->row)};
+    if (r == 0 && (!stay || (held && !held->row)))
         r = kc_fail(e, -ENOMEM, "no memory for the list of snapshots");
     if (r < 0) {
         free(stay);

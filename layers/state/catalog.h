@@ -9,16 +9,24 @@
 
 #include "whole.h"
 
-#define KC_CATALOG_MAX 4096 /* versions a directory may hold */
-
+/* All zero: empty. kc_catalog_free(). */
 struct kc_catalog {
-    uint32_t count;
-    uint64_t version[KC_CATALOG_MAX]; /* ascending */
-    uint64_t highest;                 /* of committed and of half-made ones */
+    uint32_t count, room;
+    uint64_t *version; /* ascending */
+    uint64_t highest;  /* of committed and of half-made ones */
 };
 
-/* -errno of the directory; a directory that does not exist is empty. */
+/* -errno of the directory, -ENOMEM; a directory that does not exist is empty. *out may have been filled before. */
 int kc_catalog_scan(const struct kc_storage *st, const char *directory, struct kc_catalog *out, struct kc_error *e);
+void kc_catalog_free(struct kc_catalog *c);
+/* Of c->version[from … *at - 1] the newest that is whole, opened; *at is its place. One that is damaged or can't be read is told to
+ * `passed` (NULL: nobody asks), which may end the search (< 0), and is passed over: any other failure is the answer, as it says
+ * nothing of the version. -ENOENT, without a text: none is whole. */
+typedef int kc_passed(void *arg, uint64_t version, const char *why);
+int kc_catalog_newest(const struct kc_storage *st, const char *directory, const struct kc_catalog *c, uint32_t from, uint32_t *at,
+                      kc_passed *passed, void *arg, struct kc_whole **out, struct kc_error *e);
+/* Of a failure of opening or reading a version: a search goes on to the one before. */
+bool kc_catalog_passes(int code);
 /* The number that the name of a version's folder gives: "v" and digits only, 8 at least; 0 for anything else. */
 uint64_t kc_catalog_version(const char *name);
 #define KC_ASIDE "nonfinite."
@@ -46,7 +54,7 @@ int kc_catalog_point(const struct kc_storage *st, const char *directory, uint64_
 /* Versions that stay only because others that stay lean on them, oldest first. */
 struct kc_held {
     uint32_t count;
-    struct kc_prune_held row[KC_CATALOG_MAX];
+    struct kc_prune_held *row; /* free() */
 };
 /* What retention lets go, oldest first: all that is older than the newest `keep` (at least 1) whole versions, but not the newest
  * with a finite loss, no version that `every` divides (0: none), and none that a kept one leans on: these in `held`, which may be

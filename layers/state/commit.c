@@ -83,12 +83,11 @@ static int commit(struct kc_state *s, struct kc_error *e)
 static void prune(struct kc_state *s)
 {
     struct kc_error e = {""};
-    struct kc_catalog *old = malloc(sizeof *old);
-    int r = old ? kc_catalog_old(s->st, s->directory, s->spec->snapshot_keep, s->spec->snapshot_keep_every, old, NULL, &e)
-                : kc_fail(&e, -ENOMEM, "no memory for the list of snapshots");
+    struct kc_catalog old = {0};
+    int r = kc_catalog_old(s->st, s->directory, s->spec->snapshot_keep, s->spec->snapshot_keep_every, &old, NULL, &e);
     if (r == 0)
-        r = kc_catalog_remove(s->st, s->directory, old, &e);
-    free(old);
+        r = kc_catalog_remove(s->st, s->directory, &old, &e);
+    kc_catalog_free(&old);
     if (r < 0) /* it is committed all the same */
         snprintf(s->attempt.note, sizeof s->attempt.note, "old snapshots stay: %.*s", 400, e.text);
 }

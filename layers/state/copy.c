@@ -249,17 +249,13 @@ int kc_copies_commit(const struct kc_copies *all, struct kc_copy *c, struct kc_m
         return kc_fail(e, -EINVAL, "no slot has version %llu, or this rank takes no manifest",
                        (unsigned long long)m->version);
     kc_catalog_path(KC_COPY_DIRECTORY, m->version, path);
-    struct kc_whole *w = kc_whole_new();
+    struct kc_whole *w = kc_whole_of(m);
     if (!w)
         return kc_fail(e, -ENOMEM, "no memory for a manifest");
-    w->manifest = *m; /* lent */
     int r = kc_whole_learn(st, path, KC_COPY_DIRECTORY, w, e);
     if (r == 0)
         memcpy(m->pack, w->manifest.pack, sizeof m->pack);
-    if (w->manifest.parent != m->parent)
-        free(w->manifest.parent);
-    w->manifest = (struct kc_manifest){0};
-    kc_whole_free(st, w);
+    kc_whole_free_of(st, w, m);
     if (r == 0 && (r = kc_manifest_text(m, &text, &bytes)) < 0)
         kc_fail(e, r, "no memory for a manifest");
     if (r == 0 && bytes > c->shape.manifest_bytes)

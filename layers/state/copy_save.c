@@ -22,14 +22,14 @@ struct save {
 static int compare_disk(struct save *s, bool *newer, uint64_t *step, struct kc_error *e)
 {
     const uint64_t version = s->whole->manifest.version;
-    struct kc_catalog *c = malloc(sizeof *c);
-    int r = c ? kc_catalog_scan(s->st, s->directory, c, e) : kc_fail(e, -ENOMEM, "no memory for the list of snapshots");
+    struct kc_catalog c = {0};
+    int r = kc_catalog_scan(s->st, s->directory, &c, e);
     *newer = s->taken = false;
-    for (uint32_t i = r == 0 ? c->count : 0; i-- > 0 && c->version[i] >= version && !*newer && r == 0;) {
+    for (uint32_t i = r == 0 ? c.count : 0; i-- > 0 && c.version[i] >= version && !*newer && r == 0;) {
         char path[4096];
         struct kc_whole *w;
-        kc_catalog_path(s->directory, c->version[i], path);
-        s->taken = c->version[i] == version;
+        kc_catalog_path(s->directory, c.version[i], path);
+        s->taken = c.version[i] == version;
         r = kc_whole_open(s->st, path, &w, e);
         if (r == 0) {
             *newer = true;
@@ -38,7 +38,7 @@ static int compare_disk(struct save *s, bool *newer, uint64_t *step, struct kc_e
         }
         r = r == -EBADMSG ? 0 : r;
     }
-    free(c);
+    kc_catalog_free(&c);
     return r;
 }
 
@@ -80,17 +80,11 @@ static int write_version(struct save *s, struct kc_error *e)
     for (s->rank = 0; r == 0 && s->rank < m->packs; s->rank++)
         r = write_pack(s, tmp, e);
     if (r == 0) {
-        struct kc_whole *w = kc_whole_new();
-        r = w ? 0 : kc_fail(e, -ENOMEM, "no memory for a manifest");
-        if (r == 0) {
-            w->manifest = *m; /* lent */
-            r = kc_commit_version(s->st, s->directory, w, s->taken, e);
+        struct kc_whole *w = kc_whole_of(m);
+        r = w ? kc_commit_version(s->st, s->directory, w, s->taken, e) : kc_fail(e, -ENOMEM, "no memory for a manifest");
+        if (w)
             s->whole->bytes = w->bytes;
-            if (w->manifest.parent != m->parent)
-                free(w->manifest.parent);
-            w->manifest = (struct kc_manifest){0};
-        }
-        kc_whole_free(s->st, w);
+        kc_whole_free_of(s->st, w, m);
     }
     if (r < 0)
         kc_storage_remove_tree(s->st, tmp);

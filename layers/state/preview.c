@@ -39,11 +39,12 @@ static void forget(struct kc_state *s)
     free(s);
 }
 
-static int pass_over(struct kc_restore_view *v, uint64_t version, const char *why, struct kc_error *e)
+static int pass_over(void *arg, uint64_t version, const char *why)
 {
+    struct kc_restore_view *v = arg;
     struct kc_restore_passed *more = realloc(v->passed, (v->passed_count + 1) * sizeof *more);
     if (!more)
-        return kc_fail(e, -ENOMEM, "no memory to look at a restore");
+        return -ENOMEM;
     v->passed = more;
     more[v->passed_count].version = version;
     snprintf(more[v->passed_count++].why, sizeof more->why, "%.*s", (int)sizeof more->why - 1, why);
@@ -54,22 +55,15 @@ static int pass_over(struct kc_restore_view *v, uint64_t version, const char *wh
 static int choose(const struct kc_restore_question *q, const struct kc_catalog *c, struct kc_restore_view *v, struct kc_whole **out,
                   struct kc_error *e)
 {
-    int r = 0;
-    for (uint32_t i = c->count; i-- > 0 && r == 0;) {
-        struct kc_error why = {""};
-        char path[4096];
-        if (q->version && c->version[i] != q->version)
-            continue;
-        kc_catalog_path(q->directory, c->version[i], path);
-        r = kc_whole_open(&kc_storage_posix, path, out, &why);
-        if (r == 0)
-            return 0;
-        if (r != -EBADMSG && r != -EIO)
-            return kc_fail(e, r, "%s", why.text);
-        r = pass_over(v, c->version[i], why.text, e);
+    uint32_t from = 0, at = c->count;
+    if (q->version) {
+        while (from < c->count && c->version[from] != q->version)
+            from++;
+        at = from < c->count ? from + 1 : from;
     }
-    if (r < 0)
-        return r;
+    int r = kc_catalog_newest(&kc_storage_posix, q->directory, c, from, &at, pass_over, v, out, e);
+    if (r == 0 || r != -ENOENT)
+        return r == -ENOMEM ? kc_fail(e, r, "no memory to look at a restore") : r;
     if (v->passed_count)
         return kc_fail(e, -EBADMSG, "none of the %u snapshots in %s is whole: v%08" PRIu64 " is passed over: %s", v->passed_count,
                        q->directory, v->passed[0].version, v->passed[0].why);
@@ -183,18 +177,18 @@ static int look(const struct kc_restore_question *q, const struct kc_whole *w, s
 
 int kc_restore_look(const struct kc_restore_question *q, struct kc_restore_view **out, struct kc_error *e)
 {
-    struct kc_catalog *c = calloc(1, sizeof *c);
+    struct kc_catalog c = {0};
     struct kc_restore_view *v = calloc(1, sizeof *v);
     struct kc_whole *w = NULL;
-    int r = c && v ? 0 : kc_fail(e, -ENOMEM, "no memory to look at a restore");
+    int r = v ? 0 : kc_fail(e, -ENOMEM, "no memory to look at a restore");
     if (r == 0 && q->one)
         r = kc_whole_open(&kc_storage_posix, q->directory, &w, e);
-    else if (r == 0 && (r = kc_catalog_scan(&kc_storage_posix, q->directory, c, e)) == 0)
-        r = choose(q, c, v, &w, e);
+    else if (r == 0 && (r = kc_catalog_scan(&kc_storage_posix, q->directory, &c, e)) == 0)
+        r = choose(q, &c, v, &w, e);
     if (r == 0)
         r = look(q, w, v, e);
     kc_whole_free(&kc_storage_posix, w);
-    free(c);
+    kc_catalog_free(&c);
     if (r < 0)
         kc_restore_view_free(v);
     else

@@ -13,11 +13,6 @@
 #include <string.h>
 
 /* What another version is tried for. A failed read may be gone the next time, so it leaves no mark. */
-static bool is_damage(int code)
-{
-    return code == -EBADMSG || code == -EIO;
-}
-
 /* `path`: of the version that is damaged, which may be one that another leans on. */
 static void mark(struct kc_state *s, const struct kc_storage *st, const char *path, const char *why)
 {
@@ -33,7 +28,7 @@ int kc_restore_failed(struct kc_state *s, struct kc_error *e)
     /* A rank that chose after another had met damage and left its mark reads an older version, which is not to blame. */
     const bool blamed = a->own || !a->differ;
     const bool on_disk = s->chosen_st == s->st; /* in memory a mark always lasts */
-    if (blamed && on_disk && (is_damage(a->error) || a->error == -EBADE))
+    if (blamed && on_disk && (kc_catalog_passes(a->error) || a->error == -EBADE))
         s->damaged[s->damages++ % KC_DAMAGED_KEPT] = a->version;
     return kc_fail(e, a->error, "restore: %s", a->reason);
 }
@@ -99,7 +94,7 @@ static int choose(struct kc_state *s, const struct kc_catalog *c, uint64_t versi
                       : kc_whole_open_blame(s->st, path, out, &own, e);
         if (r == 0)
             return kc_restore_fits(s, *out, e);
-        if (!is_damage(r))
+        if (!kc_catalog_passes(r))
             return r;
         if (own && r == -EBADMSG) /* what it leans on is marked when it is tried itself */
             mark(s, s->st, path, e->text);
@@ -145,15 +140,13 @@ bool kc_restore_bits_change(const struct kc_state *s, const struct kc_manifest *
 static int choose_on_disk(struct kc_state *s, uint64_t version, struct kc_print *notes, struct kc_whole **out,
                           struct kc_error *e)
 {
-    struct kc_catalog *c = malloc(sizeof *c);
-    if (!c)
-        return kc_fail(e, -ENOMEM, "no memory for the list of snapshots");
-    int r = kc_catalog_scan(s->st, s->directory, c, e);
-    if (r == 0 && c->highest)
+    struct kc_catalog c = {0};
+    int r = kc_catalog_scan(s->st, s->directory, &c, e);
+    if (r == 0 && c.highest)
         tidy(s);
     if (r == 0)
-        r = choose(s, c, version, notes, out, e);
-    free(c);
+        r = choose(s, &c, version, notes, out, e);
+    kc_catalog_free(&c);
     if (r < 0) {
         kc_whole_free(s->st, *out);
         *out = NULL;
@@ -254,12 +247,12 @@ int kc_state_choose(struct kc_state *s, uint64_t version, struct kc_snapshot_inf
 /* The version on disk before that one; 0: none. */
 static int version_before(const struct kc_state *s, uint64_t version, uint64_t *out, struct kc_error *e)
 {
-    struct kc_catalog *c = malloc(sizeof *c);
-    int r = c ? kc_catalog_scan(s->st, s->directory, c, e) : kc_fail(e, -ENOMEM, "no memory for the list of snapshots");
+    struct kc_catalog c = {0};
+    int r = kc_catalog_scan(s->st, s->directory, &c, e);
     *out = 0;
-    for (uint32_t i = 0; r == 0 && i < c->count && c->version[i] < version; i++)
-        *out = c->version[i];
-    free(c);
+    for (uint32_t i = 0; r == 0 && i < c.count && c.version[i] < version; i++)
+        *out = c.version[i];
+    kc_catalog_free(&c);
     return r;
 }
 

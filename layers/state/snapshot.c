@@ -47,8 +47,8 @@ static int begin(struct kc_state *s, struct kc_error *e)
     char tmp[4096];
     struct kc_attempt *a = &s->attempt;
     const uint64_t copies = s->copy ? kc_copy_highest(s->copy) : 0; /* no version ever stands for two states */
-    struct kc_catalog *c = malloc(sizeof *c);
-    int r = c ? make_directory(s, e) : kc_fail(e, -ENOMEM, "no memory for the list of snapshots");
+    struct kc_catalog c = {0};
+    int r = make_directory(s, e);
     if (r == 0) {
         a->lock = kc_catalog_lock(s->st, s->directory);
         r = a->lock < 0 ? a->lock : 0;
@@ -58,15 +58,15 @@ static int begin(struct kc_state *s, struct kc_error *e)
             kc_storage_fail(s->st, e, r, "lock", s->directory, KC_PACK_ALIGN);
     }
     if (r == 0)
-        r = kc_catalog_scan(s->st, s->directory, c, e);
+        r = kc_catalog_scan(s->st, s->directory, &c, e);
     if (r == 0) {
-        a->version = (c->highest > copies ? c->highest : copies) + 1;
+        a->version = (c.highest > copies ? c.highest : copies) + 1;
         kc_catalog_tmp_path(s->directory, a->version, tmp);
         r = s->st->make_folder(s->st->self, tmp);
         if (r < 0)
             kc_storage_fail(s->st, e, r, "make", tmp, KC_PACK_ALIGN);
     }
-    free(c);
+    kc_catalog_free(&c);
     return r;
 }
 

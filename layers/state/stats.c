@@ -181,21 +181,19 @@ static void add_copies(const struct kc_copies *c, struct candidate list[CANDIDAT
 /* The newest two that are whole. */
 static int add_disk(const char *directory, struct candidate list[CANDIDATES], uint32_t *count, struct kc_error *e)
 {
-    struct kc_catalog *c = calloc(1, sizeof *c);
-    int r = c ? kc_catalog_scan(&kc_storage_posix, directory, c, e) : kc_fail(e, -ENOMEM, "no memory for the list of snapshots");
-    uint32_t found = 0;
-    for (uint32_t i = r == 0 ? c->count : 0; i-- > 0 && found < 2;) {
-        char path[4096];
+    struct kc_catalog c = {0};
+    int r = kc_catalog_scan(&kc_storage_posix, directory, &c, e);
+    uint32_t at = c.count;
+    for (int found = 0; r == 0 && found < 2; found++) {
         struct kc_whole *w;
-        kc_catalog_path(directory, c->version[i], path);
-        if (kc_whole_open(&kc_storage_posix, path, &w, &(struct kc_error){""}) < 0)
-            continue;
-        add(list, count, (struct candidate){c->version[i], w->manifest.progress.step, false});
+        r = kc_catalog_newest(&kc_storage_posix, directory, &c, 0, &at, NULL, NULL, &w, e);
+        if (r < 0)
+            break;
+        add(list, count, (struct candidate){c.version[at], w->manifest.progress.step, false});
         kc_whole_free(&kc_storage_posix, w);
-        found++;
     }
-    free(c);
-    return r;
+    kc_catalog_free(&c);
+    return r == -ENOENT ? 0 : r;
 }
 
 static void path_of(const struct candidate *c, const char *directory, char out[4096])

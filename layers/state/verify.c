@@ -41,23 +41,23 @@ int kc_snapshot_list(const char *directory, struct kc_snapshot_info *out, size_t
                      struct kc_error *e)
 {
     const struct kc_storage *st = &kc_storage_posix;
-    struct kc_catalog *c = malloc(sizeof *c);
-    int r = c ? kc_catalog_scan(st, directory, c, e) : kc_fail(e, -ENOMEM, "no memory for the list of snapshots");
-    size_t n = r == 0 ? c->count : 0, skip = n > room ? n - room : 0;
+    struct kc_catalog c = {0};
+    int r = kc_catalog_scan(st, directory, &c, e);
+    size_t n = r == 0 ? c.count : 0, skip = n > room ? n - room : 0;
     for (size_t i = skip; i < n; i++) {
         struct kc_error why = {""};
         struct kc_whole *w;
         char path[4096];
-        kc_catalog_path(directory, c->version[i], path);
+        kc_catalog_path(directory, c.version[i], path);
         int code = kc_whole_open(st, path, &w, &why);
         if (code < 0) {
-            describe_broken(path, c->version[i], code, &why, &out[i - skip]);
+            describe_broken(path, c.version[i], code, &why, &out[i - skip]);
             continue;
         }
         kc_snapshot_describe(w, &out[i - skip]);
         kc_whole_free(st, w);
     }
-    free(c);
+    kc_catalog_free(&c);
     if (r == 0)
         *count = n;
     return r;
@@ -73,26 +73,27 @@ static bool has(const struct kc_storage *st, const char *folder, const char *nam
     return fd >= 0;
 }
 
-/* The newest whole version in `folder`, 0 if there is none; *count: how many versions there are. -errno of the
- * folder. */
-static int newest_whole(const struct kc_storage *st, const char *folder, uint64_t *version, uint32_t *count,
+/* What is wrong with the oldest. */
+static int take_last(void *e, uint64_t version, const char *why)
+{
+    (void)version;
+    kc_fail(e, -EBADMSG, "%s", why);
+    return 0;
+}
+
+/* The newest whole version in `folder`, NULL if there is none; *count: how many versions there are. -errno of the folder, or of a
+ * version of which it is not known now. */
+static int newest_whole(const struct kc_storage *st, const char *folder, struct kc_whole **out, uint32_t *count,
                         struct kc_error *e)
 {
-    struct kc_catalog *c = malloc(sizeof *c);
-    int r = c ? kc_catalog_scan(st, folder, c, e) : kc_fail(e, -ENOMEM, "no memory for the list of snapshots");
-    *version = 0;
-    *count = r == 0 ? c->count : 0;
-    for (uint32_t i = *count; i-- > 0 && !*version;) {
-        char path[4096];
-        struct kc_whole *w;
-        kc_catalog_path(folder, c->version[i], path);
-        if (kc_whole_open(st, path, &w, e) < 0)
-            continue;
-        *version = c->version[i];
-        kc_whole_free(st, w);
-    }
-    free(c);
-    return r;
+    struct kc_catalog c = {0};
+    int r = kc_catalog_scan(st, folder, &c, e);
+    uint32_t at = *count = r == 0 ? c.count : 0;
+    *out = NULL;
+    if (r == 0)
+        r = kc_catalog_newest(st, folder, &c, 0, &at, take_last, e, out, e);
+    kc_catalog_free(&c);
+    return r == -ENOENT ? 0 : r;
 }
 
 int kc_snapshot_variant(const char *directory, char *out, size_t room)
@@ -100,14 +101,8 @@ int kc_snapshot_variant(const char *directory, char *out, size_t room)
     const struct kc_storage *st = &kc_storage_posix;
     struct kc_error why;
     struct kc_whole *w;
-    uint64_t version;
     uint32_t count;
-    char path[4096];
-    int r = newest_whole(st, directory, &version, &count, &why);
-    if (r < 0 || !version)
-        return -ENOENT;
-    kc_catalog_path(directory, version, path);
-    if (kc_whole_open(st, path, &w, &why) < 0)
+    if (newest_whole(st, directory, &w, &count, &why) < 0 || !w)
         return -ENOENT;
     int n = snprintf(out, room, "%s", w->manifest.variant);
     kc_whole_free(st, w);
@@ -117,7 +112,7 @@ int kc_snapshot_variant(const char *directory, char *out, size_t room)
 int kc_snapshot_resolve(const struct kc_storage *st, const char *path, char out[4096], struct kc_error *e)
 {
     char folder[3072];
-    uint64_t version;
+    struct kc_whole *w;
     uint32_t count;
     size_t n = strlen(path);
     while (n > 1 && path[n - 1] == '/')
@@ -129,15 +124,16 @@ int kc_snapshot_resolve(const struct kc_storage *st, const char *path, char out[
         memcpy(out, folder, n + 1);
         return 0;
     }
-    int r = newest_whole(st, folder, &version, &count, e);
+    int r = newest_whole(st, folder, &w, &count, e);
     if (r == 0 && count == 0 && has(st, folder, "snapshots"))
         return kc_fail(e, -ENOENT, "%.200s is no snapshot: a job's lie in %.200s/snapshots", folder, folder);
     if (r == -ENOTDIR || (r == 0 && count == 0))
         return kc_fail(e, -ENOENT, "%s is no snapshot and holds none", folder);
-    if (r == 0 && !version)
+    if (r == 0 && !w)
         return kc_fail_prefix(e, -EBADMSG, "%.200s holds no whole snapshot", folder);
     if (r == 0)
-        kc_catalog_path(folder, version, out);
+        snprintf(out, 4096, "%s", w->path);
+    kc_whole_free(st, w);
     return r;
 }
 

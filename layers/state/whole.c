@@ -118,6 +118,24 @@ void kc_whole_free(const struct kc_storage *st, struct kc_whole *w)
     free(w);
 }
 
+struct kc_whole *kc_whole_of(const struct kc_manifest *lent)
+{
+    struct kc_whole *w = kc_whole_new();
+    if (w)
+        w->manifest = *lent;
+    return w;
+}
+
+void kc_whole_free_of(const struct kc_storage *st, struct kc_whole *w, const struct kc_manifest *lent)
+{
+    if (!w)
+        return;
+    if (w->manifest.parent != lent->parent) /* it learned its own */
+        free(w->manifest.parent);
+    w->manifest = (struct kc_manifest){0};
+    kc_whole_free(st, w);
+}
+
 /* ---- what it leans on ---- */
 
 static const struct kc_whole *version_of(const struct kc_whole *w, uint64_t version)

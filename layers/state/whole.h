@@ -26,6 +26,10 @@ bool kc_whole_says_nothing(int code);
 struct kc_whole *kc_whole_new(void);
 void kc_whole_free(const struct kc_storage *st, struct kc_whole *w); /* NULL is fine */
 
+/* One with a manifest that is borrowed, and given back before that is freed. */
+struct kc_whole *kc_whole_of(const struct kc_manifest *lent);
+void kc_whole_free_of(const struct kc_storage *st, struct kc_whole *w, const struct kc_manifest *lent); /* NULL is fine */
+
 /* A version that is being made: every pack in `folder` against the table of w->manifest, whose rows of packs and parents are
  * filled in. The versions that it leans on lie in `directory`. */
 int kc_whole_learn(const struct kc_storage *st, const char *folder, const char *directory, struct kc_whole *w, struct kc_error *e);

@@ -415,7 +415,7 @@ START_TEST(what_cannot_be_read_lets_nothing_go)
 {
     static const int codes[] = {-EIO, -EMFILE, -ENOMEM};
     static struct rig_faults f;
-    static struct kc_catalog old;
+    struct kc_catalog old = {0};
     struct kc_error e = {""};
     struct rig r;
     uint32_t hits = 0;
@@ -444,6 +444,7 @@ START_TEST(what_cannot_be_read_lets_nothing_go)
         ck_assert_msg(got == codes[_i], "call %d, %s: %d, %u may go", (int)n, f.failed, got, old.count);
         ck_assert_uint_eq(old.count, 0);
     }
+    kc_catalog_free(&old);
     ck_assert_uint_gt(hits, 20);
 }
 END_TEST

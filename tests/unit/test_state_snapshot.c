@@ -189,6 +189,30 @@ START_TEST(a_snapshot_gives_values_alone_to_init)
 }
 END_TEST
 
+/* A spec may keep any number of versions (snapshot.keep, keep_every). */
+START_TEST(a_folder_holds_any_number_of_versions)
+{
+    enum { MANY = 5000 };
+    struct rig r;
+    struct kc_catalog c = {0};
+    char path[512];
+    for (int v = 1; v <= MANY; v++) {
+        snprintf(path, sizeof path, "%s/v%08d", folder, v);
+        ck_assert_int_eq(mkdir(path, 0700), 0);
+    }
+    rig_open(&r, rig_small, FEW, two, folder, NULL, "");
+    rig_train(&r);
+    ck_assert_int_eq(rig_snapshot(&r), 0);
+    rig_close(&r);
+    ck_assert_int_eq(kc_catalog_scan(&kc_storage_posix, folder, &c, NULL), 0);
+    ck_assert_uint_eq(c.count, MANY + 1);
+    ck_assert_uint_eq(c.highest, MANY + 1);
+    for (uint32_t i = 0; i < c.count; i++)
+        ck_assert_uint_eq(c.version[i], i + 1);
+    kc_catalog_free(&c);
+}
+END_TEST
+
 START_TEST(a_snapshot_of_another_model_or_seed_is_refused_by_name)
 {
     struct rig r;
@@ -1026,6 +1050,7 @@ int main(void)
     tcase_add_test(c, large_tensors_are_cut_into_extents);
     tcase_add_test(c, agreement_survives_a_sum_of_a_sum);
     tcase_add_test(c, a_snapshot_gives_values_alone_to_init);
+    tcase_add_test(c, a_folder_holds_any_number_of_versions);
     tcase_add_test(c, a_snapshot_of_another_model_or_seed_is_refused_by_name);
     tcase_add_test(c, a_run_goes_back_to_a_finite_loss_and_tells_what_it_left_out);
     tcase_add_test(c, every_kth_version_is_kept_for_ever);
