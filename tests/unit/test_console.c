@@ -300,6 +300,7 @@ static const struct {
     {"rm", {"rm", "a-1"}, KC_EXIT_ABSENT},
     {"wait", {"wait", "a-1"}, KC_EXIT_NO_OBJECT},
     {"profile", {"profile", "a-1"}, KC_EXIT_NO_OBJECT},
+    {"why", {"why", "a-1"}, KC_EXIT_NO_OBJECT},
     {"hang", {"hang", "a-1"}, KC_EXIT_NO_OBJECT},
     {"stack", {"stack", "a-1"}, KC_EXIT_NO_OBJECT},
     {"log", {"log", "a-1"}, KC_EXIT_NO_OBJECT},
