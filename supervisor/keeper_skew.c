@@ -22,7 +22,7 @@ void kc_keeper_skew_begin(struct kc_keeper *k)
     k->skew.looked = kc_now();
 }
 
-/* What is not in one of the parts is between the programs. */
+/* Of what was communication, its own is what was no waiting for others; what is in no part is between the programs. */
 static void take_step(struct kc_keeper *k, uint32_t rank)
 {
     static const struct {
@@ -32,18 +32,22 @@ static void take_step(struct kc_keeper *k, uint32_t rank)
                 {KC_SKEW_FORWARD, KC_METRIC_FORWARD_SECONDS},
                 {KC_SKEW_BACKWARD, KC_METRIC_BACKWARD_SECONDS},
                 {KC_SKEW_OPTIMIZER, KC_METRIC_OPTIMIZER_SECONDS},
-                {KC_SKEW_STATE, KC_METRIC_STATE_SECONDS}};
+                {KC_SKEW_STATE, KC_METRIC_STATE_SECONDS},
+                {KC_SKEW_COMM, KC_METRIC_COMM_EXPOSED_SECONDS}};
     struct kc_rank_view v;
-    double part[KC_SKEW_PARTS] = {0}, rest, operations;
+    double part[KC_SKEW_PARTS] = {0}, busy, step, operations;
     if (kc_reader_rank(k->reader, rank, &v) != 0 || v.identity.incarnation != k->record.incarnation ||
-        !kc_metric_get(&v.metrics, KC_METRIC_BUSY_SECONDS, &rest) ||
+        !kc_metric_get(&v.metrics, KC_METRIC_BUSY_SECONDS, &busy) ||
+        !kc_metric_get(&v.metrics, KC_METRIC_STEP_SECONDS, &step) ||
         !kc_metric_get(&v.metrics, KC_METRIC_COMM_OPERATIONS, &operations))
         return;
+    double rest = step;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         if (!kc_metric_get(&v.metrics, rows[i].metric, &part[rows[i].part]))
             return;
         rest -= part[rows[i].part];
     }
+    part[KC_SKEW_COMM] -= step - busy;
     part[KC_SKEW_REST] = rest;
     kc_skew_step(&k->skew.skew, rank, v.step, operations > 0 && operations < 9e15 ? (uint64_t)operations : 0, part);
 }

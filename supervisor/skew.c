@@ -197,6 +197,21 @@ static bool comes_late(const struct kc_skew *s, const struct kc_skew_pace *all, 
     return known && all[rank].late > middle(v, known);
 }
 
+/* Slow enough, for long enough, and late; an alarm that stands is over when it is not slow any more. */
+static bool alarm_of(struct kc_skew *s, const struct kc_skew_pace *all, uint32_t rank)
+{
+    struct kc_skew_rank *r = &s->rank[rank];
+    const struct kc_skew_pace *p = &all[rank];
+    if (r->alarm)
+        return s->threshold > 0 && p->score < fmin(1, s->threshold + KC_SKEW_BACK);
+    if (s->threshold <= 0 || !(p->score < s->threshold) || p->busy - p->reference < KC_SKEW_FLOOR) {
+        r->slow_since = 0;
+        return false;
+    }
+    r->slow_since = r->slow_since ? r->slow_since : r->busy.count;
+    return r->busy.count >= r->slow_since + KC_SKEW_HOLD && comes_late(s, all, rank);
+}
+
 void kc_skew_judge(struct kc_skew *s, struct kc_skew_pace out[KC_RANKS_MAX])
 {
     const uint32_t width = s->ranks / s->stages;
@@ -216,12 +231,8 @@ void kc_skew_judge(struct kc_skew *s, struct kc_skew_pace out[KC_RANKS_MAX])
             out[r].score = NAN; /* fmin takes the one that is a number */
     }
     for (uint32_t r = 0; r < s->ranks; r++) {
-        struct kc_skew_pace *p = &out[r];
-        bool *alarm = &s->rank[r].alarm;
-        const double limit = fmin(1, s->threshold + (*alarm ? KC_SKEW_BACK : 0));
-        const bool slow = s->threshold > 0 && p->score < limit && (*alarm || p->busy - p->reference >= KC_SKEW_FLOOR);
-        const bool now = slow && (*alarm || comes_late(s, out, r));
-        p->changed = now != *alarm;
-        p->alarm = *alarm = now;
+        const bool now = alarm_of(s, out, r);
+        out[r].changed = now != s->rank[r].alarm;
+        out[r].alarm = s->rank[r].alarm = now;
     }
 }

@@ -22,6 +22,7 @@
 
 #define KC_SKEW_WINDOW 16   /* samples that a median is taken of */
 #define KC_SKEW_LEAST 8     /* samples of a rank before anything is said */
+#define KC_SKEW_HOLD 12     /* samples for which it must hold before it is an alarm */
 #define KC_SKEW_WARM 3      /* samples at the beginning that say nothing */
 #define KC_SKEW_FLOOR 0.002 /* seconds of a step that are worth an alarm */
 #define KC_SKEW_BACK 0.05   /* so much above the threshold an alarm is over */
@@ -46,6 +47,7 @@ struct kc_skew_rank {
     struct kc_skew_samples busy, part[KC_SKEW_PARTS], late;
     double best;                   /* least median of a whole window so far; 0: none yet */
     uint64_t compared;             /* operations */
+    uint64_t slow_since;           /* samples there were when it became slow; 0: it is not */
     bool alarm;
 };
 struct kc_skew {
