@@ -180,7 +180,7 @@ static void read_mapping(int process, uint64_t address, struct kc_look_thread *t
         fclose(f);
 }
 
-static void read_call(int process, int thread, struct kc_look_thread *t)
+static void read_call(int thread, struct kc_look_thread *t)
 {
     char text[256];
     uint64_t *a = t->argument;
@@ -201,13 +201,32 @@ static void read_call(int process, int thread, struct kc_look_thread *t)
     }
     const struct call_row *row = find_call(t->call);
     t->kind = row ? row->kind : KC_CALL_OTHER;
-    if (t->kind == KC_CALL_FILE) {
+    if (t->kind == KC_CALL_FILE)
         t->fd = (int32_t)a[row->argument];
-        read_descriptor(process, t);
-    } else if (t->kind == KC_CALL_PATH) {
-        read_path(process, a[row->argument], t);
-    } else if (t->kind == KC_CALL_FUTEX) {
-        read_mapping(process, a[row->argument], t);
+}
+
+/* Held by the kernel outside of a call on a file, a thread may hold the lock of its process's mappings (a fault on a page
+ * that does not come, an munmap): whoever then reads the memory or the mappings waits for it. */
+static bool mappings_held(const struct kc_look *l)
+{
+    for (uint32_t i = 0; i < l->threads; i++)
+        if (l->thread[i].state == 'D' && l->thread[i].kind != KC_CALL_FILE && l->thread[i].kind != KC_CALL_PATH)
+            return true;
+    return false;
+}
+
+static void read_targets(int process, struct kc_look *l)
+{
+    bool held = mappings_held(l);
+    for (uint32_t i = 0; i < l->threads; i++) {
+        struct kc_look_thread *t = &l->thread[i];
+        const struct call_row *row = find_call(t->call);
+        if (t->kind == KC_CALL_FILE)
+            read_descriptor(process, t);
+        else if (t->kind == KC_CALL_PATH && !held)
+            read_path(process, t->argument[row->argument], t);
+        else if (t->kind == KC_CALL_FUTEX && !held)
+            read_mapping(process, t->argument[row->argument], t);
     }
 }
 
@@ -235,7 +254,7 @@ static int read_thread(int process, uint32_t tid, struct kc_look_thread *t)
     int code = read_stat(at, &s);
     if (code == 0) {
         *t = (struct kc_look_thread){.tid = tid, .state = s.state, .fd = -1};
-        read_call(process, at, t);
+        read_call(at, t);
         t->cpu = read_cpu(at, &s);
         if (read_at(at, "comm", text, sizeof text) > 0)
             snprintf(t->name, sizeof t->name, "%.15s", text);
@@ -274,6 +293,7 @@ static int read_threads(int process, struct kc_look *l)
             l->cpu += l->thread[l->threads++].cpu;
     }
     closedir(d);
+    read_targets(process, l);
     qsort(l->thread, l->threads, sizeof *l->thread, by_age);
     for (uint32_t i = 1; i < l->threads; i++) /* thread numbers wrap: the main thread's need not be the lowest */
         if (l->thread[i].tid == l->pid) {

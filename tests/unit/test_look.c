@@ -157,7 +157,7 @@ static void stop_oneself(void)
     raise(SIGSTOP);
 }
 
-START_TEST(a_stopped_process_is_seen_and_stays_so)
+START_TEST(f26_a_stopped_process_is_seen_and_stays_so)
 {
     begin(stop_oneself);
     look_until('T', -1);
@@ -317,7 +317,7 @@ int main(void)
     tcase_add_test(in, an_open_names_its_path);
     tcase_add_test(in, a_fifo_is_told_from_a_file);
     tcase_add_test(in, a_futex_names_the_mapping_of_its_word);
-    tcase_add_test(in, a_stopped_process_is_seen_and_stays_so);
+    tcase_add_test(in, f26_a_stopped_process_is_seen_and_stays_so);
     tcase_add_test(in, each_thread_has_its_own_time);
     tcase_add_test(right, another_start_time_is_another_process);
     tcase_add_test(right, one_that_has_ended_is_seen_as_such);

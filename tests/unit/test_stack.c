@@ -223,7 +223,7 @@ END_TEST
 
 /* ---- it goes on as before ---------------------------------------------------------------------------------------------- */
 
-START_TEST(a_stopped_process_stays_stopped)
+START_TEST(f27_a_stopped_process_stays_stopped)
 {
     begin(run_stopped);
     ck_assert(holds(is_stopped, 10));
@@ -240,7 +240,7 @@ START_TEST(a_stopped_process_stays_stopped)
 END_TEST
 
 /* The helper is killed by the deadline while it holds a thread. */
-START_TEST(what_a_deadline_interrupts_runs_on)
+START_TEST(f27_what_a_deadline_interrupts_runs_on)
 {
     uint64_t began = kc_now();
     begin(run_two_threads);
@@ -251,7 +251,7 @@ START_TEST(what_a_deadline_interrupts_runs_on)
 }
 END_TEST
 
-START_TEST(what_a_deadline_interrupts_stays_stopped)
+START_TEST(f27_what_a_deadline_interrupts_stays_stopped)
 {
     begin(run_stopped);
     ck_assert(holds(is_stopped, 10));
@@ -286,7 +286,7 @@ static void kill_the_helper(void)
     close(fds[1]);
 }
 
-START_TEST(a_killed_helper_leaves_it_running)
+START_TEST(f27_a_killed_helper_leaves_it_running)
 {
     begin(run_two_threads);
     kill_the_helper();
@@ -297,7 +297,7 @@ START_TEST(a_killed_helper_leaves_it_running)
 }
 END_TEST
 
-START_TEST(a_killed_helper_leaves_it_stopped)
+START_TEST(f27_a_killed_helper_leaves_it_stopped)
 {
     begin(run_stopped);
     ck_assert(holds(is_stopped, 10));
@@ -425,11 +425,11 @@ int main(void)
     }
     tcase_add_test(right, every_thread_has_its_stack_by_name);
     tcase_add_test(right, inlined_functions_are_told);
-    tcase_add_test(on, a_stopped_process_stays_stopped);
-    tcase_add_test(on, what_a_deadline_interrupts_runs_on);
-    tcase_add_test(on, what_a_deadline_interrupts_stays_stopped);
-    tcase_add_test(on, a_killed_helper_leaves_it_running);
-    tcase_add_test(on, a_killed_helper_leaves_it_stopped);
+    tcase_add_test(on, f27_a_stopped_process_stays_stopped);
+    tcase_add_test(on, f27_what_a_deadline_interrupts_runs_on);
+    tcase_add_test(on, f27_what_a_deadline_interrupts_stays_stopped);
+    tcase_add_test(on, f27_a_killed_helper_leaves_it_running);
+    tcase_add_test(on, f27_a_killed_helper_leaves_it_stopped);
     tcase_add_test(on, signals_reach_it);
     tcase_add_test(process, another_start_time_is_not_looked_at);
     tcase_add_test(process, one_that_is_traced_already_says_by_whom);
