@@ -11,8 +11,11 @@
 #include "supervisor/protocol.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #define LIMIT_DEFAULT (10 * KC_SECOND)
 
@@ -65,7 +68,7 @@ static json_t *node_json(const struct kc_tree *t, uint32_t i)
 
 static json_t *rank_json(const struct kc_tree *t, uint32_t i)
 {
-    static const char *const words[] = {[KC_TREE_UNKNOWN] = NULL, [KC_TREE_STUCK] = "stuck", [KC_TREE_SLOW] = "slow"};
+    static const char *const words[] = {[KC_TREE_UNKNOWN] = NULL, [KC_TREE_STUCK] = "stuck", [KC_TREE_MOVES] = "moves"};
     const struct kc_stack_rank *r = &t->stacks->rank[i];
     uint32_t at = t->rank[i].at;
     return json_pack("{s:i, s:i, s:i, s:b, s:o, s:o, s:o}", "rank", (int)r->rank, "pid", (int)r->pid, "threads",
@@ -77,8 +80,8 @@ static json_t *rank_json(const struct kc_tree *t, uint32_t i)
 /* Every thread of the last look, also those without a stack. */
 static json_t *threads_json(const struct kc_stacks *s)
 {
-    static const char *const ways[] = {[KC_STACK_HELD] = "held",   [KC_STACK_ASKED] = "asked", [KC_STACK_SKIPPED] = "skipped",
-                                       [KC_STACK_LATE] = "late",   [KC_STACK_GONE] = "gone",   [KC_STACK_REFUSED] = "refused"};
+    static const char *const ways[] = {[KC_STACK_HELD] = "held",   [KC_STACK_ASKED] = "asked", [KC_STACK_WORDS] = "words",
+                                       [KC_STACK_SKIPPED] = "skipped", [KC_STACK_LATE] = "late",   [KC_STACK_GONE] = "gone",   [KC_STACK_REFUSED] = "refused"};
     json_t *a = json_array();
     for (size_t i = 0; i < s->stacks; i++) {
         const struct kc_stack *x = &s->stack[i];
@@ -137,31 +140,78 @@ static int judge(struct session *s, const struct kc_stacks *k)
                         without, k->ranks, first->rank, *first->text ? first->text : "nothing was to be seen");
 }
 
+/* Takes the stacks. */
+static int show(struct session *s, const char *id, const char *title, struct kc_stacks *stacks)
+{
+    struct kc_tree *tree = NULL;
+    int code = kc_tree_make(stacks, &tree) ? session_fail(s, KC_EXIT_SYSTEM, "no memory for the stacks")
+               : s->json                   ? emit_json(s, id, tree)
+                                           : print_text(s, title, tree);
+    if (!code)
+        code = judge(s, stacks);
+    kc_tree_free(tree);
+    kc_stacks_free(stacks);
+    return code;
+}
+
+/* Where ranks were when they died of a signal; 5 where none did. `why`: what there is instead of more. */
+static int show_words(struct session *s, struct kc_reader *board, const char *id, int rank, const char *why)
+{
+    struct kc_stacks *stacks = NULL;
+    struct kc_error e = {""};
+    char title[600];
+    int rc = kc_take_words(board, rank, NULL, &stacks, &e);
+    if (rc)
+        return session_fail(s, session_code(rc), "%s: %s", id, e.text);
+    if (stacks->ranks == 0) {
+        kc_stacks_free(stacks);
+        return session_fail(s, KC_EXIT_REFUSED, "%s: %s, and no rank left a stack by dying of a signal", id, why);
+    }
+    snprintf(title, sizeof title, "%s, last words of ranks", id);
+    return show(s, id, title, stacks);
+}
+
 static int look(struct session *s, const struct job *j, int rank, uint64_t limit)
 {
     struct kc_reader *board = NULL;
     struct kc_stacks *stacks = NULL;
-    struct kc_tree *tree = NULL;
     struct kc_error e = {""};
     char title[JOB_ID_ROOM + 32];
     int rc = kc_reader_attach(*j->instance ? j->instance : s->home.instance, j->id, &board, &e);
     if (rc)
         return session_fail(s, session_code(rc), "%s", e.text);
     rc = kc_take(board, rank, limit, &stacks, &e);
-    if (!rc && (rc = kc_tree_make(stacks, &tree)) != 0)
-        snprintf(e.text, sizeof e.text, "no memory for the stacks");
     int code = KC_EXIT_OK;
-    if (interrupt_seen())
-        code = interrupt_told(s, j->id);
-    else if (rc)
-        code = session_fail(s, rc == -ESRCH ? KC_EXIT_REFUSED : session_code(rc), "%s: %s", j->id, e.text);
     snprintf(title, sizeof title, "%s%s", j->id, j->state == KC_JOB_PAUSED ? " (paused)" : "");
-    if (!code)
-        code = s->json ? emit_json(s, j->id, tree) : print_text(s, title, tree);
-    if (!code)
-        code = judge(s, stacks);
-    kc_tree_free(tree);
-    kc_stacks_free(stacks);
+    if (rc == -ESRCH) {
+        code = show_words(s, board, j->id, rank, e.text);
+    } else if (rc) {
+        code = session_fail(s, session_code(rc), "%s: %s", j->id, e.text);
+    } else if (interrupt_seen()) {
+        kc_stacks_free(stacks);
+        code = interrupt_told(s, j->id);
+    } else {
+        code = show(s, j->id, title, stacks);
+    }
+    kc_reader_free(board);
+    return code;
+}
+
+/* A saved board, or the folder of a postmortem, which has one. */
+static int look_into(struct session *s, const char *file)
+{
+    struct kc_reader *board = NULL;
+    struct kc_job_facts facts = {.id = ""};
+    struct kc_error e = {""};
+    struct stat st;
+    char path[PATH_MAX];
+    bool folder = stat(file, &st) == 0 && S_ISDIR(st.st_mode);
+    snprintf(path, sizeof path, "%s%s", file, folder ? "/board" : "");
+    int rc = kc_reader_open(path, &board, &e);
+    if (rc)
+        return session_fail(s, session_code(rc), "%s", e.text);
+    kc_reader_facts(board, &facts);
+    int code = show_words(s, board, *facts.id ? facts.id : file, -1, "a saved board has no processes to look at");
     kc_reader_free(board);
     return code;
 }
@@ -173,6 +223,8 @@ int verb_stack(struct session *s, const struct arguments *a)
     char id[JOB_ID_ROOM];
     uint64_t limit = LIMIT_DEFAULT;
     int rank, code = KC_EXIT_OK;
+    if (strchr(a->word[0], '/') && access(a->word[0], F_OK) == 0)
+        return look_into(s, a->word[0]);
     if (argument_target(a->word[0], "stack", id, sizeof id, &rank, &e) ||
         (a->option[OPTION_TIMEOUT] && duration_parse(a->option[OPTION_TIMEOUT], &limit, &e)))
         return session_fail(s, KC_EXIT_USAGE, "%s", e.text);

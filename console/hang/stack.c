@@ -377,7 +377,8 @@ int kc_stacks_take(const struct kc_stack_wish *w, struct kc_stacks **out, struct
         if (w->board)
             ask(&g, end);
         drop_refused(g.out);
-        qsort(g.out->stack, g.out->stacks, sizeof *g.out->stack, by_place);
+        if (g.out->stacks > 0)
+            qsort(g.out->stack, g.out->stacks, sizeof *g.out->stack, by_place);
         count_threads(g.out);
         g.out->seconds_ns = kc_now() - began;
         *out = g.out;

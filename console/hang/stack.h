@@ -35,6 +35,7 @@ struct kc_symbol {
 enum kc_stack_way {
     KC_STACK_HELD,     /* held for a moment from outside */
     KC_STACK_ASKED,    /* the thread wrote it, when it was asked */
+    KC_STACK_WORDS,    /* its last words: written as it died of a signal */
     KC_STACK_SKIPPED,  /* none: the kernel holds it (D) */
     KC_STACK_LATE,     /* none: it did not stop, or did not answer, in time */
     KC_STACK_GONE,     /* none: it ended meanwhile */

@@ -102,13 +102,22 @@ int symbol_book_module(struct symbol_book *b, const char *name, const char *path
     if (!more)
         return -ENOMEM;
     b->module = more;
-    n.program = strncmp(path, "/proc/", 6) == 0;
+    n.program = strncmp(path, "/proc/", 6) == 0 || strcmp(n.name, "kc-rank") == 0;
     n.path = strdup(path);
     if (!n.path)
         return -ENOMEM;
     open_module(b, &n);
     b->module[b->modules] = n;
     return b->modules++;
+}
+
+bool symbol_book_holds(const struct symbol_book *b, int module, uint64_t offset)
+{
+    Dwarf_Addr low = 0, high = 0;
+    if (module < 0 || module >= b->modules || !b->module[module].dwfl)
+        return false;
+    dwfl_module_info(b->module[module].dwfl, NULL, &low, &high, NULL, NULL, NULL, NULL);
+    return offset + b->module[module].bias >= low && offset + b->module[module].bias < high;
 }
 
 /* ---- names -------------------------------------------------------------------------------------------------------- */

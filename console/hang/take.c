@@ -1,12 +1,15 @@
 /* take.c */
 #include "take.h"
 
+#include "console/helper.h"
+#include "symbol.h"
 #include "tree.h"
 
 #include "base/clock.h"
 #include "base/file.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,6 +75,56 @@ int kc_take(struct kc_reader *board, int rank, uint64_t limit, struct kc_stacks 
         (*out)->rank[i].moved = memcmp(&now, &before[i], sizeof now) != 0;
     }
     return code;
+}
+
+static int add_words(struct symbol_book *book, int module, const struct kc_rank_view *v, struct kc_stack s, struct kc_stacks *out)
+{
+    for (uint32_t i = 0; i < v->words.stack_count && s.count < KC_FRAMES; i++) {
+        uint64_t address = v->words.stack[i] - (i > 0), offset = address - v->identity.image;
+        bool in = v->identity.image && address >= v->identity.image && symbol_book_holds(book, module, offset);
+        int n = symbol_book_find(book, out, in ? module : -1, in ? offset : address, s.frame + s.count,
+                                 KC_FRAMES - s.count);
+        if (n < 0)
+            return n;
+        s.count += (uint32_t)n;
+    }
+    return kc_stacks_add(out, &s);
+}
+
+int kc_take_words(struct kc_reader *board, int rank, const char *program, struct kc_stacks **out, struct kc_error *e)
+{
+    static const uint8_t no_id[1];
+    struct symbol_book *book = NULL;
+    struct kc_stacks *s = NULL;
+    char path[PATH_MAX];
+    uint32_t ranks = kc_reader_ranks(board), used = 0;
+    if (rank >= 0 && (uint32_t)rank >= ranks)
+        return kc_fail(e, -ENOENT, "there is no rank %d: it has %u, from 0", rank, ranks);
+    helper_path("kc-rank", path, sizeof path);
+    int code = kc_stacks_new(ranks, &s);
+    if (code == 0)
+        code = symbol_book_new(&book);
+    int module = code == 0 ? symbol_book_module(book, "kc-rank", program ? program : path, no_id, 0) : code;
+    code = module < 0 ? module : 0;
+    for (uint32_t r = 0; r < ranks && code == 0; r++) {
+        struct kc_rank_view v;
+        if ((rank >= 0 && r != (uint32_t)rank) || kc_reader_rank(board, r, &v) < 0 || v.words.stack_count == 0)
+            continue;
+        struct kc_stack_rank *k = &s->rank[used++];
+        *k = (struct kc_stack_rank){.rank = r, .pid = v.identity.pid, .threads = 1};
+        snprintf(k->text, sizeof k->text, "died of signal %d (%s) at step %llu", (int)v.words.signal,
+                 strsignal(v.words.signal), (unsigned long long)v.words.step);
+        code = add_words(book, module, &v, (struct kc_stack){.rank = r, .tid = v.identity.pid, .way = KC_STACK_WORDS}, s);
+    }
+    symbol_book_free(book);
+    if (code < 0) {
+        kc_stacks_free(s);
+        return kc_fail(e, code, "last words: %s", strerror(-code));
+    }
+    s->ranks = used;
+    s->looks = used ? 1 : 0;
+    *out = s;
+    return 0;
 }
 
 int kc_take_write(struct kc_reader *board, const char *title, const char *path, uint64_t limit, struct kc_error *e)

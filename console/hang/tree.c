@@ -198,7 +198,7 @@ static uint32_t sorted(struct kc_tree *t, uint32_t first)
     return out;
 }
 
-/* ---- stuck or slow ------------------------------------------------------------------------------------------------ */
+/* ---- stuck or moving ------------------------------------------------------------------------------------------------ */
 
 /* The functions that stacks a and b of a thread share from the outermost on. */
 static uint32_t shared(const struct kc_stacks *s, const struct kc_stack *a, const struct kc_stack *b)
@@ -233,8 +233,8 @@ static void judge(struct kc_tree *t, uint32_t i)
         t->rank[i].at = first->frame[outermost - common];
         f = symbol_at(s, t->rank[i].at);
     }
-    t->rank[i].word = s->rank[i].moved || !f || !f->ours ? KC_TREE_SLOW : KC_TREE_STUCK;
-    if (t->rank[i].word == KC_TREE_SLOW)
+    t->rank[i].word = s->rank[i].moved || !f || !f->ours ? KC_TREE_MOVES : KC_TREE_STUCK;
+    if (t->rank[i].word == KC_TREE_MOVES)
         t->rank[i].at = KC_TREE_NONE;
 }
 

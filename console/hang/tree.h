@@ -2,7 +2,7 @@
  * same tree and the same text.
  *
  * Stuck or slow is told by looks: a rank is stuck where its board did not move and its main thread was inside the same
- * function of ours, further in than where it began, in all looks; slow where it got on. One look tells neither, and a long
+ * function of ours, further in than where it began, in all looks; else it moves, however slowly. One look tells neither, and a long
  * computation looks stuck for a while: whether it lasts too long is not judged here. */
 #ifndef KC_CONSOLE_HANG_TREE_H
 #define KC_CONSOLE_HANG_TREE_H
@@ -18,7 +18,7 @@ struct kc_tree_set {       /* of ranks */
     uint64_t bit[(KC_RANKS_MAX + 63) / 64];
 };
 
-enum kc_tree_word { KC_TREE_UNKNOWN, KC_TREE_STUCK, KC_TREE_SLOW };
+enum kc_tree_word { KC_TREE_UNKNOWN, KC_TREE_STUCK, KC_TREE_MOVES };
 
 struct kc_tree_node {
     uint32_t symbol;       /* one that stands for the function; KC_TREE_NONE: a kind of thread */

@@ -140,7 +140,7 @@ static void print_children(const struct kc_tree *t, uint32_t parent, int depth, 
 
 static void print_words(const struct kc_tree *t, FILE *out)
 {
-    static const char *const words[] = {[KC_TREE_STUCK] = "stuck", [KC_TREE_SLOW] = "slow"};
+    static const char *const words[] = {[KC_TREE_STUCK] = "stuck", [KC_TREE_MOVES] = "moves"};
     const struct kc_stacks *s = t->stacks;
     struct kc_tree_set told = {{0}};
     for (uint32_t i = 0; i < s->ranks; i++) {

@@ -36,20 +36,26 @@ static void *place_of(const ucontext_t *c)
 #endif
 }
 
-/* What was interrupted and its callers; frames of the handler are left out. */
-static void answer(uint64_t value, const ucontext_t *c)
+uint32_t kc_asked_stack(const void *context, void *out[KC_STACK_MAX])
 {
-    void *stack[KC_STACK_MAX + HANDLER_FRAMES], *place = place_of(c);
+    void *stack[KC_STACK_MAX + HANDLER_FRAMES], *place = place_of(context);
     int n = backtrace(stack, KC_STACK_MAX + HANDLER_FRAMES), at = 0;
     while (at < n && stack[at] != place)
         at++;
     if (at == n) { /* the unwinder did not get past the signal: the place alone */
-        stack[0] = place;
-        at = 0;
-        n = 1;
+        out[0] = place;
+        return 1;
     }
-    kc_probe_stack(the_probe, KC_STACK_SLOT(value), KC_STACK_REQUEST(value), (uint32_t)gettid(), stack + at,
-                   (uint32_t)(n - at));
+    uint32_t count = n - at < KC_STACK_MAX ? (uint32_t)(n - at) : KC_STACK_MAX;
+    memcpy(out, stack + at, count * sizeof *out);
+    return count;
+}
+
+static void answer(uint64_t value, const ucontext_t *c)
+{
+    void *stack[KC_STACK_MAX];
+    uint32_t count = kc_asked_stack(c, stack);
+    kc_probe_stack(the_probe, KC_STACK_SLOT(value), KC_STACK_REQUEST(value), (uint32_t)gettid(), stack, count);
 }
 
 static long number_of(const char *name)

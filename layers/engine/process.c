@@ -110,14 +110,13 @@ static void on_stop(int signal)
 
 static void on_fatal(int number, siginfo_t *info, void *context)
 {
-    (void)context;
     void *stack[KC_STACK_MAX];
     struct kc_last_words w = {.reason = KC_REASON_SIGNAL,
                               .signal = number,
                               .peer = -1,
                               .fault = info->si_code > 0 ? (uint64_t)(uintptr_t)info->si_addr : 0}; /* sent: there is no address */
-    int n = backtrace(stack, KC_STACK_MAX);
-    w.stack_count = n > 0 ? (uint32_t)n : 0;
+    w.stack_count = kc_asked_stack(context, stack);
+    w.pc = (uint64_t)(uintptr_t)stack[0];
     for (uint32_t i = 0; i < w.stack_count; i++)
         w.stack[i] = (uint64_t)(uintptr_t)stack[i];
     kc_probe_last_words(the_probe, &w);

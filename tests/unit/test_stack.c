@@ -4,7 +4,10 @@
 #include "console/hang/asked.h"
 #include "console/hang/look.h"
 #include "console/hang/stack.h"
+#include "console/hang/take.h"
 #include "console/hang/unwind.h"
+#include "shm/keeper.h"
+#include "shm/probe.h"
 #include "shm/segment.h"
 #include "tests/unit/suite.h"
 
@@ -377,6 +380,54 @@ START_TEST(one_that_is_traced_already_says_by_whom)
 }
 END_TEST
 
+/* ---- what ranks left --------------------------------------------------------------------------------------------------------- */
+
+/* A board of three ranks, of which rank 1 died of a signal in a function of this program. */
+START_TEST(last_words_are_named_also_of_a_saved_board)
+{
+    struct kc_job_facts facts = {.id = "demo-1", .name = "demo", .ranks = 3};
+    struct kc_last_words w = {.signal = SIGSEGV, .stack_count = 3};
+    struct kc_board *b = NULL;
+    struct kc_probe *p[3] = {0};
+    struct kc_reader *r = NULL;
+    char instance[32], path[64];
+    snprintf(instance, sizeof instance, "w%d", (int)getpid());
+    snprintf(path, sizeof path, "/tmp/kc-words.%d", (int)getpid());
+    w.stack[0] = (uint64_t)(uintptr_t)where_it_turns + 1;
+    w.stack[1] = (uint64_t)(uintptr_t)where_it_comes_from + 1; /* a caller: one behind */
+    w.stack[2] = 0x1000;
+    ck_assert_msg(kc_board_create(instance, &facts, &b, &error) == 0, "%s", error.text);
+    kc_board_incarnation(b, 1);
+    for (uint32_t i = 0; i < 3; i++)
+        ck_assert_int_eq(kc_probe_attach(dup(kc_board_fd(b)), i, 1, &p[i], &error), 0);
+    kc_probe_last_words(p[1], &w);
+    ck_assert_int_eq(kc_reader_attach(instance, "demo-1", &r, &error), 0);
+    ck_assert_int_eq(kc_reader_save(r, path, &error), 0);
+    kc_reader_free(r);
+    for (uint32_t i = 0; i < 3; i++)
+        kc_probe_free(p[i]);
+    kc_board_free(b, true);
+    kc_segment_sweep(instance);
+    int code = kc_reader_open(path, &r, &error);
+    unlink(path);
+    ck_assert_int_eq(code, 0);
+    ck_assert_int_eq(kc_take(r, -1, KC_SECOND, &stacks, &error), -EINVAL);
+    ck_assert_int_eq(kc_take_words(r, 3, "/proc/self/exe", &stacks, &error), -ENOENT);
+    ck_assert_int_eq(kc_take_words(r, -1, "/proc/self/exe", &stacks, &error), 0);
+    kc_reader_free(r);
+    ck_assert_uint_eq(stacks->ranks, 1);
+    ck_assert_uint_eq(stacks->rank[0].rank, 1);
+    ck_assert_uint_eq(stacks->stacks, 1);
+    ck_assert_int_eq(stacks->stack[0].way, KC_STACK_WORDS);
+    ck_assert_uint_eq(stacks->stack[0].count, 3);
+    ck_assert_str_eq(stacks->symbol[stacks->stack[0].frame[0]].function, "where_it_turns");
+    ck_assert_str_eq(stacks->symbol[stacks->stack[0].frame[1]].function, "where_it_comes_from");
+    ck_assert_str_eq(stacks->symbol[stacks->stack[0].frame[2]].function, "");
+    ck_assert_uint_eq(stacks->symbol[stacks->stack[0].frame[2]].offset, 0xfff);
+    ck_assert_ptr_nonnull(strstr(stacks->rank[0].text, "signal 11"));
+}
+END_TEST
+
 /* ---- the missing right ----------------------------------------------------------------------------------------------------- */
 
 static void expect_refusal(int scope, const char *want)
@@ -433,6 +484,7 @@ int main(void)
     tcase_add_test(on, signals_reach_it);
     tcase_add_test(process, another_start_time_is_not_looked_at);
     tcase_add_test(process, one_that_is_traced_already_says_by_whom);
+    tcase_add_test(process, last_words_are_named_also_of_a_saved_board);
     tcase_add_test(process, the_missing_right_is_named);
     return suite_run(s);
 }

@@ -151,13 +151,13 @@ START_TEST(stuck_is_told_from_slow)
     stacks->rank[1].moved = 1;
     const char *out = text();
     ck_assert_int_eq(tree->rank[0].word, KC_TREE_STUCK);
-    ck_assert_int_eq(tree->rank[1].word, KC_TREE_SLOW);
-    ck_assert_int_eq(tree->rank[2].word, KC_TREE_SLOW);
+    ck_assert_int_eq(tree->rank[1].word, KC_TREE_MOVES);
+    ck_assert_int_eq(tree->rank[2].word, KC_TREE_MOVES);
     ck_assert_int_eq(tree->rank[3].word, KC_TREE_UNKNOWN);
     /* the futex is where everybody waits: who waits there is what tells */
     ck_assert_ptr_nonnull(strstr(out, "\nstuck  [1] 0  in kc_comm_wait (layers/comm/op.c), no progress on the board\n"));
-    ck_assert_ptr_nonnull(strstr(out, "\nslow   [1] 1  gets on\n"));
-    ck_assert_ptr_nonnull(strstr(out, "\nslow   [1] 2  no progress on the board, and at other places each time\n"));
+    ck_assert_ptr_nonnull(strstr(out, "\nmoves  [1] 1  gets on\n"));
+    ck_assert_ptr_nonnull(strstr(out, "\nmoves  [1] 2  no progress on the board, and at other places each time\n"));
     ck_assert_ptr_null(strstr(out, "[1] 3  "));
     ck_assert_ptr_nonnull(strstr(out, "read                                     libc.so.6  <- sleeps, 1 of 3 times\n"));
 }
