@@ -123,6 +123,11 @@ void model_free(struct model *m);
 int job_read(const struct kc_home *home, const char *id, struct job *out, struct kc_error *e);
 void job_free(struct job *j);
 
+struct kc_reader;
+/* A job as a saved or recorded board shows it, and nothing else: whether it had ended too. -ENOENT: the board says of no
+ * job. */
+int job_of_board(const struct kc_reader *r, struct job *out, struct kc_error *e);
+
 bool job_ended(const struct job *j);
 /* It ended, and not as somebody wanted: failed or interrupted, or without its last snapshot. */
 bool job_failed(const struct job *j);

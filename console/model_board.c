@@ -105,14 +105,20 @@ static void read_facts(struct job *j, const struct kc_reader *r)
     snprintf(j->model, sizeof j->model, "%s", f.model);
 }
 
-static void read_status(struct job *j, const struct kc_reader *r)
+/* `alone`: there is nothing but the board. */
+static void read_status(struct job *j, const struct kc_reader *r, bool alone)
 {
     struct kc_job_status s;
     if (kc_reader_status(r, &s))
         return;
     /* That a job has ended is told by its files, which then are whole; a dead keeper's word is old. */
-    if (s.state < KC_JOB_STATES && s.state != KC_JOB_UNKNOWN && !kc_job_state_row[s.state].ended && j->keeper_alive)
+    const bool told = alone || (!kc_job_state_row[s.state].ended && j->keeper_alive);
+    if (s.state != KC_JOB_UNKNOWN && told)
         j->state = (int)s.state;
+    if (alone && s.started_wall)
+        kc_wall_text(s.started_wall, j->created);
+    if (alone && job_ended(j))
+        j->exit_code = s.exit_code;
     j->restarts = s.restarts;
     j->incarnation = s.incarnation;
     snprintf(j->text, sizeof j->text, "%s", s.text);
@@ -201,12 +207,43 @@ static void read_snapshot(struct job *j, const struct kc_reader *r)
         snprintf(j->state_root, sizeof j->state_root, "%s", j->snapshot.root);
 }
 
+static void read_all(struct job *j, const struct kc_reader *r, bool alone)
+{
+    struct kc_metrics m;
+    j->board = true;
+    read_facts(j, r);
+    read_status(j, r, alone);
+    kc_reader_job_metrics(r, &m);
+    metrics_of(&m, j->metric);
+    uint32_t ranks = kc_reader_ranks(r);
+    free(j->rank);
+    j->rank = calloc(ranks ? ranks : 1, sizeof *j->rank);
+    for (uint32_t i = 0; j->rank && i < ranks; i++)
+        read_rank(r, i, &j->rank[i]);
+    j->ranks_known = j->rank ? ranks : 0;
+    read_steps(j, r);
+    read_split(j);
+    read_loads(j, r);
+    read_snapshot(j, r);
+}
+
+int job_of_board(const struct kc_reader *r, struct job *j, struct kc_error *e)
+{
+    struct kc_job_facts f;
+    if (kc_reader_facts(r, &f))
+        return kc_fail(e, -ENOENT, "the board does not say whose it is: its keeper had not begun");
+    job_clear(j, f.id, f.directory);
+    snprintf(j->name, sizeof j->name, "%s", f.name);
+    j->keeper_alive = true; /* it was, or there would be no board of then */
+    read_all(j, r, true);
+    return 0;
+}
+
 void job_read_board(struct job *j, const struct kc_home *home)
 {
     struct kc_reader *r = NULL;
     struct kc_error e = {""};
     struct kc_segment_info info;
-    struct kc_metrics m;
     const char *instance = *j->instance ? j->instance : home->instance;
     int rc = kc_reader_attach(instance, j->id, &r, &e);
     if (rc) {
@@ -220,21 +257,7 @@ void job_read_board(struct job *j, const struct kc_home *home)
         return;
     }
     kc_reader_info(r, &info);
-    j->board = true;
     j->keeper_alive = info.creator_alive != 0;
-    read_facts(j, r);
-    read_status(j, r);
-    kc_reader_job_metrics(r, &m);
-    metrics_of(&m, j->metric);
-    uint32_t ranks = kc_reader_ranks(r);
-    free(j->rank);
-    j->rank = calloc(ranks ? ranks : 1, sizeof *j->rank);
-    for (uint32_t i = 0; j->rank && i < ranks; i++)
-        read_rank(r, i, &j->rank[i]);
-    j->ranks_known = j->rank ? ranks : 0;
-    read_steps(j, r);
-    read_split(j);
-    read_loads(j, r);
-    read_snapshot(j, r);
+    read_all(j, r, false);
     kc_reader_free(r);
 }

@@ -2,6 +2,7 @@
 #include "check.h"
 #include "client.h"
 #include "follow.h"
+#include "replay.h"
 #include "report.h"
 #include "costs.h"
 #include "snapshots.h"
@@ -74,6 +75,8 @@ int verb_show(struct session *s, const struct arguments *a)
 {
     struct job j;
     struct kc_error e = {""};
+    if (a->option[OPTION_AT])
+        return replay_show(s, a->word[0], a->option[OPTION_AT]);
     int rc = job_read(&s->home, a->word[0], &j, &e), code = KC_EXIT_OK;
     if (rc)
         return session_fail(s, session_code(rc), "%s", e.text);

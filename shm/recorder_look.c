@@ -61,7 +61,8 @@ static const struct row rows[] = {
 
 #define ORDINARY_OPS 4   /* of a rank that moves, the newest */
 #define WRONG_STEPS 64   /* step records when something is wrong; else the newest alone */
-#define RARELY 10        /* metrics of ranks that move, but rank 0's, and loads of experts: each so many looks */
+#define FEWER 4          /* metrics of rank 0 while it moves: each so many looks */
+#define RARELY 12        /* metrics of other ranks while they move, and loads of experts */
 
 static uint32_t units_of(const struct row *r, uint32_t ranks)
 {
@@ -125,8 +126,8 @@ static void look_at(struct tape_look *k, const struct row *r, const uint64_t *at
 
 static bool is_due(const struct tape_look *k, const struct row *r, uint32_t rank)
 {
-    return r->how == RECORDS || r->when == ALWAYS || r->of == OF_JOB || rank == 0 || k->wrong || !k->l->whole ||
-           k->l->looks % RARELY == 0 || (k->still >> rank & 1);
+    return r->how == RECORDS || r->when == ALWAYS || r->of == OF_JOB || k->wrong || !k->l->whole ||
+           k->l->looks % (rank ? RARELY : FEWER) == 0 || (k->still >> rank & 1);
 }
 
 /* The rows for `when`; returns how many units all rows have. */

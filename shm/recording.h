@@ -4,8 +4,8 @@
  * Two levels are kept. Seconds: what changed, every second or oftener, as far back as three quarters of the room reach.
  * Minutes: the same once a minute, and whenever something was wrong, so that a quarter of the room reaches back far.
  *
- * Left out while all is well: of the operations of a rank that moves all but the newest four, its metrics (but rank
- * 0's) nine times of ten, all step records but the newest (the curve has the losses), and traces. Of a rank that stands
+ * Left out while all is well: of the operations of a rank that moves all but the newest four, its metrics eleven
+ * times of twelve (rank 0's: three of four), all step records but the newest (the curve has the losses), and traces. Of a rank that stands
  * still nothing is left out but its trace; when something is wrong, nothing at all is, of any rank: traces as far as
  * KC_RECORDING_TRACE entries reach, shared by the ranks. What was left out reads as overwritten, not as torn. */
 #ifndef KC_SHM_RECORDING_H

@@ -101,7 +101,6 @@ void kc_keeper_decide_from_group(struct kc_keeper *k)
 void kc_keeper_end_failed(struct kc_keeper *k)
 {
     struct kc_verdict v = kc_keeper_verdict(k);
-    kc_keeper_tape_now(k, true); /* as it was, before its peers are told */
     if (v.rank >= 0)
         kc_board_abort_for(k->board, (uint32_t)v.rank, v.reason);
     else

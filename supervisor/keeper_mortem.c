@@ -35,6 +35,7 @@ void kc_keeper_mortem_copy(struct kc_keeper *k)
     if (m->copied || !k->reader)
         return;
     m->copied = true;
+    kc_keeper_tape_now(k, true);
     m->board = kc_reader_save_memory(k->reader, &e);
     if (m->board < 0)
         kc_journal(k->record.directory, "postmortem-failed", json_pack("{s:s}", "text", e.text));

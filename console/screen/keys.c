@@ -165,6 +165,10 @@ static enum view_request key_in_line(struct view *v, int code, bool character)
 static void open_menu(struct view *v)
 {
     const struct job *j = view_job(v);
+    if (v->replay.on) {
+        snprintf(v->notice, sizeof v->notice, "this is a recording: nothing can be done to what was");
+        return;
+    }
     if (!j) {
         snprintf(v->notice, sizeof v->notice, "no job is selected");
         return;
@@ -309,7 +313,8 @@ static enum view_request go_back(struct view *v, int code)
 static void go(struct view *v, enum view_id to)
 {
     if (to == VIEW_JOBS && v->only) {
-        snprintf(v->notice, sizeof v->notice, "this is `kc watch`: q leaves; the list of jobs is plain `kc`");
+        snprintf(v->notice, sizeof v->notice, "this is `kc %s`: q leaves; the list of jobs is plain `kc`",
+                 v->replay.on ? "replay" : "watch");
     } else if (to == VIEW_HELP) {
         if (v->at != VIEW_HELP)
             v->before_help = v->at;
@@ -318,6 +323,27 @@ static void go(struct view *v, enum view_id to)
     } else if (to == VIEW_JOBS || view_job(v)) {
         v->at = to;
     }
+}
+
+static enum view_request walk(struct view *v, enum replay_walk how)
+{
+    if (!v->replay.on) {
+        snprintf(v->notice, sizeof v->notice, "time goes back in a replay alone: kc replay JOB");
+        return REQUEST_NONE;
+    }
+    v->replay.walk = how;
+    return REQUEST_WALK;
+}
+
+static void begin_line(struct view *v)
+{
+    if (v->replay.on) {
+        snprintf(v->notice, sizeof v->notice, "this is a recording: statements are for the command line");
+        return;
+    }
+    v->mode = MODE_LINE;
+    v->past_at = v->past_count;
+    line_set(v, "");
 }
 
 static enum view_request key_in_view(struct view *v, int code)
@@ -335,11 +361,15 @@ static enum view_request key_in_view(struct view *v, int code)
     case KEY_ID_LOG: go(v, VIEW_LOG); break;
     case KEY_ID_HELP: go(v, VIEW_HELP); break;
     case KEY_ID_ACTIONS: open_menu(v); break;
-    case KEY_ID_LINE:
-        v->mode = MODE_LINE;
-        v->past_at = v->past_count;
-        line_set(v, "");
-        break;
+    case KEY_ID_LINE: begin_line(v); break;
+    case KEY_ID_EARLIER: return walk(v, REPLAY_BACK);
+    case KEY_ID_LATER: return walk(v, REPLAY_FORTH);
+    case KEY_ID_MINUTE_BACK: return walk(v, REPLAY_MINUTE_BACK);
+    case KEY_ID_MINUTE_ON: return walk(v, REPLAY_MINUTE_FORTH);
+    case KEY_ID_WRONG_BACK: return walk(v, REPLAY_WRONG_BACK);
+    case KEY_ID_WRONG_ON: return walk(v, REPLAY_WRONG_FORTH);
+    case KEY_ID_BEGIN: return walk(v, REPLAY_FIRST);
+    case KEY_ID_NEWEST: return walk(v, REPLAY_LAST);
     case KEY_ID_REDRAW: return REQUEST_REDRAW;
     case KEY_IDS: break;
     }

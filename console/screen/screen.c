@@ -44,6 +44,8 @@ struct screen {
     struct history history;
     struct log_tail log;
     struct runner runner;
+    struct replay *replay; /* NULL: it is about now */
+    bool moved;            /* in time, since the last look */
     uint64_t looked, read; /* kc_now() of the last look, and of the last that succeeded */
     unsigned looks;
     bool more;             /* the history has more to read: go on at once */
@@ -91,8 +93,62 @@ static void name_layout(struct screen *x, struct job *j)
     snprintf(j->layout, sizeof j->layout, "%s", k->text);
 }
 
+/* A moment is read once: what was changes no more. */
+static void look_back(struct screen *x)
+{
+    struct view *v = &x->view;
+    struct kc_error e = {""};
+    x->looked = x->read = kc_now();
+    if (!x->moved)
+        return;
+    x->moved = false;
+    struct model fresh = {.job = calloc(1, sizeof *fresh.job)};
+    int rc = fresh.job ? replay_job(x->replay, fresh.job, &x->history, &e) : -ENOMEM;
+    fresh.count = rc == 0;
+    model_free(&x->model);
+    x->model = fresh;
+    snprintf(v->trouble, sizeof v->trouble, "%.255s", rc ? e.text : "");
+    if (!rc)
+        snprintf(v->selected, sizeof v->selected, "%s", fresh.job->id);
+    struct kc_moment m = {0};
+    kc_recording_moment(x->replay->recording, x->replay->at, &m);
+    v->replay.wall = x->replay->wall;
+    v->replay.last = x->replay->info.last_wall;
+    v->replay.at = x->replay->at;
+    v->replay.of = x->replay->info.moments;
+    v->replay.wrong = replay_is_wrong(x->replay);
+    v->replay.minutes = m.minutes != 0;
+}
+
+static void walk(struct screen *x)
+{
+    static const char *const no[] = {
+        [REPLAY_BACK] = "this is the first moment of the recording", [REPLAY_FORTH] = "this is its last moment; R reads what came since",
+        [REPLAY_MINUTE_BACK] = "this is the first moment of the recording", [REPLAY_MINUTE_FORTH] = "this is its last moment; R reads what came since",
+        [REPLAY_WRONG_BACK] = "nothing went wrong before", [REPLAY_WRONG_FORTH] = "nothing went wrong from here on",
+    };
+    const enum replay_walk how = x->view.replay.walk;
+    if (!replay_walk(x->replay, how) && no[how])
+        snprintf(x->view.notice, sizeof x->view.notice, "%s", no[how]);
+    x->moved = true;
+    x->looked = 0;
+}
+
+/* The job may run, and be recorded on. */
+static void read_on(struct screen *x)
+{
+    struct kc_error e = {""};
+    if (replay_again(x->replay, &e))
+        snprintf(x->view.notice, sizeof x->view.notice, "%.255s", e.text);
+    x->moved = true;
+}
+
 static void look(struct screen *x)
 {
+    if (x->replay) {
+        look_back(x);
+        return;
+    }
     struct view *v = &x->view;
     char path[JOB_PATH_ROOM + 64];
     read_model(x);
@@ -155,7 +211,10 @@ static bool keys(struct screen *x)
         case REQUEST_REDRAW:
             terminal_redraw();
             x->looked = 0;
+            if (x->replay)
+                read_on(x);
             break;
+        case REQUEST_WALK: walk(x); break;
         case REQUEST_NONE: break;
         }
     }
@@ -183,7 +242,7 @@ static int loop(struct screen *x)
         if (keys(x))
             return KC_EXIT_OK;
         const struct job *j = v->only ? view_job(v) : NULL;
-        if (v->only && v->mode == MODE_NORMAL && ((j && job_ended(j)) || (!j && x->looks)))
+        if (v->only && !x->replay && v->mode == MODE_NORMAL && ((j && job_ended(j)) || (!j && x->looks)))
             return KC_EXIT_OK;
     }
 }
@@ -210,11 +269,14 @@ static int tell_outcome(struct screen *x)
     return outcome_code(j);
 }
 
-int screen_run(struct session *s, const char *job)
+/* job NULL: all. `replay`: that one, as it was. */
+static int run(struct session *s, const char *job, struct replay *replay)
 {
     static struct screen x; /* half a megabyte: not for the stack */
     memset(&x, 0, sizeof x);
     x.session = s;
+    x.replay = replay;
+    x.moved = true;
     x.runner.fd = -1;
     struct view *v = &x.view;
     v->model = &x.model;
@@ -224,6 +286,7 @@ int screen_run(struct session *s, const char *job)
     v->host = s->home.host;
     v->instance = s->home.instance;
     v->log_rank = -1;
+    v->replay.on = replay != NULL;
     x.read = kc_now();
     if (job) {
         v->only = true;
@@ -240,13 +303,23 @@ int screen_run(struct session *s, const char *job)
                                             "TERM=vt100 kc, or: kc ps");
     int code = loop(&x);
     terminal_close();
-    if (job && code == KC_EXIT_OK)
+    if (job && !replay && code == KC_EXIT_OK)
         code = tell_outcome(&x);
     runner_free(&x.runner);
     history_free(&x.history);
     log_tail_free(&x.log);
     model_free(&x.model);
     return code;
+}
+
+int screen_run(struct session *s, const char *job)
+{
+    return run(s, job, NULL);
+}
+
+int screen_replay(struct session *s, struct replay *replay)
+{
+    return run(s, replay->info.id, replay);
 }
 
 int verb_watch(struct session *s, const struct arguments *a)

@@ -3,6 +3,8 @@
 
 #include "console/text.h"
 
+#include "base/clock.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -88,6 +90,20 @@ static enum role trouble_of(const struct job *j, char *out, size_t room)
     return ROLE_NORMAL;
 }
 
+/* The time of a replay, which stays on every screen: what is left of it as that narrows. */
+static void time_of_replay(const struct view *v, const struct job *j, int room, char *out, size_t size)
+{
+    char at[32], step[64] = "";
+    kc_wall_text(v->replay.wall, at); /* 2025-11-30T03:12:40.123Z */
+    if (j && j->step >= 0)
+        snprintf(step, sizeof step, "step %lld/%lld  ", (long long)j->step, (long long)j->steps);
+    snprintf(out, size, " %s%.10s %.10sZ ", step, at, at + 11);
+    if (text_width(out) > room)
+        snprintf(out, size, " %.10s %.10sZ ", at, at + 11);
+    if (text_width(out) > room)
+        snprintf(out, size, " %.10sZ ", at + 11);
+}
+
 static void draw_title(struct view *v, struct canvas *c, const struct job *j)
 {
     char left[256], right[96] = "", age[32];
@@ -103,8 +119,10 @@ static void draw_title(struct view *v, struct canvas *c, const struct job *j)
         snprintf(right, sizeof right, "step %lld/%lld ", (long long)j->step, (long long)j->steps);
     if (v->age > 3)
         snprintf(right, sizeof right, "looked %s ago ", text_seconds(v->age, age, sizeof age));
+    if (v->replay.on)
+        time_of_replay(v, j, c->cols - text_width(left) - 1, right, sizeof right);
     int width = text_width(right);
-    if (text_width(left) + width >= c->cols)
+    if (text_width(left) + width >= c->cols && (!v->replay.on || width > c->cols))
         width = 0;
     canvas_bar(c, 0, 0, c->cols - width, ROLE_TITLE, "%s", left);
     if (width)
@@ -142,7 +160,29 @@ static void draw_last_line(struct view *v, struct canvas *c)
         [VIEW_LOG] = "jk scroll  G follow  hl rank  2 job  ? help  q back",
         [VIEW_HELP] = "jk scroll  q back",
     };
-    canvas_text(c, row, 0, 0, ROLE_DIM, "%s", hints[v->at]);
+    static const char *const walks[VIEWS] = {
+        [VIEW_JOB] = "[ ] moment  { } minute  < > trouble  0 $ ends  3 ranks  ? help  q leave",
+        [VIEW_RANKS] = "[ ] moment  { } minute  < > trouble  0 $ ends  hjkl move  2 job  q back",
+        [VIEW_LOG] = "2 job  3 ranks  ? help  q back",
+        [VIEW_HELP] = "jk scroll  q back",
+    };
+    canvas_text(c, row, 0, 0, ROLE_DIM, "%s", (v->replay.on && walks[v->at] ? walks : hints)[v->at]);
+}
+
+/* Where in time a replay stands; what is wrong with the job, if anything is, stands behind it. */
+static enum role place_in_replay(const struct view *v, enum role role, char *text, size_t room)
+{
+    char left[32], was[400];
+    const uint64_t behind = v->replay.last > v->replay.wall ? v->replay.last - v->replay.wall : 0;
+    snprintf(was, sizeof was, "%.399s", text);
+    if (*was) {
+        snprintf(text, room, "%u/%u  %s", v->replay.at + 1, v->replay.of, was);
+        return role;
+    }
+    snprintf(text, room, "%u/%u  %s before the end%s%s", v->replay.at + 1, v->replay.of,
+             text_seconds((double)behind * 1e-9, left, sizeof left), v->replay.minutes ? "; told by minutes" : "",
+             v->replay.wrong ? "; something went wrong here" : "");
+    return v->replay.wrong ? ROLE_WARN : ROLE_DIM;
 }
 
 static void draw_body(struct view *v, struct canvas *c, int row, int rows)
@@ -170,6 +210,8 @@ void view_draw(struct view *v, struct canvas *c)
         draw_last_line(v, c);
     }
     enum role role = trouble_of(v->at == VIEW_HELP ? NULL : j, trouble, sizeof trouble);
+    if (v->replay.on && v->at != VIEW_HELP)
+        role = place_in_replay(v, role, trouble, sizeof trouble);
     if (*v->trouble) {
         role = ROLE_BAD;
         snprintf(trouble, sizeof trouble, "! %s", v->trouble);

@@ -8,6 +8,7 @@
 
 #include "console/history.h"
 #include "console/model.h"
+#include "console/replay.h"
 
 enum view_id { VIEW_JOBS, VIEW_JOB, VIEW_RANKS, VIEW_LOG, VIEW_HELP, VIEWS };
 
@@ -50,6 +51,13 @@ struct view {
     double age;                     /* seconds since it was read */
     char trouble[256];              /* why it could not be read; "" */
     bool only;                      /* kc watch: one job, no list */
+    struct {
+        bool on;                    /* kc replay: one job as it was; nothing can be done to it */
+        uint64_t wall, last;        /* the time it shows, and the end of the recording: kc_wall() */
+        uint32_t at, of;            /* moment, from 0 */
+        bool wrong, minutes;        /* something was; it is told by minutes here */
+        enum replay_walk walk;      /* with REQUEST_WALK */
+    } replay;
 
     /* where the person is */
     enum view_id at, before_help;
@@ -73,7 +81,7 @@ struct view {
 };
 
 /* What a key asks the loop to do. */
-enum view_request { REQUEST_NONE, REQUEST_QUIT, REQUEST_RUN, REQUEST_REDRAW, REQUEST_INTERRUPT };
+enum view_request { REQUEST_NONE, REQUEST_QUIT, REQUEST_RUN, REQUEST_REDRAW, REQUEST_INTERRUPT, REQUEST_WALK };
 
 /* Take a key: an ncurses key code, or a character (then `character`). With REQUEST_RUN v->line is the statement. */
 enum view_request view_key(struct view *v, int code, bool character);

@@ -3,6 +3,10 @@
 
 void view_draw_log(struct view *v, struct canvas *c, int row, int rows)
 {
+    if (v->replay.on) {
+        canvas_text(c, row, 2, 0, ROLE_DIM, "What ranks print is in their logs, not in a recording: kc log %s", v->selected);
+        return;
+    }
     if (!v->log || v->log->count == 0) {
         canvas_text(c, row, 2, 0, ROLE_DIM, "Nothing was printed yet.");
         return;

@@ -293,6 +293,7 @@ static const struct {
     {"ranks", {"ranks", "a-1"}, KC_EXIT_NO_OBJECT},
     {"events", {"events", "a-1"}, KC_EXIT_NO_OBJECT},
     {"watch", {"watch", "a-1"}, KC_EXIT_USAGE},
+    {"replay", {"replay", "a-1"}, KC_EXIT_NO_OBJECT},
     {"pause", {"pause", "a-1"}, KC_EXIT_ABSENT},
     {"resume", {"resume", "a-1"}, KC_EXIT_ABSENT},
     {"checkpoint", {"checkpoint", "a-1"}, KC_EXIT_ABSENT},

@@ -183,6 +183,66 @@ START_TEST(screens_are_as_they_were)
 }
 END_TEST
 
+/* The time is on the first line of every screen, however narrow. */
+static void replay_at(uint32_t moment, bool wrong)
+{
+    view.replay.on = view.only = true;
+    view.replay.wall = UINT64_C(1764472360100000000); /* 2025-11-30T03:12:40.100Z */
+    view.replay.last = view.replay.wall + UINT64_C(83400000000);
+    view.replay.at = moment;
+    view.replay.of = 4321;
+    view.replay.wrong = wrong;
+    snprintf(view.selected, sizeof view.selected, "quickstart-2");
+}
+
+START_TEST(replays_are_as_they_were)
+{
+    replay_at(1233, false);
+    view.at = VIEW_JOB;
+    compare("replay-job-80x24", 24, 80, false);
+    compare("replay-job-40x10", 10, 40, false);
+    view.at = VIEW_RANKS;
+    replay_at(1233, true);
+    compare("replay-ranks-80x24", 24, 80, false);
+    for (int at = VIEW_JOB; at < VIEWS; at++)
+        for (int rows = 1; rows <= 60; rows += 3)
+            for (int cols = 1; cols <= 130; cols += 3) {
+                view.at = (enum view_id)at;
+                char *text = shot(rows, cols, cols % 2);
+                ck_assert_msg(at == VIEW_HELP || cols < 16 || strstr(text, "03:12:40.1Z"), "%dx%d: %s", cols, rows, text);
+                free(text);
+            }
+}
+END_TEST
+
+START_TEST(a_replay_walks_and_acts_on_nothing)
+{
+    static const struct {
+        char key;
+        enum replay_walk walk;
+    } keys[] = {{'[', REPLAY_BACK}, {']', REPLAY_FORTH}, {'{', REPLAY_MINUTE_BACK}, {'}', REPLAY_MINUTE_FORTH},
+                {'<', REPLAY_WRONG_BACK}, {'>', REPLAY_WRONG_FORTH}, {'0', REPLAY_FIRST}, {'$', REPLAY_LAST}};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) { /* without a replay there is one time alone */
+        ck_assert_int_eq(view_key(&view, keys[i].key, true), REQUEST_NONE);
+        ck_assert_ptr_nonnull(strstr(view.notice, "kc replay"));
+    }
+    replay_at(5, false);
+    for (int at = VIEW_JOB; at < VIEWS; at++)
+        for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+            view.at = (enum view_id)at;
+            ck_assert_int_eq(view_key(&view, keys[i].key, true), REQUEST_WALK);
+            ck_assert_int_eq(view.replay.walk, keys[i].walk);
+        }
+    view.at = VIEW_JOB;
+    for (const char *key = "a:1"; *key; key++) {
+        ck_assert_int_eq(view_key(&view, *key, true), REQUEST_NONE);
+        ck_assert_int_eq(view.mode, MODE_NORMAL);
+        ck_assert_int_eq(view.at, VIEW_JOB);
+        ck_assert(view.notice[0]);
+    }
+}
+END_TEST
+
 START_TEST(overlays_are_as_they_were)
 {
     press("a");
@@ -602,6 +662,8 @@ int main(void)
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_set_timeout(t, 60);
     tcase_add_test(t, screens_are_as_they_were);
+    tcase_add_test(t, replays_are_as_they_were);
+    tcase_add_test(t, a_replay_walks_and_acts_on_nothing);
     tcase_add_test(t, overlays_are_as_they_were);
     tcase_add_test(t, a_statement_that_runs_says_what_esc_does);
     tcase_add_test(t, an_empty_house_says_what_to_type);
