@@ -74,7 +74,7 @@ END_TEST
 START_TEST(a_board_saved_in_memory_is_the_same)
 {
     struct kc_probe *p[2];
-    struct kc_board *b = busy_board(p);
+    struct kc_board *b = board_rig_busy(instance, 2, p);
     struct kc_reader *saved = NULL;
     struct kc_rank_view a, s;
     char name[64];
