@@ -41,6 +41,8 @@ bool replay_is_wrong(const struct replay *r);
 /* {"time": …, "moment": …, "of": …, "wrong": …, "detail": "seconds"|"minutes"} of where it stands. New reference. */
 json_t *replay_json(const struct replay *r);
 
+/* The job as it was, for verbs that take --at; it has told what is wrong. Returns an exit code; then the job is the caller's. */
+int replay_job_at(struct session *s, const char *what, const char *when, struct job *j);
 /* Print the job as it was: what `kc show --at` and, without a screen, `kc replay --at` do. Returns an exit code. */
 int replay_show(struct session *s, const char *what, const char *when);
 

@@ -1,6 +1,7 @@
 /* verb_events.c - ranks and events: rows alone, listing.h makes what is printed of them. An event's id is where its line
  * ends in events.jsonl, which is only ever appended to. */
 #include "follow.h"
+#include "replay.h"
 #include "report.h"
 #include "session.h"
 #include "verbs.h"
@@ -19,13 +20,22 @@
 #define LINE_MOST 65536
 #define NAP_NS (50 * KC_MILLISECOND)
 
+/* As it is, or as it was. Returns an exit code. */
+static int read_job(struct session *s, const struct arguments *a, struct job *j)
+{
+    struct kc_error e = {""};
+    if (a->option[OPTION_AT])
+        return replay_job_at(s, a->word[0], a->option[OPTION_AT], j);
+    int rc = job_read(&s->home, a->word[0], j, &e);
+    return rc ? session_fail(s, session_code(rc), "%s", e.text) : KC_EXIT_OK;
+}
+
 int verb_ranks(struct session *s, const struct arguments *a)
 {
     struct job j;
-    struct kc_error e = {""};
-    int rc = job_read(&s->home, a->word[0], &j, &e);
-    if (rc)
-        return session_fail(s, session_code(rc), "%s", e.text);
+    int code = read_job(s, a, &j);
+    if (code)
+        return code;
     json_t *o = session_envelope(s), *job = report_job(&j);
     json_object_set_new(o, "id", json_string(j.id));
     json_object_set(o, "state", json_object_get(job, "state"));

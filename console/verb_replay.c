@@ -96,6 +96,18 @@ static int open_at(struct session *s, const char *what, const char *when, struct
     return session_fail(s, rc == -EINVAL ? KC_EXIT_USAGE : session_code(rc), "%s", e.text);
 }
 
+int replay_job_at(struct session *s, const char *what, const char *when, struct job *j)
+{
+    struct replay r;
+    struct kc_error e = {""};
+    int code = open_at(s, what, when, &r), rc;
+    if (code)
+        return code;
+    rc = replay_job(&r, j, NULL, &e);
+    replay_close(&r);
+    return rc ? session_fail(s, session_code(rc), "%s", e.text) : KC_EXIT_OK;
+}
+
 int replay_show(struct session *s, const char *what, const char *when)
 {
     struct replay r;

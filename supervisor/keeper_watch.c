@@ -123,6 +123,7 @@ static void found(struct kc_keeper *k, uint64_t now)
     w->restart = k->spec->on_hang == KC_HANG_RESTART;
     w->first = w->limits.still;
     kc_journal(k->record.directory, kc_event_name[KC_EVENT_HANG], details(&w->first));
+    kc_keeper_tape_now(k, true);
 }
 
 static void over(struct kc_keeper *k, uint64_t now)

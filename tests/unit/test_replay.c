@@ -53,6 +53,8 @@ static void record(const char *folder)
         if (n == 170)
             kc_board_process(b, 1, &(struct kc_rank_process){.incarnation = 1, .pid = (uint32_t)getpid(), .signal = 9,
                                                              .ended = begun + 169 * KC_SECOND});
+        if (n == 190)
+            kc_board_control(b, KC_CONTROL_STOP);
         ck_assert_int_eq(kc_recorder_look(w, begun + (n - 1) * KC_SECOND, WALL + (n - 1) * KC_SECOND, n == 170, &error), 0);
     }
     kc_recorder_free(w);
@@ -224,6 +226,12 @@ START_TEST(scripts_get_moments_and_the_job_of_a_time)
         ck_assert_int_eq(a.code, KC_EXIT_USAGE);
         console_answer_free(&a);
     }
+    CONSOLE_RUN(&a, "ranks", "tape-1", "--at", "03:15:01", "--json");
+    o = json_loads(a.out, 0, NULL);
+    m = json_array_get(json_object_get(o, "ranks"), 1);
+    ck_assert_str_eq(json_string_value(json_object_get(m, "state")), "failed");
+    json_decref(o);
+    console_answer_free(&a);
     CONSOLE_RUN(&a, "replay", "tape-1");
     ck_assert_int_eq(a.code, KC_EXIT_USAGE);
     ck_assert_ptr_nonnull(strstr(a.err, "kc replay tape-1 --json"));
