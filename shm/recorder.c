@@ -243,6 +243,7 @@ static int look(struct kc_recorder *w, struct tape_level *l, uint64_t now, uint6
 int kc_recorder_look(struct kc_recorder *w, uint64_t now, uint64_t wall, int wrong, struct kc_error *e)
 {
     int first = 0;
+    wall -= wall % KC_MILLISECOND; /* a time that was printed finds its moment */
     for (int i = 0; i < KC_TAPE_LEVELS; i++) {
         struct tape_level *l = &w->level[i];
         if (!wrong && l->looks && now - l->looked < levels[i].period)

@@ -122,7 +122,7 @@ static void draw_title(struct view *v, struct canvas *c, const struct job *j)
     if (v->replay.on)
         time_of_replay(v, j, c->cols - text_width(left) - 1, right, sizeof right);
     int width = text_width(right);
-    if (text_width(left) + width >= c->cols && (!v->replay.on || width > c->cols))
+    if (text_width(left) + width >= c->cols && (!v->replay.on || width >= c->cols))
         width = 0;
     canvas_bar(c, 0, 0, c->cols - width, ROLE_TITLE, "%s", left);
     if (width)
