@@ -35,7 +35,8 @@ def test_the_night_before():
 
         kill(node.ranks(job)[1])
         node.wait(job, "running")
-        seen = until("it was recorded", lambda: wrong(node, job))
+        seen = until("it was recorded, before its peer was told and when all were gone",
+                     lambda: (lambda w: len(w) >= 2 and w)(wrong(node, job)))
         first, last = at(node, job, seen[0]["time"]), at(node, job, seen[-1]["time"])
         assert first["state"] == "running" and first["step"] >= 30 and first["ranks"][0]["state"] == "running", first
         assert [r["state"] for r in last["ranks"]] == ["failed"] * 2 and last["state"] == "restarting", last
