@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define LOOK (250 * KC_MILLISECOND)
+#define LOOK (125 * KC_MILLISECOND)
 #define NEWEST 48 /* operations of a rank that a look takes: some steps of a small model, of a large one some that are much alike */
 
 void kc_keeper_skew_begin(struct kc_keeper *k)

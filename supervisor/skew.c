@@ -158,6 +158,16 @@ static double slowing(const struct kc_skew *s)
     return middle(v, s->ranks);
 }
 
+/* What a rank that is alone in its stage is to be compared with. */
+static double alone_reference(const struct kc_skew *s, double slower, uint32_t rank)
+{
+    double most = NAN;
+    for (uint32_t r = 0; r < s->ranks; r++)
+        if (r != rank && is_known(&s->rank[r]))
+            most = fmax(most, median(&s->rank[r].busy)); /* of the two the one that is a number */
+    return fmin(slower * s->rank[rank].best, KC_SKEW_UNEVEN * most);
+}
+
 /* Of a stage with others: their middle, and whose it is. NaN where one of them is not known yet. */
 static double stage_middle(const struct kc_skew *s, uint32_t first, uint32_t width, uint32_t *whose)
 {
@@ -197,19 +207,19 @@ static bool comes_late(const struct kc_skew *s, const struct kc_skew_pace *all, 
     return known && all[rank].late > middle(v, known);
 }
 
-/* Slow enough, for long enough, and late; an alarm that stands is over when it is not slow any more. */
+/* Slow enough, and late, for long enough; and over when it has not been slow for as long. */
 static bool alarm_of(struct kc_skew *s, const struct kc_skew_pace *all, uint32_t rank)
 {
     struct kc_skew_rank *r = &s->rank[rank];
     const struct kc_skew_pace *p = &all[rank];
-    if (r->alarm)
-        return s->threshold > 0 && p->score < fmin(1, s->threshold + KC_SKEW_BACK);
-    if (s->threshold <= 0 || !(p->score < s->threshold) || p->busy - p->reference < KC_SKEW_FLOOR) {
-        r->slow_since = 0;
-        return false;
-    }
-    r->slow_since = r->slow_since ? r->slow_since : r->busy.count;
-    return r->busy.count >= r->slow_since + KC_SKEW_HOLD && comes_late(s, all, rank);
+    const bool slow = p->score < s->threshold && p->busy - p->reference >= KC_SKEW_FLOOR;
+    const bool turns = r->alarm ? !(p->score < fmin(1, s->threshold + KC_SKEW_BACK)) : slow;
+    const uint64_t hold = !r->alarm && p->score < s->threshold / 2 ? KC_SKEW_PLAIN : KC_SKEW_HOLD;
+    r->turned = !turns ? 0 : r->turned ? r->turned : r->busy.count;
+    if (!turns || r->busy.count < r->turned + hold || (!r->alarm && !comes_late(s, all, rank)))
+        return r->alarm;
+    r->turned = 0;
+    return !r->alarm;
 }
 
 void kc_skew_judge(struct kc_skew *s, struct kc_skew_pace out[KC_RANKS_MAX])
@@ -220,7 +230,7 @@ void kc_skew_judge(struct kc_skew *s, struct kc_skew_pace out[KC_RANKS_MAX])
         const struct kc_skew_rank *k = &s->rank[r];
         uint32_t whose = r;
         const double busy = is_known(k) ? median(&k->busy) : NAN;
-        const double reference = width == 1 ? slower * k->best : stage_middle(s, r - r % width, width, &whose);
+        const double reference = width == 1 ? alone_reference(s, slower, r) : stage_middle(s, r - r % width, width, &whose);
         out[r] = (struct kc_skew_pace){.busy = busy,
                                        .late = median(&k->late),
                                        .reference = reference,

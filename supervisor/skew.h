@@ -10,7 +10,8 @@
  *
  * The score is the busy time of the middle rank (of an even number the faster of the two) over a rank's own, medians both, at
  * most 1. So none is named when all are equally slow, and not the many when one alone is fast. A rank that is alone in its
- * stage has nobody to be compared with: its slowing down against its own best is, with that of the other stages. */
+ * stage has nobody to be compared with: its slowing down against its own best is, with that of the other stages; and nobody
+ * needs many times what the others do by plan, since stages are cut to be alike. */
 #ifndef KC_SUPERVISOR_SKEW_H
 #define KC_SUPERVISOR_SKEW_H
 
@@ -22,7 +23,9 @@
 
 #define KC_SKEW_WINDOW 16   /* samples that a median is taken of */
 #define KC_SKEW_LEAST 8     /* samples of a rank before anything is said */
-#define KC_SKEW_HOLD 12     /* samples for which it must hold before it is an alarm */
+#define KC_SKEW_HOLD 16     /* samples before an alarm begins or ends: on a busy machine a median wavers */
+#define KC_SKEW_PLAIN 2     /* before it begins where the score is below half of the threshold */
+#define KC_SKEW_UNEVEN 4    /* so many times what any other needs no plan gives to a stage */
 #define KC_SKEW_WARM 3      /* samples at the beginning that say nothing */
 #define KC_SKEW_FLOOR 0.002 /* seconds of a step that are worth an alarm */
 #define KC_SKEW_BACK 0.05   /* so much above the threshold an alarm is over */
@@ -47,7 +50,7 @@ struct kc_skew_rank {
     struct kc_skew_samples busy, part[KC_SKEW_PARTS], late;
     double best;                   /* least median of a whole window so far; 0: none yet */
     uint64_t compared;             /* operations */
-    uint64_t slow_since;           /* samples there were when it became slow; 0: it is not */
+    uint64_t turned;               /* samples there were when it became what `alarm` does not say; 0: it did not */
     bool alarm;
 };
 struct kc_skew {

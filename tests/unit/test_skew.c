@@ -193,6 +193,20 @@ START_TEST(stages_are_compared_with_themselves)
 }
 END_TEST
 
+/* Slow from the first step on there is no best to compare with; but no plan is that uneven. */
+START_TEST(a_stage_that_needs_many_times_what_the_others_do_is_slow)
+{
+    double work[3] = {5 * MS, 200 * MS, 12 * MS};
+    kc_skew_begin(&skew, 3, 3, 0.75);
+    run(0, KC_SKEW_WARM + KC_SKEW_LEAST + KC_SKEW_PLAIN, work);
+    ck_assert_uint_eq(named(), 2);
+    work[1] = 30 * MS;
+    kc_skew_begin(&skew, 3, 3, 0.75);
+    run(0, 60, work);
+    ck_assert_uint_eq(named(), 0);
+}
+END_TEST
+
 /* Two stages of two: in each, the two that do the same are compared. */
 START_TEST(ranks_of_a_stage_are_compared_with_each_other)
 {
@@ -287,6 +301,7 @@ int main(void)
     tcase_add_test(c, who_keeps_nobody_waiting_is_no_straggler);
     tcase_add_test(c, who_is_stopped_inside_a_collective_is_slow_as_well);
     tcase_add_test(c, stages_are_compared_with_themselves);
+    tcase_add_test(c, a_stage_that_needs_many_times_what_the_others_do_is_slow);
     tcase_add_test(c, ranks_of_a_stage_are_compared_with_each_other);
     tcase_add_test(c, an_alarm_begins_and_ends_once);
     tcase_add_test(c, no_threshold_and_no_time_to_lose_are_no_alarm);
