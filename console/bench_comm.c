@@ -6,6 +6,7 @@
 #include "text.h"
 #include "verbs.h"
 
+#include "base/print.h"
 #include "contracts/comm_costs.h"
 #include "contracts/device_view.h"
 #include "resource/resource.h"
@@ -236,8 +237,8 @@ static void print_fit(const struct bench *b, FILE *out)
 
 static void print_all(const struct bench *b, FILE *out)
 {
-    fprintf(out, "%u ranks on %zu cores; microseconds, and GB/s of one rank's vector\n", b->ranks,
-            b->cores.count);
+    fprintf(out, "%u rank%s on %zu core%s; microseconds, and GB/s of one rank's vector\n", b->ranks, kc_plural(b->ranks),
+            b->cores.count, kc_plural(b->cores.count));
     for (int p = 0; p < KC_PRIMITIVES; p++)
         if (p != KC_RECV && p != KC_BARRIER)
             print_primitive(b, p, out);

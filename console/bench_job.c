@@ -1,6 +1,7 @@
 /* bench_job.c - what `kc bench` runs, from its options; and what can be computed of it. */
 #include "bench_rig.h"
 
+#include "base/print.h"
 #include "contracts/job_spec.h"
 #include "supervisor/protocol.h"
 
@@ -137,8 +138,9 @@ void bench_job_print(const struct bench_job *j, FILE *out)
     fprintf(out, "job         %s: %u layers, %u wide, %u heads, context %u, vocabulary %u; %s\n",
             j->model, j->layers, j->hidden, j->heads, j->context, j->vocab, j->precision);
     fprintf(out,
-            "            %u ranks x %u threads, %u micro-batches of %u sequences a rank, zero %u\n",
-            j->ranks, j->threads, j->accumulate, j->micro, j->zero);
+            "            %u rank%s x %u thread%s, %u micro-batch%s of %u sequence%s a rank, zero %u\n",
+            j->ranks, kc_plural(j->ranks), j->threads, kc_plural(j->threads), j->accumulate, j->accumulate == 1 ? "" : "es", j->micro,
+            kc_plural(j->micro), j->zero);
 }
 
 uint64_t bench_job_tokens(const struct bench_job *j)

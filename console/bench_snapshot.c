@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/print.h"
 #include "state/state.h"
 #include "supervisor/protocol.h"
 
@@ -288,8 +289,9 @@ static int print(struct session *s, const struct bench_job *j, const struct figu
     FILE *out = s->out;
     const double full = f->way[WAITED].bytes_median;
     bench_job_print(j, out);
-    fprintf(out, "step        %s; a snapshot every %u steps, %d in a run, median of %u rounds\n",
-            bench_seconds(f->step, a, sizeof a), f->every, SNAPSHOTS, f->rounds);
+    fprintf(out, "step        %s; a snapshot every %u step%s, %d in a run, median of %u round%s\n",
+            bench_seconds(f->step, a, sizeof a), f->every, kc_plural(f->every), SNAPSHOTS,
+            f->rounds, kc_plural(f->rounds));
     for (int i = WAITED; i < WAYS; i++)
         print_way(out, f, (enum way)i);
     fprintf(out, "limit       %s, %.0f MB/s: a plain write and fsync of a full one on this disk\n",

@@ -117,7 +117,10 @@ static void read_result(struct job *j, const json_t *result)
     if (found >= 0)
         j->state = found;
     j->exit_code = kc_json_integer(result, "exit_code", j->exit_code);
+    const int64_t told = j->step;
     j->step = kc_json_integer(result, "step", j->step);
+    if (j->step != told) /* a full disk took no line of the steps behind it: what that line says is of another step */
+        j->loss = j->grad_norm = j->lr = j->tokens_per_second = j->step_seconds = j->imbalance = NAN;
     j->loss = kc_json_real(result, "loss", j->loss);
     j->validation_loss = kc_json_real(result, "validation_loss", j->validation_loss);
     j->seconds = real_of(result, "seconds");

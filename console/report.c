@@ -6,6 +6,8 @@
 #include "session.h"
 #include "text.h"
 
+#include "base/print.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -136,6 +138,7 @@ json_t *report_job(const struct job *j)
     json_object_set_new(o, "directory", session_text(j->directory));
     json_object_set_new(o, "text", session_text(j->text));
     json_object_set_new(o, "last_snapshot_error", session_text(j->unsaved));
+    json_object_set_new(o, "failed_snapshots", json_integer(j->failed_saves));
     json_object_set_new(o, "first_failure", failure_json(&j->failure));
     json_object_set_new(o, "snapshot", snapshot_json(&j->snapshot));
     struct saving saving;
@@ -171,9 +174,12 @@ void report_list(const struct model *m, FILE *out)
         const struct job *j = &m->job[i];
         snprintf(step, sizeof step, "%s/%s", whole(j->step, a, sizeof a), whole(j->steps, b, sizeof b));
         report_state(j, state, sizeof state);
-        fprintf(out, "%-20s %-12s %13s %9s %9s %11s %5s\n", j->id, state, step,
+        fprintf(out, "%-20s %-12s %13s %9s %9s %11s %5s", j->id, state, step,
                 text_number(j->loss, "%.4f", loss, sizeof loss), text_rate(j->tokens_per_second, rate, sizeof rate),
                 text_seconds(job_eta(j), left, sizeof left), whole(j->ranks, a, sizeof a));
+        if (j->failed_saves > 0) /* since the last that did not */
+            fprintf(out, "  %" PRId64 " snapshot%s failed", j->failed_saves, kc_plural((uint64_t)j->failed_saves));
+        fputc('\n', out);
     }
 }
 
@@ -240,8 +246,9 @@ void report_outcome(const struct job *j, char *out, size_t room)
         n += (size_t)snprintf(out + n, room - n, ". The last snapshot failed: %s",
                               *j->unsaved ? j->unsaved : "nobody recorded why");
     if (job_unsaved(j) && j->snapshot.step >= 0 && j->step > j->snapshot.step && n < room)
-        n += (size_t)snprintf(out + n, room - n, "; the newest is of step %" PRId64 ", %" PRId64 " steps are lost. "
-                              "kc resume %s goes on from there", j->snapshot.step, j->step - j->snapshot.step, j->id);
+        n += (size_t)snprintf(out + n, room - n, "; the newest is of step %" PRId64 ", and %" PRId64 " step%s since lost. "
+                              "kc resume %s goes on from there", j->snapshot.step, j->step - j->snapshot.step,
+                              j->step - j->snapshot.step == 1 ? " is" : "s are", j->id);
     const char *told = job_failed(j) && !job_unsaved(j) ? "First failure" : "Survived";
     bool in = *j->failure.phase && strcmp(j->failure.phase, kc_phase_name[KC_PHASE_NONE]) != 0;
     const bool said = *j->text && strcmp(j->failure.reason, kc_reason_name[KC_REASON_ERROR]) == 0; /* what it said has all */
@@ -334,7 +341,7 @@ static void page_saving(const struct job *j, FILE *out)
                 *line ? "          " : "saving    ", j->failed_saves, j->failed_step,
                 *j->unsaved ? j->unsaved : "nobody recorded why");
     if (s.rollbacks > 0)
-        fprintf(out, "rollbacks   %.0f, by which %.0f samples are left out\n", s.rollbacks, s.samples);
+        fprintf(out, "rollbacks   %.0f, by which %.0f sample%s left out\n", s.rollbacks, s.samples, s.samples == 1 ? " is" : "s are");
 }
 
 void report_page(const struct job *j, FILE *out)

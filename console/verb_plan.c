@@ -4,6 +4,7 @@
 #include "text.h"
 #include "verbs.h"
 
+#include "base/print.h"
 #include "govern/spec.h"
 
 #include <string.h>
@@ -13,7 +14,8 @@ static void print_cost(const struct check *c, FILE *out)
     char a[32], b[32];
     const uint32_t ranks = c->spec->ranks;
     const uint64_t bytes = c->figures.program_bytes + c->plans.shard->head.bytes + c->plans.comm->head.bytes;
-    fprintf(out, "planned     %u ranks by %u programs in %s: %.3g ms and %s a rank\n", ranks, c->plans.programs,
+    fprintf(out, "planned     %u rank%s by %u program%s in %s: %.3g ms and %s a rank\n", ranks, kc_plural(ranks),
+            c->plans.programs, kc_plural(c->plans.programs),
             text_seconds(c->seconds, a, sizeof a), 1e3 * c->seconds / ranks,
             text_bytes((double)bytes / ranks, b, sizeof b));
 }
@@ -35,7 +37,7 @@ static int print_check(struct session *s, const char *path, const struct check *
     fprintf(out, "data        fits the model\n");
     fprintf(out, "plan        %s\n", text_parameters(c->graph->parameters, c->graph->trained, parameters, sizeof parameters));
     plan_print(&c->figures, false, out);
-    fprintf(out, "\nprograms    %u ranks played to the end: no deadlock\n", c->spec->ranks);
+    fprintf(out, "\nprograms    %u rank%s played to the end: no deadlock\n", c->spec->ranks, kc_plural(c->spec->ranks));
     print_cost(c, out);
     if (c->spec->ranks > KC_RANKS_MAX)
         fprintf(out, "start       not as it is: a job has %d ranks at most\n", KC_RANKS_MAX);
@@ -52,7 +54,7 @@ static int print_plan(struct session *s, const char *path, const struct check *c
     fprintf(out, "spec        %s: %s, %s\n", path, KC_TEXT(c->spec, c->spec->name),
             text_parameters(c->graph->parameters, c->graph->trained, parameters, sizeof parameters));
     plan_print(&c->figures, true, out);
-    fprintf(out, "\nprograms    %u ranks played to the end: no deadlock\n", c->spec->ranks);
+    fprintf(out, "\nprograms    %u rank%s played to the end: no deadlock\n", c->spec->ranks, kc_plural(c->spec->ranks));
     print_cost(c, out);
     return draft_close(s, &d);
 }

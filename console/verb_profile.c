@@ -8,6 +8,7 @@
 #include "verbs.h"
 
 #include "base/clock.h"
+#include "base/print.h"
 #include "shm/reader.h"
 #include "supervisor/protocol.h"
 
@@ -274,7 +275,7 @@ static void notes(struct chase *c, const struct job *j, uint32_t count, int code
     if (!c->live)
         session_note(c->s, "%s is %s: these are the last steps that its trace holds", c->id, as_it_is(j));
     if (count < c->wish->steps)
-        session_note(c->s, "%u of %u steps: %s", count, c->wish->steps,
+        session_note(c->s, "%u of %u step%s: %s", count, c->wish->steps, kc_plural(c->wish->steps),
                      code == KC_EXIT_TIMEOUT       ? "the time is over"
                      : code == KC_EXIT_INTERRUPTED ? "interrupted; the job goes on"
                      : c->live                     ? "the job went on no longer"

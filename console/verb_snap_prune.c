@@ -4,6 +4,7 @@
 #include "text.h"
 #include "verbs.h"
 
+#include "base/print.h"
 #include "govern/spec.h"
 #include "state/state.h"
 #include "supervisor/protocol.h"
@@ -97,7 +98,8 @@ static int tell(struct session *s, const char *job, const struct kc_prune *p, co
                 text_bytes(bytes_of(list, done->version[i]), size, sizeof size));
     for (size_t i = 0; i < done->held_count; i++)
         print_held(s, &done->held[i]);
-    fprintf(s->out, "%zu of %zu snapshots%s, %s\n", done->count, list->count, p->look ? " would go" : " are gone",
+    fprintf(s->out, "%zu of %zu snapshot%s %s, %s\n", done->count, list->count, kc_plural(list->count),
+            p->look ? "would go" : list->count == 1 ? "is gone" : "are gone",
             text_bytes(bytes, size, sizeof size));
     return KC_EXIT_OK;
 }

@@ -5,6 +5,7 @@
 #include "text.h"
 #include "verbs.h"
 
+#include "base/print.h"
 #include "supervisor/protocol.h"
 
 #include <errno.h>
@@ -78,8 +79,8 @@ static int print(struct session *s, const char *job, const char *path, const str
             print_row(out, t->rank[r], &trace_rows(t->rank[r])[i]);
     if (made->version)
         snprintf(from, sizeof from, "v%08" PRIu64, made->version);
-    fprintf(out, "%s  step %" PRIu64 " of %s, from %s: loss %.9g, %u ranks, %" PRIu64 " rows\n", path, t->rank[0]->step, job, from,
-            made->loss, t->ranks, rows_of(t));
+    fprintf(out, "%s  step %" PRIu64 " of %s, from %s: loss %.9g, %u rank%s, %" PRIu64 " rows\n", path, t->rank[0]->step, job, from,
+            made->loss, t->ranks, kc_plural(t->ranks), rows_of(t));
     return draft_close(s, &page);
 }
 

@@ -3,6 +3,7 @@
 #define KC_BASE_PRINT_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 struct kc_print {
     char *out;     /* always NUL-terminated when room > 0; may be NULL when room is 0 */
@@ -11,5 +12,11 @@ struct kc_print {
 };
 
 void kc_print(struct kc_print *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* What a noun of so many ends in. */
+static inline const char *kc_plural(uint64_t n)
+{
+    return n == 1 ? "" : "s";
+}
 
 #endif

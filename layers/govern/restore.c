@@ -29,8 +29,9 @@ static void tell(struct loop *l, uint64_t step, const struct kc_snapshot_info *f
     kc_probe_set(p, KC_METRIC_STEP, (double)now->step);
     kc_probe_set(p, KC_METRIC_ROLLBACKS, now->rollbacks);
     kc_probe_set(p, KC_METRIC_SKIPPED_SAMPLES, (double)now->skipped);
-    snprintf(text, sizeof text, "step %llu was not finite; rollback %u of at most %u, %llu samples are left out so far",
-             (unsigned long long)step, now->rollbacks, l->c->spec->max_rollbacks, (unsigned long long)now->skipped);
+    snprintf(text, sizeof text, "step %llu was not finite; rollback %u of at most %u, %llu sample%s left out so far",
+             (unsigned long long)step, now->rollbacks, l->c->spec->max_rollbacks, (unsigned long long)now->skipped,
+             now->skipped == 1 ? " is" : "s are");
     kc_probe_event(p, KC_EVENT_ROLLBACK, now->step, found->version, text);
     if (kc_probe_leads(p)) /* the same on all ranks */
         loop_say(l, "%s; goes on from step %llu", text, (unsigned long long)now->step);

@@ -124,7 +124,7 @@ static void print_fault(struct kc_print *p, const struct kc_replica_fault *f, ui
     }
     if (f->tensors > 1)
         kc_print(p, "; %u parameters differ", f->tensors);
-    kc_print(p, ". They are compared every %u steps: a snapshot since the last time may hold it", every);
+    kc_print(p, ". They are compared every %u step%s: a snapshot since the last time may hold it", every, kc_plural(every));
 }
 
 int step_replicas_differ(const struct kc_govern_config *c, struct kc_run *run, int32_t *peer, struct kc_error *e)

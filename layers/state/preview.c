@@ -65,7 +65,8 @@ static int choose(const struct kc_restore_question *q, const struct kc_catalog *
     if (r == 0 || r != -ENOENT)
         return r == -ENOMEM ? kc_fail(e, r, "no memory to look at a restore") : r;
     if (v->passed_count)
-        return kc_fail(e, -EBADMSG, "none of the %u snapshots in %s is whole: v%08" PRIu64 " is passed over: %s", v->passed_count,
+        return kc_fail(e, -EBADMSG, "none of the %u snapshot%s in %s is whole: v%08" PRIu64 " is passed over: %s", v->passed_count,
+                       kc_plural(v->passed_count),
                        q->directory, v->passed[0].version, v->passed[0].why);
     return q->version ? kc_fail(e, -ENOENT, "%s has no snapshot v%08" PRIu64, q->directory, q->version)
                       : kc_fail(e, -ENOENT, "%s has no snapshot", q->directory);

@@ -103,7 +103,7 @@ static int choose(struct kc_state *s, const struct kc_catalog *c, uint64_t versi
             return -EBADMSG;
     }
     if (seen)
-        return kc_fail(e, -EBADMSG, "none of the %u snapshots in %s is whole; %s", seen, s->directory, notes->out);
+        return kc_fail(e, -EBADMSG, "none of the %u snapshot%s in %s is whole; %s", seen, kc_plural(seen), s->directory, notes->out);
     return version ? kc_fail(e, -ENOENT, "%s has no snapshot v%08" PRIu64, s->directory, version)
                    : kc_fail(e, -ENOENT, "%s has no snapshot", s->directory);
 }

@@ -851,11 +851,32 @@ START_TEST(f35_snapshots_that_fail_are_told_while_it_trains)
     CONSOLE_RUN(&a, "show", "demo-1");
     ck_assert_msg(strstr(a.out, "saving      the last 2 snapshots failed, the newest of step 40: needs 5 MiB, 0 free\n"), "%s", a.out);
     console_answer_free(&a);
+    CONSOLE_RUN(&a, "ps");
+    ck_assert_msg(strstr(a.out, "  2 snapshots failed\n"), "%s", a.out);
+    console_answer_free(&a);
     console_home_write(&home, "jobs/demo-1/events.jsonl", "{\"event\":\"snapshot-failed\",\"rank\":0,\"step\":40,\"text\":\"x\"}\n"
                                                           "{\"event\":\"snapshot\",\"rank\":0,\"step\":50}\n");
     CONSOLE_RUN(&a, "show", "demo-1");
     ck_assert_msg(!strstr(a.out, "failed"), "%s", a.out);
     console_answer_free(&a);
+}
+END_TEST
+
+/* The last line that a full disk took is not of the step at which the job ended: its figures are not the end's. */
+START_TEST(figures_of_another_step_are_not_the_ends)
+{
+    struct console_answer a;
+    for (int last = 3; last <= 5; last += 2) {
+        char line[160];
+        console_home_job(&home, "demo-1", "finished", 5, 5);
+        snprintf(line, sizeof line, "{\"step\":%d,\"loss\":2.5,\"grad_norm\":1,\"lr\":0.1,\"tokens\":4,\"seconds\":1}\n", last);
+        console_home_write(&home, "jobs/demo-1/metrics.jsonl", line);
+        console_home_write(&home, "jobs/demo-1/result.json",
+                           "{\"schema\":1,\"id\":\"demo-1\",\"state\":\"finished\",\"exit_code\":0,\"step\":5,\"loss\":null}");
+        CONSOLE_RUN(&a, "wait", "demo-1");
+        ck_assert_msg(strstr(a.err, last == 5 ? "at step 5/5: loss 2.5000" : "at step 5/5: loss -,"), "%s", a.err);
+        console_answer_free(&a);
+    }
 }
 END_TEST
 
@@ -1022,6 +1043,7 @@ int main(void)
     tcase_add_test(t, metrics_follow_the_format);
     tcase_add_test(t, wait_returns_soon_after_the_fact);
     tcase_add_test(t, wait_ends_with_the_outcome);
+    tcase_add_test(t, figures_of_another_step_are_not_the_ends);
     tcase_add_test(t, a_failed_job_is_shown_with_the_next_step);
     tcase_add_test(t, f35_an_end_without_its_snapshot_is_exit_1);
     tcase_add_test(t, f35_snapshots_that_fail_are_told_while_it_trains);
