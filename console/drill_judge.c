@@ -40,6 +40,15 @@ static bool one_fits(const struct drill *d, const json_t *words, const struct dr
     return false;
 }
 
+/* Somebody is blamed who should not be: the worst of faults. */
+static bool blames_others(const struct drill *d, const struct drill_seen *s)
+{
+    for (size_t i = 0; d->verdict && i < s->verdicts; i++)
+        if (!one_fits(d, d->verdict, &s->verdict[i], 1))
+            return true;
+    return false;
+}
+
 /* A job that stands was stopped by us. */
 static bool ended_well(const struct drill *d, const char *end)
 {
@@ -56,6 +65,8 @@ bool drill_judge(const struct drill *d, const struct drill_seen *s, const char *
         snprintf(why, room, "the fault did not happen");
     else if (d->verdict && !one_fits(d, d->verdict, s->verdict, s->verdicts))
         snprintf(why, room, s->verdicts ? "another diagnosis" : "no diagnosis");
+    else if (blames_others(d, s))
+        snprintf(why, room, "others are blamed, too");
     else if (d->fault && !one_fits(d, d->fault, &s->fault, 1))
         snprintf(why, room, s->fault.word[0] ? "another first failure" : "no first failure");
     else if (d->event && !one_fits(d, d->event, &s->event, 1))

@@ -47,17 +47,30 @@ static bool finds(const struct drill *d, const json_t *line, const char *event)
     return strcmp(event, "hang") == 0 || strcmp(event, "fault") == 0 || in_list(d->event, event);
 }
 
+#define INJECTED_MAX 16
 struct moments {
-    double injected, found; /* seconds of the clock; INFINITY not yet */
+    double injected[INJECTED_MAX], found; /* seconds of the clock; found INFINITY: not yet */
+    size_t faults;
 };
+
+/* From the last fault before it was found: one that only delays a rank may come before. */
+static double detection(const struct moments *m)
+{
+    double last = NAN;
+    for (size_t i = 0; i < m->faults; i++)
+        if (m->injected[i] <= m->found && !(m->injected[i] < last))
+            last = m->injected[i];
+    return isfinite(m->found) ? m->found - last : NAN;
+}
 
 static void take_line(const struct drill *d, struct drill_seen *s, const json_t *line, struct moments *m)
 {
     const char *event = kc_json_text(line, "event", "");
     const double when = kc_json_real(line, "monotonic_ns", NAN) * 1e-9;
-    if (strcmp(event, "injected") == 0 && when < m->injected) {
+    if (strcmp(event, "injected") == 0) {
         s->injected = true;
-        m->injected = when;
+        if (m->faults < INJECTED_MAX)
+            m->injected[m->faults++] = when;
     }
     if (in_list(d->without, event))
         snprintf(s->unwanted, sizeof s->unwanted, "%s", event);
@@ -75,7 +88,7 @@ static void take_line(const struct drill *d, struct drill_seen *s, const json_t 
 static void read_journal(const struct own_kcd *k, const struct drill *d, struct drill_seen *s)
 {
     char *text = read_text(k, s->id, "events.jsonl"), *rest = text;
-    struct moments m = {INFINITY, INFINITY};
+    struct moments m = {.found = INFINITY};
     s->event = (struct drill_said){.ranks = 0};
     for (char *line; rest && (line = strsep(&rest, "\n")) && rest;) {
         json_t *o = json_loads(line, 0, NULL);
@@ -83,7 +96,7 @@ static void read_journal(const struct own_kcd *k, const struct drill *d, struct 
         json_decref(o);
     }
     free(text);
-    s->detected = isfinite(m.injected) && isfinite(m.found) ? m.found - m.injected : NAN;
+    s->detected = detection(&m);
 }
 
 /* ---- how it ended, and the first failure ---- */
@@ -234,8 +247,10 @@ size_t drill_left(const struct own_kcd *k, struct drill_seen *s)
     count_processes(k, s);
     snprintf(text, sizeof text, ".%s.%s", k->own.home.instance, s->id);
     count_names(s, &s->segments, "/dev/shm", text, "segment");
-    snprintf(text, sizeof text, "%s/jobs/%s/snapshots", k->folder, s->id);
-    count_names(s, &s->files, text, "tmp.", "file");
+    if (strcmp(s->end, drill_end_name[DRILL_FINISHED]) == 0) { /* what a job that died was writing is cleared when it goes on */
+        snprintf(text, sizeof text, "%s/jobs/%s/snapshots", k->folder, s->id);
+        count_names(s, &s->files, text, "tmp.", "file");
+    }
     snprintf(text, sizeof text, "%s.", s->id);
     count_names(s, &s->files, k->own.home.run, text, "file");
     return s->processes + s->segments + s->files;

@@ -123,6 +123,8 @@ START_TEST(all_that_was_asked_for_must_have_come)
     judge(d, &s, "another diagnosis");
     s = good(), s.verdict[0].rank[1] = 3, s.verdict[0].ranks = 2; /* who is blamed beside it is blamed wrongly */
     judge(d, &s, "another diagnosis");
+    s = good(), s.verdict[1] = s.verdict[0], s.verdict[1].rank[0] = 3, s.verdicts = 2;
+    judge(d, &s, "others are blamed, too");
     s = good(), SET(s.end, "failed");
     judge(d, &s, "it ended failed, not finished");
     s = good(), SET(s.root, "xyz");
