@@ -28,7 +28,7 @@ void job_clear(struct job *j, const char *id, const char *directory)
     snprintf(j->directory, sizeof j->directory, "%s", directory);
     j->state = -1;
     j->step = j->steps = j->ranks = j->zero = j->restarts = j->incarnation = j->exit_code = j->keeper = -1;
-    j->queue = -1;
+    j->queue = j->asked_ranks = -1;
     j->loss = j->validation_loss = j->grad_norm = j->lr = j->tokens_per_second = j->step_seconds = j->seconds = NAN;
     j->imbalance = j->restart_in = NAN;
     j->validation_step = -1;

@@ -90,6 +90,9 @@ struct job {
     char text[512];              /* the last fault as one line, survived or not; "" none */
     double restart_in;           /* seconds until its ranks are started again; NaN: nothing waits for that */
     char restart_why[56];        /* if so: "third crash without progress" */
+    int64_t asked_ranks;         /* it goes on with fewer than that; -1: it has all */
+    char device[160];            /* the faulty device that it lost last, and why; "" none */
+    char waits[512];             /* queued: why its devices are not to be had now; "" */
     char unsaved[512];           /* why the last snapshot failed; "" it did not, or nobody knows */
     int64_t failed_saves;        /* snapshots that failed since the last that did not, as far as the journal's end tells */
     int64_t failed_step;         /* the last of them is of that step */

@@ -101,6 +101,9 @@ static void read_state(struct job *j, const json_t *state)
     j->incarnation = kc_json_integer(state, "incarnation", -1);
     read_failure(j, json_object_get(state, "last_fault"));
     read_processes(j, state);
+    j->asked_ranks = kc_json_integer(state, "asked_ranks", -1);
+    snprintf(j->device, sizeof j->device, "%s", kc_json_text(state, "device", ""));
+    snprintf(j->waits, sizeof j->waits, "%s", kc_json_text(state, "waits", ""));
     const long long again = kc_json_integer(state, "restart_ns", 0);
     if (again > 0 && !job_ended(j)) {
         const uint64_t now = kc_wall();

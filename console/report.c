@@ -131,6 +131,9 @@ json_t *report_job(const struct job *j)
     json_object_set_new(o, "seconds", kc_json_number(j->seconds));
     json_object_set_new(o, "restarts", report_whole(j->restarts));
     json_object_set_new(o, "incarnation", report_whole(j->incarnation));
+    json_object_set_new(o, "ranks_asked", report_whole(j->asked_ranks));
+    json_object_set_new(o, "lost_device", session_text(j->device));
+    json_object_set_new(o, "waits_for", session_text(j->waits));
     json_object_set_new(o, "restart_in_seconds", kc_json_number(j->restart_in));
     json_object_set_new(o, "restart_why", session_text(isnan(j->restart_in) ? "" : j->restart_why));
     json_object_set_new(o, "host", session_text(j->host));
@@ -354,6 +357,11 @@ void report_page(const struct job *j, FILE *out)
     if (!isnan(j->restart_in))
         fprintf(out, "            %s; kc resume %s: now, kc stop %s: not at all\n", job_restart_text(j, line, sizeof line), j->id,
                 j->id);
+    if (*j->waits && !job_ended(j))
+        fprintf(out, "            %s\n", j->waits);
+    if (j->asked_ranks > j->ranks)
+        fprintf(out, "shrunk      %s of %s ranks, the same batch%s%s; kc resume after an end goes back to all\n",
+                whole(j->ranks, a, sizeof a), whole(j->asked_ranks, b, sizeof b), *j->device ? ": " : "", j->device);
     if (*j->text)
         fprintf(out, "last fault  %s\n", j->text);
     report_progress(j, line, sizeof line);

@@ -39,16 +39,16 @@ void kc_devices_close(struct kc_devices_pool *pool)
     free(pool);
 }
 
-static struct kc_lease_request request_of(const struct kc_job_spec *spec, const char *id)
+static struct kc_lease_request request_of(const struct kc_job_spec *spec, uint32_t ranks, const char *id)
 {
-    return (struct kc_lease_request){.kind = kc_device_kind_name[spec->device], .ranks = spec->ranks,
+    return (struct kc_lease_request){.kind = kc_device_kind_name[spec->device], .ranks = ranks,
                                      .units_per_rank = spec->threads, .oversubscribe = spec->oversubscribe, .job = id,
                                      .who = "kcd"};
 }
 
 int kc_devices_possible(const struct kc_devices_pool *pool, const struct kc_job_spec *spec, struct kc_error *e)
 {
-    struct kc_lease_request request = request_of(spec, KC_TEXT(spec, spec->name));
+    struct kc_lease_request request = request_of(spec, spec->ranks, KC_TEXT(spec, spec->name));
     return kc_lease_possible(pool->pool, &request, e);
 }
 
@@ -60,13 +60,26 @@ static struct kc_job_leases *leases_new(uint32_t ranks)
     return l;
 }
 
-int kc_devices_take(struct kc_devices_pool *pool, const struct kc_job_spec *spec, const char *id,
+uint64_t kc_devices_fit(const struct kc_devices_pool *pool, const struct kc_job_spec *spec)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < kc_pool_count(pool->pool); i++) {
+        struct kc_device_live live;
+        if (strcmp(kc_pool_device(pool->pool, i)->kind, kc_device_kind_name[spec->device]) != 0)
+            continue;
+        kc_pool_live(pool->pool, i, &live);
+        n += live.state != KC_DEVICE_FAULTY;
+    }
+    return n;
+}
+
+int kc_devices_take(struct kc_devices_pool *pool, const struct kc_job_spec *spec, uint32_t ranks, const char *id,
                     struct kc_job_leases **out, struct kc_error *e)
 {
-    struct kc_job_leases *l = leases_new(spec->ranks);
+    struct kc_job_leases *l = leases_new(ranks);
     if (!l)
         return kc_fail(e, -ENOMEM, "no memory for the leases of job '%s'", id);
-    struct kc_lease_request request = request_of(spec, id);
+    struct kc_lease_request request = request_of(spec, ranks, id);
     int r = kc_lease_take(pool->pool, &request, l->lease, e);
     if (r < 0) {
         free(l);
@@ -132,4 +145,38 @@ void kc_job_leases_inherit(const struct kc_job_leases *leases, int rank)
     for (uint32_t i = 0; i < leases->ranks; i++)
         if (rank < 0 || i == (uint32_t)rank)
             kc_lease_inherit(leases->lease[i], true);
+}
+
+static bool unit_is_faulty(const struct kc_pool *pool, const char *kind, uint32_t unit, char *out, size_t room)
+{
+    struct kc_device_live live;
+    for (size_t i = 0; i < kc_pool_count(pool); i++) {
+        const struct kc_device *d = kc_pool_device(pool, i);
+        if (d->number != unit || strcmp(d->kind, kind) != 0)
+            continue;
+        kc_pool_live(pool, i, &live);
+        if (live.state != KC_DEVICE_FAULTY)
+            return false;
+        snprintf(out, room, "%s-%u: %s", kind, unit, live.reason);
+        return true;
+    }
+    snprintf(out, room, "%s-%u: it is not there any more", kind, unit);
+    return true;
+}
+
+bool kc_job_leases_faulty(const struct kc_job_leases *leases, const struct kc_home *home, int rank, char *out, size_t room)
+{
+    struct kc_pool_config config = {.run_dir = home->node, .home = home->home, .look = true};
+    struct kc_pool *pool;
+    bool faulty = false;
+    if (!leases || kc_pool_open(&config, &pool, NULL) < 0)
+        return false;
+    for (uint32_t i = 0; i < leases->ranks && !faulty; i++) {
+        size_t count;
+        const uint32_t *units = kc_lease_units(leases->lease[i], &count);
+        for (size_t u = 0; u < count && !faulty && (rank < 0 || (uint32_t)rank == i); u++)
+            faulty = unit_is_faulty(pool, kc_lease_kind(leases->lease[i]), units[u], out, room);
+    }
+    kc_pool_close(pool);
+    return faulty;
 }

@@ -20,9 +20,11 @@ int kc_devices_open(const struct kc_home *home, struct kc_devices_pool **out, st
 void kc_devices_close(struct kc_devices_pool *pool);
 /* Can a job like this ever run here? -ERANGE with the numbers. */
 int kc_devices_possible(const struct kc_devices_pool *pool, const struct kc_job_spec *spec, struct kc_error *e);
-/* The leases of all ranks, or none. -EBUSY not now, -ERANGE never, with the numbers. */
-int kc_devices_take(struct kc_devices_pool *pool, const struct kc_job_spec *spec, const char *id,
+/* The leases of so many ranks, or none. -EBUSY not now, -ERANGE never, with the numbers. */
+int kc_devices_take(struct kc_devices_pool *pool, const struct kc_job_spec *spec, uint32_t ranks, const char *id,
                     struct kc_job_leases **out, struct kc_error *e);
+/* How many units of the job's kind are fit for use, leased or not. */
+uint64_t kc_devices_fit(const struct kc_devices_pool *pool, const struct kc_job_spec *spec);
 
 /* What the board's directory shows of device i; false: there is none. */
 struct kc_device_shown {
@@ -41,6 +43,8 @@ int kc_job_leases_format(const struct kc_job_leases *leases, bool with_fds, char
 int kc_job_leases_parse(const char *text, uint32_t ranks, struct kc_job_leases **out, struct kc_error *e);
 /* The cores of one rank, "0-1,4". -ENOSPC. */
 int kc_job_leases_cpus(const struct kc_job_leases *leases, uint32_t rank, char *out, size_t room);
+/* Is a device of this rank (of any: -1) faulty, or not there any more? Then which and why: "cpu-1: marked by hand: fan". */
+bool kc_job_leases_faulty(const struct kc_job_leases *leases, const struct kc_home *home, int rank, char *out, size_t room);
 /* Let the next exec keep one rank's lease, or all (rank -1). Async-signal-safe. */
 void kc_job_leases_inherit(const struct kc_job_leases *leases, int rank);
 

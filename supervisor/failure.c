@@ -201,6 +201,8 @@ enum kc_fault kc_failure_fault(const struct kc_verdict *verdict, bool trained)
         return KC_FAULT_NONFINITE;
     case KC_REASON_SNAPSHOT:
         return KC_FAULT_SNAPSHOT;
+    case KC_REASON_DEVICE:
+        return KC_FAULT_DEVICE;
     default:
         return trained ? KC_FAULT_CRASH : KC_FAULT_START;
     }

@@ -102,6 +102,11 @@ void kc_kcd_jobs_leave(struct kc_kcd *d);                    /* forget all, touc
 /* kcd_start.c */
 void kc_kcd_schedule(struct kc_kcd *d);                      /* start whoever has devices, first come first */
 
+/* kcd_shrink.c: leases of fewer ranks than the spec says, which it says then. -EBUSY: policy, batch or devices don't allow it now,
+ * and *e stays as it was. */
+int kc_kcd_shrink(struct kc_kcd_job *job, const struct kc_job_spec *spec, struct kc_job_leases **out, struct kc_error *e);
+int kc_kcd_grow(struct kc_record *record, struct kc_error *e); /* back to what was asked for; -errno with one line */
+
 /* kcd_lost.c */
 void kc_kcd_scan(struct kc_kcd *d);                          /* files of jobs that have not ended become jobs again */
 int kc_kcd_watch(struct kc_kcd_job *job);                    /* be told when its keeper ends */
@@ -114,6 +119,7 @@ void kc_kcd_unlisten(struct kc_kcd *d);
 void kc_kcd_reply(struct kc_kcd_client *client, json_t *reply); /* takes reply; client may be NULL */
 void kc_kcd_stop_all(struct kc_kcd *d);
 /* Everybody who waited for a job that has ended and is forgotten; takes the waiters. */
+void kc_kcd_ask_again(struct kc_kcd *d, struct kc_kcd_job *job); /* what its keeper was asked; may end the job */
 void kc_kcd_answer_over(struct kc_kcd_job *job);             /* everybody who waits: it has ended, unrecorded */
 void kc_kcd_answer_ended(struct kc_kcd *d, const struct kc_record *record, struct kc_kcd_waiter *waiters);
 

@@ -132,7 +132,9 @@ json_t *kc_kcd_requeue(struct kc_kcd *d, struct kc_record *r)
     struct kc_arena arena = {0};
     const struct kc_job_spec *spec;
     struct kc_error e = {""};
-    int code = kc_record_spec(r->directory, &arena, &spec, &e);
+    int code = kc_kcd_grow(r, &e);
+    if (code == 0)
+        code = kc_record_spec(r->directory, &arena, &spec, &e);
     if (code == 0)
         code = kc_devices_possible(d->devices, spec, &e);
     if (code == 0)

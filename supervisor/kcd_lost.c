@@ -86,12 +86,31 @@ static void keeper_lost(struct kc_kcd_job *job)
     kc_kcd_wake(job->kcd, job->retry);
 }
 
+/* Its keeper left in order, for the job to get other devices. What was asked meanwhile is asked again: it is queued now. */
+static void given_back(struct kc_kcd_job *job)
+{
+    struct kc_kcd *d = job->kcd;
+    job->record.keeper = (struct kc_process){0};
+    job->hold = KC_HOLD_QUEUE;
+    job->recover = false;
+    job->retry = 0;
+    kc_kcd_log("job '%s' is queued again, for other devices", job->record.id);
+    kc_kcd_show(job);
+    d->next_schedule = kc_now();
+    kc_kcd_wake(d, d->next_schedule);
+    kc_kcd_ask_again(d, job);
+}
+
 static void keeper_gone(struct kc_kcd_job *job)
 {
     kc_kcd_drop(job);
     job->unsaved[0] = 0; /* what is in the file is all there is now, and the board */
     job->over = false;
     kc_kcd_reread(job);
+    if (job->record.state == KC_JOB_QUEUED) {
+        given_back(job);
+        return;
+    }
     if (!kc_record_ended(&job->record)) {
         keeper_lost(job);
         return;

@@ -54,6 +54,7 @@ static int launch(struct kc_kcd_job *job, const struct kc_job_leases *leases, st
         if (before == KC_JOB_QUEUED)
             job->record.state = kc_life_cell(KC_JOB_QUEUED, KC_LIFE_LEASED)->next;
         job->record.unbegun = true;
+        job->record.waits[0] = 0;
         r = kc_kcd_record(job);
         if (r < 0) { /* nothing has begun */
             job->record.state = before;
@@ -105,12 +106,23 @@ static int try_start(struct kc_kcd_job *job, struct kc_error *e)
     if (r == 0)
         r = kc_drills_check(spec, e);
     if (r == 0)
-        r = kc_devices_take(job->kcd->devices, spec, job->record.id, &leases, e);
+        r = kc_devices_take(job->kcd->devices, spec, spec->ranks, job->record.id, &leases, e);
+    if ((r == -EBUSY || r == -ERANGE) && kc_kcd_shrink(job, spec, &leases, e) == 0)
+        r = 0;
     if (r == 0)
         r = launch(job, leases, e);
     kc_job_leases_free(leases);
     kc_arena_free(&arena);
     return r;
+}
+
+/* In its record, for whoever wonders. */
+static void say_why(struct kc_kcd_job *job, const char *text)
+{
+    if (strcmp(job->record.waits, text) == 0)
+        return;
+    snprintf(job->record.waits, sizeof job->record.waits, "%s", text);
+    kc_kcd_record(job);
 }
 
 void kc_kcd_schedule(struct kc_kcd *d)
@@ -126,6 +138,8 @@ void kc_kcd_schedule(struct kc_kcd *d)
             again = true;
             continue;
         }
+        if (r == -EBUSY && e.text[0])
+            say_why(job, e.text);
         waiting = r == -EBUSY || r == -EWOULDBLOCK; /* those behind it wait too: first come, first served */
         if (r < 0 && !waiting)
             kc_kcd_end(job, KC_JOB_FAILED, e.text);

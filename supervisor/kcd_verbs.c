@@ -216,6 +216,19 @@ static json_t *stopped(const struct kc_record *r)
     return kc_kcd_no(KC_EXIT_SYSTEM, text);
 }
 
+void kc_kcd_ask_again(struct kc_kcd *d, struct kc_kcd_job *job)
+{
+    char id[KC_ID_ROOM];
+    struct kc_kcd_waiter *list = job->waiters;
+    job->waiters = NULL;
+    snprintf(id, sizeof id, "%s", job->record.id);
+    for (struct kc_kcd_waiter *w = list, *next; w; w = next) {
+        next = w->next;
+        ask_job(d, w->client, id, w->verb);
+        free(w);
+    }
+}
+
 void kc_kcd_answer_over(struct kc_kcd_job *job)
 {
     for (struct kc_kcd_waiter *w = job->waiters, *next; w; w = next) {
@@ -285,6 +298,11 @@ static void client_line(struct kc_link *link, json_t *request)
         kc_kcd_reply(client, hello(d));
     } else if (strcmp(verb, "list") == 0) {
         kc_kcd_reply(client, list(d));
+    } else if (strcmp(verb, "devices") == 0) {
+        kc_kcd_publish(d);
+        d->next_schedule = kc_now();
+        kc_kcd_wake(d, d->next_schedule);
+        kc_kcd_reply(client, json_pack("{s:b}", "ok", 1));
     } else if (strcmp(verb, "start") == 0) {
         kc_kcd_reply(client, d->draining ? kc_kcd_no(KC_EXIT_REFUSED, "kcd is shutting down") : kc_kcd_start(d, request));
     } else if (strcmp(verb, "shutdown") == 0) {

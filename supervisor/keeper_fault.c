@@ -42,17 +42,23 @@ void kc_keeper_begin(struct kc_keeper *k)
 static enum kc_action choose(struct kc_keeper *k, const struct kc_verdict *v, enum kc_fault fault, uint32_t *same)
 {
     const struct kc_record *r = &k->record;
-    /* Killed from outside says nothing about what the rank did: only faults of its own are deterministic. */
-    *same = v->outside ? 0 : kc_failure_same(&r->failure, v) ? r->same + 1 : 1;
+    /* Killed from outside, or a faulty device, says nothing about what the rank did: only faults of its own are deterministic. */
+    *same = v->outside || fault == KC_FAULT_DEVICE ? 0 : kc_failure_same(&r->failure, v) ? r->same + 1 : 1;
     struct kc_policy_history history = {.restarts = r->fruitless, .same_step_faults = *same};
     return kc_policy_decide(fault, k->spec, &history);
+}
+
+/* Does policy restart it, as long as it has not happened too often? */
+static bool restarts(const struct kc_keeper *k, enum kc_fault fault)
+{
+    const struct kc_policy_history none = {0};
+    return kc_policy_decide(fault, k->spec, &none) == KC_ACTION_RESTART;
 }
 
 /* Why a fault that is restarted otherwise is not this time. */
 static void explain(struct kc_keeper *k, struct kc_verdict *v, enum kc_fault fault)
 {
-    const struct kc_policy_history none = {0};
-    if (kc_policy_decide(fault, k->spec, &none) != KC_ACTION_RESTART)
+    if (!restarts(k, fault))
         return;
     if (k->record.fruitless >= k->spec->max_restarts)
         kc_failure_add(v, "; restarts are used up (%u of %u without progress)", k->record.fruitless,
@@ -89,12 +95,18 @@ void kc_keeper_decide(struct kc_keeper *k, const struct kc_verdict *verdict, enu
 
 void kc_keeper_decide_from_group(struct kc_keeper *k)
 {
+    char device[160];
     kc_keeper_drain(k);
     kc_keeper_sweep(k);
     kc_keeper_oom_judge(k, KC_OOM_PATIENCE);
     kc_keeper_tape_now(k, true); /* with the last words of all */
     struct kc_verdict v = kc_keeper_verdict(k);
-    kc_keeper_decide(k, &v, kc_failure_fault(&v, k->trained));
+    enum kc_fault fault = kc_failure_fault(&v, k->trained);
+    if (v.rank >= 0 && restarts(k, fault) && kc_job_leases_faulty(k->leases, k->home, v.rank, device, sizeof device)) {
+        kc_failure_add(&v, "; its device is faulty: %s", device);
+        fault = KC_FAULT_DEVICE;
+    }
+    kc_keeper_decide(k, &v, fault);
 }
 
 /* Tell the peers, by the abort word, then end all of them. */

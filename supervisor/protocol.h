@@ -7,6 +7,7 @@
  * hello       kcd      -                              pid, instance, home, version at once
  * start       kcd      spec (object, complete), dir   job (id)                     when the job is recorded
  * list        kcd      -                              jobs [{id,state}]            at once
+ * devices     kcd      -                              -                            when it has looked at the devices again
  * pause       kcd,kp   job                            step                         when held at the step
  * resume      kcd,kp   job                            step                         when running (or queued) again
  * checkpoint  kcd,kp   job                            step, version, path          when committed

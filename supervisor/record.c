@@ -102,6 +102,9 @@ int kc_record_write(const struct kc_record *r, struct kc_error *e)
                   "restarts", (int)r->restarts, "fruitless", (int)r->fruitless, "same", (int)r->same);
     if (!o)
         return kc_fail(e, -ENOMEM, "no memory for the record of job '%s'", r->id);
+    json_object_set_new(o, "asked_ranks", r->asked_ranks ? json_integer(r->asked_ranks) : json_null());
+    json_object_set_new(o, "device", r->device[0] ? json_string(r->device) : json_null());
+    json_object_set_new(o, "waits", !kc_record_ended(r) && r->waits[0] ? json_string(r->waits) : json_null());
     json_object_set_new(o, "causes", causes_json(r));
     json_object_set_new(o, "restart_ns", r->restart_wall ? json_integer((json_int_t)r->restart_wall) : json_null());
     json_object_set_new(o, "restart_why", r->restart_wall ? json_string(r->restart_why) : json_null());
@@ -177,6 +180,9 @@ static int record_of(const json_t *o, struct kc_record *r)
     r->restarts = (uint32_t)kc_json_integer(o, "restarts", 0);
     r->fruitless = (uint32_t)kc_json_integer(o, "fruitless", 0);
     r->same = (uint32_t)kc_json_integer(o, "same", 0);
+    r->asked_ranks = (uint32_t)kc_json_integer(o, "asked_ranks", 0);
+    copy_text(r->device, sizeof r->device, o, "device");
+    copy_text(r->waits, sizeof r->waits, o, "waits");
     read_causes(json_object_get(o, "causes"), r);
     r->restart_wall = (uint64_t)kc_json_integer(o, "restart_ns", 0);
     copy_text(r->restart_why, sizeof r->restart_why, o, "restart_why");

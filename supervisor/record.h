@@ -36,6 +36,9 @@ struct kc_record {
     struct kc_process keeper;    /* pid 0: none */
     char token[KC_TOKEN_ROOM];   /* of the ranks' environment */
     uint32_t ranks;              /* of the job */
+    uint32_t asked_ranks;        /* of the spec as it was, if it goes on with fewer; 0 */
+    char device[160];            /* the faulty device that it lost last, and what is wrong with it; "" none */
+    char waits[KC_ERROR_TEXT];   /* queued: why its devices are not to be had now; "" they are, or nobody looked yet */
     struct kc_process rank[KC_RANKS_MAX];
     uint32_t incarnation;        /* ranks started so often, from 1 */
     uint32_t restarts;           /* by policy, in all */

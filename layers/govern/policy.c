@@ -63,3 +63,11 @@ double kc_policy_wait(const struct kc_job_spec *spec, uint32_t nth)
         wait *= 2;
     return wait < spec->backoff_max ? wait : spec->backoff_max;
 }
+
+uint32_t kc_policy_shrink(const struct kc_job_spec *spec, uint32_t below)
+{
+    for (uint32_t data = below ? below - 1 : 0; data; data--)
+        if (spec->sequences % ((uint64_t)spec->micro * spec->axis[KC_EXPERT] * data) == 0)
+            return data;
+    return 0;
+}

@@ -46,4 +46,7 @@ enum kc_action kc_policy_decide(enum kc_fault fault, const struct kc_job_spec *s
  * first is at once, then policy.backoff_seconds, twice as long each time, policy.backoff_max_seconds at most. */
 double kc_policy_wait(const struct kc_job_spec *spec, uint32_t nth);
 
+/* Pure. The next smaller size of the data axis with which the batch of the spec comes out even; 0: there is none. */
+uint32_t kc_policy_shrink(const struct kc_job_spec *spec, uint32_t below);
+
 #endif

@@ -205,8 +205,9 @@ static uint64_t agree(void)
             kc_probe_bell_sleep(probe, seen, 50 * KC_MILLISECOND);
     }
     kc_probe_wait_end(probe, token);
-    if (kc_probe_aborted(probe)) /* the peer may have arrived, and died then */
-        leave(KC_REASON_PEER, 1, KC_ABORT_RANK(kc_probe_aborted(probe)), "a peer left");
+    uint64_t since = kc_probe_aborted(probe); /* the peer may have arrived, and died then, or left as was agreed */
+    if (since && KC_ABORT_REASON(since) != KC_REASON_KEEPER)
+        leave(KC_REASON_PEER, 1, KC_ABORT_RANK(since), "a peer left");
     return atomic_load(&shared->word);
 }
 

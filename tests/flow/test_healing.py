@@ -5,6 +5,7 @@ import contextlib, json, os, subprocess, sys, time, uuid
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from kc_flow import *
+from kc_train import Kc
 
 
 # ---- out of memory ----
@@ -127,7 +128,7 @@ def test_while_it_waits():
         waiting = lambda n: until(f"wait {n}", lambda: len(node.events(job, "waits")) == n and node.read(job, "state.json")["restart_ns"])
         waiting(1)
         until("its ranks are gone", lambda: not any(map(alive, node.ranks(job))))
-        shown = json.loads(kc(node, "show", job, "--json"))["job"]
+        shown = until("kc tells it", lambda: (j := json.loads(kc(node, "show", job, "--json"))["job"])["restart_in_seconds"] and j)
         assert shown["state"] == "restarting" and 20 < shown["restart_in_seconds"] <= 25, shown
         assert shown["restart_why"] == "second crash without progress", shown
         page = kc(node, "show", job)
@@ -158,6 +159,141 @@ def test_the_same_error_of_another_rank_is_the_same():
         ranks = [e["rank"] for e in node.events(job, "fault")]
         assert sorted(ranks) == [0, 1] and record["restarts"] == 1, ranks
         assert record["first_failure"]["text"].endswith("; the same fault at the same step again"), record
+
+
+# ---- devices ----
+
+CORES = len(os.sched_getaffinity(0))
+
+
+def devices_of(node, job):
+    """The device of each rank, as kc node tells it."""
+    shown = json.loads(kc(node, "node", "--json"))["devices"]
+    return {d["rank"]: d["name"] for d in shown if d["job"] == job}
+
+
+def test_a_job_moves_off_a_faulty_device():
+    if CORES < 2:
+        print("skipped test_a_job_moves_off_a_faulty_device: it needs two cores")
+        return
+    with Node() as node:
+        job = node.start(ranks=1, steps=300, oversubscribe=False, env={"FAKE_SNAPSHOT_EVERY": 5})
+        node.wait_step(job, 7)
+        device = until("its device", lambda: devices_of(node, job))[0]
+        assert f"{device} is drained; {job}/0 has it until its ranks end or fail" in kc(node, "node", "drain", device, "--reason", "fan")
+        assert f"{device} " in kc(node, "node") and "faulty" in kc(node, "node")
+        old = node.keeper(job), node.ranks(job)[0]
+        kill(old[1])
+        until("another keeper", lambda: node.keeper(job) not in (0, old[0]) and node.state(job) == "running")
+        assert until("another device", lambda: devices_of(node, job))[0] != device
+        fault = node.read(job, "state.json")["last_fault"]
+        assert f"; its device is faulty: {device}: marked by hand: fan" in fault["text"], fault
+        assert node.events(job, "fault")[0]["fault"] == "device" and node.events(job, "requeued"), node.events(job)
+        node.request("stop", job=job)
+        steps = node.steps(job)
+        assert steps == list(range(1, len(steps) + 1)) and len(steps) > 7, steps
+
+
+def test_without_another_device_it_waits_and_says_so():
+    with Node() as node:
+        job = node.start(ranks=CORES, steps=300, oversubscribe=False, batch={"sequences": 4 * CORES})
+        node.wait_step(job, 2)
+        device = until("its devices", lambda: devices_of(node, job))[0]
+        kc(node, "node", "drain", device)
+        kill(node.ranks(job)[0])
+        why = until("it is queued, and says why", lambda: (node.read(job, "state.json") or {}).get("waits"))
+        assert "1 faulty" in why and device in why and node.state(job) == "queued", why
+        assert why in kc(node, "show", job)
+        assert "is back" in kc(node, "node", "return", device)
+        node.wait(job, "running")
+        assert node.read(job, "state.json")["waits"] is None
+        node.request("stop", job=job)
+
+
+def test_shrink():
+    """Without another device it goes on with fewer ranks and the same batch, where its spec says so; a resume goes back to all."""
+    if CORES < 2:
+        print("skipped test_shrink: it needs two cores")
+        return
+    with Node() as node:
+        job = node.start(ranks=CORES, steps=3000, oversubscribe=False, batch={"sequences": 8 * CORES}, policy={"shrink": True},
+                         env={"FAKE_SNAPSHOT_EVERY": 5})
+        node.wait_step(job, 7)
+        device = until("its devices", lambda: devices_of(node, job))[CORES - 1]
+        kc(node, "node", "drain", device, "--reason", "fan")
+        kill(node.ranks(job)[CORES - 1])
+        event = until("it shrinks", lambda: node.events(job, "shrunk"))[0]
+        fewer = max(d for d in range(1, CORES) if 2 * CORES % d == 0)  # 8 × CORES sequences, 4 a micro-batch
+        assert (event["ranks"], event["from"]) == (fewer, CORES), event
+        assert f"goes on with {fewer} rank" in event["text"] and f"{device}: marked by hand: fan, and the same batch" in event["text"], event
+        record = node.wait(job, "running")
+        assert record["ranks"] == fewer and record["asked_ranks"] == CORES and device in record["device"], record
+        spec = node.read(job, "spec.json")
+        assert spec["ranks"] == spec["parallel"]["data"] == fewer and spec["batch"]["sequences"] == 8 * CORES, spec
+        assert f"shrunk      {fewer} of {CORES} ranks" in kc(node, "show", job), kc(node, "show", job)
+        shown = json.loads(kc(node, "show", job, "--json"))["job"]
+        assert (shown["ranks_asked"], shown["lost_device"]) == (CORES, f"{device}: marked by hand: fan"), shown
+        at = node.steps(job)[-1]
+        node.wait_step(job, at + 3)
+        node.request("stop", job=job)
+        kc(node, "node", "return", device)
+        node.request("resume", job=job)
+        record = node.wait(job, "running")
+        assert record["ranks"] == CORES and record["asked_ranks"] is None and node.read(job, "spec.json")["ranks"] == CORES, record
+        node.request("stop", job=job)
+
+
+def test_shrink_trains_the_same():
+    """Real ranks: the same batches in the same order, so the same losses to rounding, from the newest state that there was."""
+    if CORES < 2:
+        print("skipped test_shrink_trains_the_same: it needs two cores")
+        return
+    with Kc() as node:
+        how = dict(steps=200, oversubscribe=False, snapshot={"every": 10, "busy": "wait"}, policy={"shrink": True}, optimizer={"lr": 1e-3},
+                   batch={"sequences": 8, "micro": 2})
+        calm = node.metrics(node.train("calm", 2, 1, **how))
+        job = node.begin("less", 2, 1, **how)
+        node.kc("wait", job, "--for", "step>=15")
+        node.kc("pause", job)
+        at = node.read(job, "state.json")["step"]
+        node.kc("node", "drain", devices_of(node, job)[1])
+        kill(node.ranks(job)[1])
+        node.kc("resume", job)
+        node.kc("wait", job)
+        event, = node.events(job, "shrunk")
+        assert (event["ranks"], event["from"], node.read(job, "state.json")["ranks"]) == (1, 2, 1), event
+        losses = node.metrics(job)
+        assert node.steps(job) == list(range(1, 201))
+        worst = max(abs(a - b) / a for a, b in zip(calm, losses))
+        print(f"        held at step {at}, then on one rank of two: losses differ by {worst:.1e} at most")
+        restored = node.events(job, "restored")[-1]["step"]
+        assert at - 20 <= restored <= at, (at, restored)
+        assert worst < 1e-3 and calm[:restored] == losses[:restored], (worst, at, restored)
+
+
+def test_a_spec_that_is_changed_under_running_ranks():
+    """When a rank dies, the next ones are as many as the spec says then; one that can't be run is one line."""
+    with Node() as node:
+        job = node.start(ranks=2, steps=300, env={"FAKE_SNAPSHOT_EVERY": 5})
+        node.wait_step(job, 7)
+        spec = node.read(job, "spec.json")
+
+        def change(**fields):
+            with open(node.path(job, "spec.json"), "w") as f:
+                json.dump(dict(spec, **fields), f)
+        change(ranks=1, parallel=dict(spec["parallel"], data=1))
+        kill(node.ranks(job)[0])
+        until("one rank", lambda: len(node.ranks(job)) == 1 and node.state(job) == "running")
+        assert "spec.json was changed from 2 ranks of 1 to 1 of 1 while they ran" in node.events(job, "requeued")[0]["text"]
+        change(ranks=3)
+        kill(node.ranks(job)[0])
+        record = node.wait(job, "failed")
+        text = record["first_failure"]["text"]
+        assert "ranks = 3" in text and "\n" not in text, text
+        change(ranks=2)
+        node.request("resume", job=job)
+        assert node.wait(job, "running")["ranks"] == 2
+        node.request("stop", job=job)
 
 
 if __name__ == "__main__":

@@ -320,6 +320,8 @@ static const struct {
     {"check", {"check", "/nowhere/spec.json"}, KC_EXIT_NO_OBJECT},
     {"plan", {"plan", "/nowhere/spec.json"}, KC_EXIT_NO_OBJECT},
     {"node", {"node"}, KC_EXIT_OK},
+    {"node drain", {"node", "drain", "gpu-77"}, KC_EXIT_NO_OBJECT},
+    {"node return", {"node", "return", "gpu-77"}, KC_EXIT_NO_OBJECT},
     {"metrics", {"metrics"}, KC_EXIT_OK},
     {"sample", {"sample", "a-1", "--prompt", "x", "--tokens", "3"}, KC_EXIT_NO_OBJECT},
     {"data prepare", {"data", "prepare", "--out", "/tmp", "/nowhere/text"}, KC_EXIT_NO_OBJECT},

@@ -23,6 +23,22 @@ START_TEST(a_restart_waits_twice_as_long_each_time_up_to_a_bound)
 }
 END_TEST
 
+START_TEST(fewer_ranks_are_a_smaller_data_axis_that_the_batch_allows)
+{
+    struct kc_job_spec spec = {.sequences = 24, .micro = 2};
+    for (int a = 0; a < KC_AXES; a++)
+        spec.axis[a] = 1;
+    const uint32_t sizes[] = {12, 6, 4, 3, 2, 1, 0}; /* divisors of 24 / 2 */
+    for (int i = 0; sizes[i]; i++)
+        ck_assert_uint_eq(kc_policy_shrink(&spec, sizes[i]), sizes[i + 1]);
+    spec.axis[KC_EXPERT] = 2; /* the batch is cut over it, too */
+    ck_assert_uint_eq(kc_policy_shrink(&spec, 6), 3);
+    ck_assert_uint_eq(kc_policy_shrink(&spec, 5), 3);
+    ck_assert_uint_eq(kc_policy_shrink(&spec, 1), 0);
+    ck_assert_uint_eq(kc_policy_shrink(&spec, 0), 0);
+}
+END_TEST
+
 START_TEST(causes_are_counted_apart_until_there_is_progress)
 {
     struct kc_record r = {0};
@@ -79,6 +95,9 @@ START_TEST(what_waits_comes_back_from_the_record)
     ck_assert_ptr_nonnull(mkdtemp(folder));
     snprintf(r.directory, sizeof r.directory, "%s", folder);
     snprintf(r.id, sizeof r.id, "n-1");
+    r.asked_ranks = 4;
+    snprintf(r.device, sizeof r.device, "cpu-1: marked by hand: fan");
+    snprintf(r.waits, sizeof r.waits, "asked for 2 ranks");
     snprintf(r.restart_why, sizeof r.restart_why, "third crash without progress");
     r.failure.killed = true;
     r.failure.oom = KC_OOM_LIKELY;
@@ -89,6 +108,9 @@ START_TEST(what_waits_comes_back_from_the_record)
     ck_assert_msg(kc_record_read(folder, &back, &e) == 0, "%s", e.text);
     ck_assert_uint_eq(back.restart_wall, r.restart_wall);
     ck_assert_str_eq(back.restart_why, r.restart_why);
+    ck_assert_uint_eq(back.asked_ranks, 4);
+    ck_assert_str_eq(back.device, r.device);
+    ck_assert_str_eq(back.waits, r.waits);
     ck_assert_uint_eq(kc_record_cause(&back, KC_FAULT_CRASH, KC_REASON_ERROR), 4);
     ck_assert_uint_eq(kc_record_cause(&back, KC_FAULT_HANG, KC_REASON_HANG), 2);
     ck_assert_uint_eq(kc_record_cause(&back, KC_FAULT_START, KC_REASON_HANG), 1);
@@ -105,6 +127,7 @@ int main(void)
     Suite *s = suite_create("healing");
     TCase *t = tcase_create("after a fault");
     tcase_add_test(t, a_restart_waits_twice_as_long_each_time_up_to_a_bound);
+    tcase_add_test(t, fewer_ranks_are_a_smaller_data_axis_that_the_batch_allows);
     tcase_add_test(t, causes_are_counted_apart_until_there_is_progress);
     tcase_add_test(t, the_same_again_is_the_same_step_and_error_of_whichever_rank);
     tcase_add_test(t, what_waits_comes_back_from_the_record);
