@@ -94,11 +94,11 @@ static const struct kc_look_thread *before(const struct kc_rank_evidence *r, uin
     return NULL;
 }
 
-/* The thread did not run between the looks, and sleeps in both. */
+/* The thread did nothing between the looks. It may have looked up for a moment: sleepers do, some times a second. */
 static bool sleeps(const struct kc_rank_evidence *r, uint32_t i)
 {
     const struct kc_look_thread *a = before(r, i), *b = &r->second.thread[i];
-    return a && a->state != 'R' && b->state != 'R' && b->cpu - a->cpu < STILL_NS;
+    return a && (a->state != 'R' || b->state != 'R') && b->cpu - a->cpu < STILL_NS;
 }
 
 /* Where the system call is not shown to us, the kernel's function may tell as much. */
@@ -128,25 +128,50 @@ static bool runs(const struct kc_rank_evidence *r, uint32_t i)
            (a && a->state == 'R' && r->second.thread[i].state == 'R');
 }
 
+/* Copies, writes or watches beside the training; it may stand in a write for long, as it should. */
+static bool in_background(const struct kc_look_thread *t)
+{
+    static const char *const names[] = {"kc-copier", "kc-writer", "kc-disk", "kc-watch"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp(t->name, names[i]))
+            return true;
+    return false;
+}
+
+/* The first of a rank's threads that is so. */
 static int first_thread(const struct kc_rank_evidence *r, bool (*is)(const struct kc_rank_evidence *, uint32_t))
 {
+    const bool all = saves(&r->view);
     for (uint32_t i = 0; i < r->second.threads; i++)
-        if (is(r, i))
+        if ((all || !in_background(&r->second.thread[i])) && is(r, i))
             return (int)i;
     return -1;
 }
 
-/* Which thread the rank hangs on: the main one; while that waits for others of the rank, one of those. Who writes in the
- * background is nobody's cause unless the rank waits for a disk. -1: nothing to look at. */
+static bool is_comm_lane(const struct kc_rank_evidence *r, uint32_t i)
+{
+    return !strcmp(r->second.thread[i].name, "kc-comm");
+}
+
+static bool waits_for_lane(const struct kc_rank_view *v)
+{
+    const struct kc_waiting *w = wait_of_kind(v, KC_WAIT_KIND_LOCAL);
+    return w && w->what == KC_WAIT_LANE;
+}
+
+/* Which thread the rank hangs on: the main one; while that waits for others of the rank, one of those. -1: nothing to look
+ * at. */
 static int thread_of(const struct kc_rank_evidence *r)
 {
     if (!r->second.known || !r->second.threads)
         return -1;
-    if (!sleeps(r, 0) || in_io(r, 0))
+    if (!sleeps(r, 0) || in_io(r, 0) || cause_is_stopped(r))
         return 0;
-    int i = wait_of_kind(&r->view, KC_WAIT_KIND_DISK) || saves(&r->view) ? first_thread(r, in_io) : -1;
+    int i = first_thread(r, in_io);
     if (i < 0)
         i = first_thread(r, runs);
+    if (i < 0 && waits_for_lane(&r->view))
+        i = first_thread(r, is_comm_lane);
     return i < 0 ? 0 : i;
 }
 
@@ -183,10 +208,10 @@ static struct cause judge_running(const struct kc_evidence *e, uint32_t rank)
     return is(KC_HANG_SLOW_COMPUTE, owner, false);
 }
 
-/* Its main thread sleeps on a word in memory, says not why, and no other thread of it does anything. */
-static bool on_a_lock(const struct kc_rank_evidence *r, int thread)
+/* It sleeps on a word in memory, says not why, and no other thread of the rank does anything. */
+static bool on_a_lock(const struct kc_rank_evidence *r, uint32_t thread)
 {
-    if (thread != 0 || r->second.thread[0].kind != KC_CALL_FUTEX || !sleeps(r, 0))
+    if (r->second.thread[thread].kind != KC_CALL_FUTEX || !sleeps(r, thread))
         return false;
     return !wait_of_kind(&r->view, KC_WAIT_KIND_HELD) && !wait_of_kind(&r->view, KC_WAIT_KIND_PEER);
 }
@@ -219,7 +244,7 @@ struct cause cause_of(const struct hang_case *c, uint32_t rank)
         return is(KC_HANG_IN_SNAPSHOT, KC_OWNER_STATE, false);
     if (reads_data(&r->view) && wait_of_kind(&r->view, KC_WAIT_KIND_DISK))
         return is(KC_HANG_IN_DATA, KC_OWNER_JOBS, false);
-    if (t >= 0 && on_a_lock(r, t))
+    if (t >= 0 && on_a_lock(r, (uint32_t)t))
         return is(KC_HANG_BLOCKED_LOCK, phase_owner[r->view.phase], false);
     if (r->moved || (t >= 0 && kc_look_busy(&r->first, &r->second, 0) > SOME))
         return is(KC_HANG_SLOW_COMPUTE, phase_owner[r->view.phase], false);
@@ -316,7 +341,8 @@ static void look_rows(const struct kc_rank_evidence *r, uint32_t rank, uint64_t 
     int t = thread_of(r);
     if (t >= 0) {
         kc_look_text(&r->second.thread[t], thread, sizeof thread);
-        verdict_row(v, "thread %u of rank %u: %s%s", r->second.thread[t].tid, rank, thread,
+        verdict_row(v, "thread %u of rank %u%s%s: %s%s", r->second.thread[t].tid, rank, *r->second.thread[t].name ? ", " : "",
+                    r->second.thread[t].name, thread,
                     kc_look_still(&r->first, &r->second, (uint32_t)t) ? ", the same in both looks" : "");
     }
 }

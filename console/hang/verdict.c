@@ -386,7 +386,8 @@ static void sum_up(struct hang_case *c)
     if (d->count == 0)
         snprintf(d->text, sizeof d->text, "%s does not hang: nobody waits for longer than %.0f s", id, TELL_SECONDS);
     else
-        snprintf(d->text, sizeof d->text, "%s %s: %.300s", id, d->hung ? "hangs" : "does not hang", d->verdict[0].text);
+        snprintf(d->text, sizeof d->text, "%s %s: %.300s", id, d->hung ? "hangs" : d->verdict[0].victims ? "waits" : "does not hang",
+                 d->verdict[0].text);
 }
 
 int kc_diagnose(const struct kc_evidence *e, struct kc_diagnosis **out)

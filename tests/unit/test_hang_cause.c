@@ -240,9 +240,41 @@ START_TEST(a_background_write_is_not_the_cause)
     for (int i = 0; i < 2; i++) {
         struct kc_look *l = i ? &e->rank[2].second : &e->rank[2].first;
         l->threads = 2;
-        l->thread[1] = (struct kc_look_thread){.tid = 902, .state = 'D', .kind = KC_CALL_FILE, .call = 0, .fd = 9};
+        l->thread[1] = (struct kc_look_thread){.tid = 902, .state = 'D', .name = "kc-writer", .kind = KC_CALL_FILE, .fd = 9};
     }
     HANG_ONE(e, KC_HANG_SLOW_COMPUTE, KC_BIT(2), false);
+    hang_thread(e, 2, 'S', KC_CALL_FUTEX, "[heap]", 0);
+    HANG_ONE(e, KC_HANG_BLOCKED_LOCK, KC_BIT(2), false);
+    hang_still(e, 2, KC_PHASE_SNAPSHOT, 45); /* now it waits for that write */
+    HANG_ONE(e, KC_HANG_BLOCKED_IO, KC_BIT(2), true);
+}
+END_TEST
+
+/* The compute lane waits for the communication lane, which has not come to the operation. Sleepers look up some times a
+ * second: the main thread is awake in the first look by chance. */
+START_TEST(a_wait_for_the_other_lane_is_the_other_lanes)
+{
+    static const struct {
+        char state;
+        enum kc_call_kind kind;
+        enum kc_hang_word word;
+    } cases[] = {{'R', KC_CALL_NONE, KC_HANG_SPINNING}, {'S', KC_CALL_FUTEX, KC_HANG_BLOCKED_LOCK}, {'S', KC_CALL_FILE, KC_HANG_BLOCKED_IO}};
+    for (size_t n = 0; n < sizeof cases / sizeof *cases; n++) {
+        without_rank_2(KC_PHASE_COMMUNICATION, 40);
+        hang_waits(e, 2, KC_WAIT_LANE, HANG_WORLD, 7, 40);
+        hang_thread(e, 2, 'S', KC_CALL_FUTEX, "[heap]", 0);
+        e->rank[2].first.thread[0].state = 'R';
+        for (int i = 0; i < 2; i++) {
+            struct kc_look *l = i ? &e->rank[2].second : &e->rank[2].first;
+            l->threads = 3;
+            l->thread[1] = (struct kc_look_thread){.tid = 901, .state = 'S', .name = "kc-watch", .kind = KC_CALL_FILE};
+            l->thread[2] = (struct kc_look_thread){.tid = 902, .state = cases[n].state, .name = "kc-comm", .kind = cases[n].kind};
+        }
+        HANG_ONE(e, cases[n].word, KC_BIT(2), true);
+        ck_assert(hang_tells(hang_diagnose(e), "thread 902 of rank 2, kc-comm"));
+        ck_assert_int_eq(verdict()->layer, KC_OWNER_SCHEDULE);
+        teardown();
+    }
 }
 END_TEST
 
@@ -334,6 +366,7 @@ int main(void)
     tcase_add_test(t, it_sleeps_on_a_lock);
     tcase_add_test(t, a_wait_for_its_own_worker_is_the_workers);
     tcase_add_test(t, a_background_write_is_not_the_cause);
+    tcase_add_test(t, a_wait_for_the_other_lane_is_the_other_lanes);
     tcase_add_test(t, of_a_saved_board_its_own_words_are_taken);
     tcase_add_test(t, a_rank_at_the_gate_is_held_by_its_keeper);
     tcase_add_test(t, all_are_in_it_and_it_does_not_end);
