@@ -49,6 +49,20 @@ static bool alike(const struct kc_op_seen *a, const struct kc_op_seen *b)
     return kc_signatures_differ(a, b) == KC_HANG_WORDS;
 }
 
+/* Members that have called this signature in the group before, as far as their records reach. */
+static uint64_t called_before(const struct hang_case *c, const struct kc_match_op *o, const struct kc_op_seen *s)
+{
+    uint64_t ranks = 0;
+    for (KC_EACH(r, o->members)) {
+        const struct kc_rank_evidence *k = &c->e->rank[r];
+        for (uint32_t i = 0; i < k->ops; i++)
+            if (k->op[i].group == o->group && k->op[i].generation == o->generation && k->op[i].sequence < o->sequence &&
+                alike(&k->op[i], s))
+                ranks |= KC_BIT(r);
+    }
+    return ranks;
+}
+
 /* What rank `r` called is what the group calls next: earlier, in the record of rank `one`, which does as most do, the two came
  * in this order. */
 static bool is_out_of_order(const struct hang_case *c, const struct kc_match_op *o, uint32_t one, uint32_t r)
@@ -86,6 +100,9 @@ static void blame_deviants(struct hang_case *c, const struct kc_match_op *o, uin
                  early ? "what comes next" : difference(w), verdict_place(v, place, sizeof place), mine, kc_bits(reference),
                  kc_bits(o->members), theirs);
         v->victims = (o->open | o->cut) & ~like;
+        if (2 * kc_bits(reference) <= kc_bits(o->members))
+            verdict_row(v, "in the rounds before, %u of %u called %s, and none called %s", kc_bits(called_before(c, o, o->seen[one])),
+                        kc_bits(o->members), theirs, mine);
         party_rows(o, v);
     }
 }
@@ -110,6 +127,24 @@ static bool all_alike(const struct kc_match_op *o)
     return !o->here || (kc_match_like(o, kc_first(o->here)) | KC_BIT(kc_first(o->here))) == o->here;
 }
 
+/* Not all have come, and those who have are no majority. In the rounds before, most members called the one signature, and
+ * nobody any other: then that is the reference. Returns who holds it; 0: the rounds before do not tell. */
+static uint64_t held_before(const struct hang_case *c, const struct kc_match_op *o)
+{
+    uint64_t left = o->here, reference = 0;
+    while (left) {
+        const uint32_t r = kc_first(left);
+        const uint64_t like = kc_match_like(o, r) | KC_BIT(r), before = called_before(c, o, o->seen[r]);
+        left &= ~like;
+        if (!before)
+            continue;
+        if (reference || 2 * kc_bits(before) <= kc_bits(o->members))
+            return 0;
+        reference = like;
+    }
+    return reference;
+}
+
 static void look_at_signatures(struct hang_case *c, const struct kc_match_op *o)
 {
     uint64_t shown = 0;
@@ -120,6 +155,8 @@ static void look_at_signatures(struct hang_case *c, const struct kc_match_op *o)
     if (all_alike(&known))
         return;
     uint64_t majority = o->pair ? 0 : kc_match_majority(&known);
+    if (!majority && !o->pair && shown != o->members)
+        majority = held_before(c, &known);
     if (majority)
         blame_deviants(c, &known, majority);
     else
@@ -294,7 +331,7 @@ static void circle(struct hang_case *c, const struct kc_graph *g, uint64_t ranks
     v->word = sends ? KC_HANG_SEND_SEND : receives ? KC_HANG_UNMATCHED_RECV : KC_HANG_ORDER_INVERSION;
     if (guilty != ranks)
         verdict_row(v, "%u of the ranks that are in both groups came to them in the other order", kc_bits(ranks & ~guilty));
-    snprintf(v->text, sizeof v->text, "%s%sranks wait for each other in a circle: %s%s",
+    snprintf(v->text, sizeof v->text, "%s%sranks wait for each other in a circle: %.120s%s",
              guilty != ranks ? kc_ranks_text(guilty, 0, place, sizeof place) : "",
              guilty != ranks ? " came to two groups in another order than the others: " : "", text,
              sends ? "; all send, and none receives" : receives ? "; all receive, and none sends" : "");

@@ -217,7 +217,7 @@ static void roots(struct hang_case *c)
     circles(c, &sure);
     settle_certain(c, count);
     kc_graph(c->m, held | c->blamed, true, &all);
-    for (KC_EACH(r, all.roots & ~c->blamed))
+    for (KC_EACH(r, all.roots & ~c->blamed & ~c->left))
         root(c, &all, (uint32_t)r, sure.roots >> r & 1);
     for (KC_EACH(r, (c->stopped | (job_is_over(c) ? 0 : c->dead)) & ~c->blamed))
         root(c, &all, (uint32_t)r, true);
@@ -333,22 +333,49 @@ static bool follows(const struct kc_rank_view *v)
     return v->process.ended && !v->process.signal && v->process.exit_code == 0;
 }
 
+/* When a rank said why it leaves; a death without words comes before all words: who notices it may say so sooner than the
+ * keeper. UINT64_MAX: it does not end, or follows. */
+static uint64_t failure_time(const struct kc_rank_evidence *k)
+{
+    const struct kc_rank_view *v = &k->view;
+    const bool ends = v->process.ended || k->gone || v->state == KC_RANK_LEAVING;
+    if (!ends || follows(v))
+        return UINT64_MAX;
+    if (v->process.signal || k->gone)
+        return 0;
+    return v->words.time ? v->words.time : v->process.ended ? v->process.ended : UINT64_MAX - 1;
+}
+
+/* The first failure is to blame: as the keeper says, or by time. Who ends after it fell with it. */
 static void sort_the_dead(struct hang_case *c)
 {
-    uint64_t first = 0, ended = 0;
+    uint64_t first = 0, ends = 0, soonest = UINT64_MAX;
     for (uint32_t r = 0; r < c->e->ranks; r++) {
         const struct kc_rank_evidence *k = &c->e->rank[r];
-        const uint64_t bit = KC_BIT(r);
-        bool ends = k->view.process.ended || k->gone || k->view.state == KC_RANK_LEAVING;
+        const uint64_t bit = KC_BIT(r), time = failure_time(k);
         first |= k->view.process.ended && k->view.process.first ? bit : 0;
-        ended |= ends && !follows(&k->view) ? bit : 0;
-        c->left |= ends && follows(&k->view) ? bit : 0;
+        ends |= k->view.process.ended || k->gone || k->view.state == KC_RANK_LEAVING ? bit : 0;
+        if (time < soonest)
+            c->dead = 0;
+        if (time != UINT64_MAX && time <= soonest) {
+            c->dead |= bit;
+            soonest = time;
+        }
         c->stopped |= cause_is_stopped(k) ? bit : 0;
     }
-    /* the keeper knows who was first; the others fell with it */
-    c->dead = first ? first : ended;
-    c->left |= ended & ~c->dead;
-    c->stopped &= ~c->dead & ~c->left;
+    c->dead = first ? first : c->dead;
+    c->left = ends & ~c->dead;
+    c->stopped &= ~ends;
+}
+
+/* Who leaves because signatures differ is explained by the verdict about them. */
+static void explained(struct hang_case *c)
+{
+    for (KC_EACH(r, c->d->count ? c->dead : 0))
+        if (c->e->rank[r].view.words.time && c->e->rank[r].view.words.reason == KC_REASON_SIGNATURE) {
+            c->dead &= ~KC_BIT(r);
+            c->left |= KC_BIT(r);
+        }
 }
 
 /* A rank that left early while others still wait for it: as if it had failed. */
@@ -402,6 +429,7 @@ int kc_diagnose(const struct kc_evidence *e, struct kc_diagnosis **out)
     sort_the_dead(&c);
     early_leavers(&c);
     differ(&c);
+    explained(&c);
     settle_certain(&c, 0);
     roots(&c);
     stalls(&c);

@@ -248,6 +248,28 @@ START_TEST(who_has_not_come_yet_could_make_it_a_tie)
 }
 END_TEST
 
+/* Two have come, and differ: no majority. But in the rounds before most called the one, and nobody the other. Where all have
+ * come and it is a tie, the rounds before decide nothing. */
+START_TEST(where_not_all_have_come_the_rounds_before_tell)
+{
+    for (uint32_t come = 2; come <= 4; come += 2) {
+        e = hang_job(4);
+        for (uint32_t r = 0; r < 4; r++)
+            hang_done(e, r, hang_call(HANG_WORLD, 6));
+        for (uint32_t r = 0; r < come; r++) {
+            struct kc_op_seen op = hang_call(HANG_WORLD, 7);
+            op.count += r < come / 2;
+            hang_stands(e, r, op, 2);
+        }
+        const struct kc_diagnosis *d = hang_diagnose(e);
+        ck_assert_int_eq(d->verdict[0].word, come == 2 ? KC_HANG_MISMATCHED_COUNT : KC_HANG_UNDECIDED);
+        ck_assert_uint_eq(d->verdict[0].ranks, come == 2 ? KC_BIT(0) : 0xf);
+        ck_assert(come == 4 || hang_tells(d, "in the rounds before, 4 of 4 called all-reduce f32 sum 4096"));
+        teardown();
+    }
+}
+END_TEST
+
 /* How much goes to whom may differ in an all-to-all. */
 START_TEST(counts_of_an_all_to_all_may_differ)
 {
@@ -440,6 +462,7 @@ int main(void)
     tcase_add_test(t, two_of_four_disagree_and_nobody_is_blamed);
     tcase_add_test(t, two_ranks_that_disagree_are_a_tie);
     tcase_add_test(t, who_has_not_come_yet_could_make_it_a_tie);
+    tcase_add_test(t, where_not_all_have_come_the_rounds_before_tell);
     tcase_add_test(t, counts_of_an_all_to_all_may_differ);
     tcase_add_test(t, f20_a_rank_that_skipped_is_missing);
     tcase_add_test(t, two_groups_in_another_order_are_a_circle);

@@ -81,6 +81,50 @@ START_TEST(f07_only_the_first_failure_is_blamed)
 }
 END_TEST
 
+/* The board as it was when the keeper saw the first death, before it said who was first: one was killed, another noticed at
+ * once and leaves by an error of its own, a third leaves because of a peer. One verdict. */
+START_TEST(f07_who_leaves_after_a_death_is_never_to_blame)
+{
+    without_rank_2(KC_PHASE_COMMUNICATION, 0.01);
+    hang_ended(e, 2, 0, SIGKILL, false);
+    for (uint32_t r = 0; r < 2; r++) {
+        e->rank[r].view.state = KC_RANK_LEAVING;
+        hang_words(e, r, r ? KC_REASON_PEER : KC_REASON_ERROR, "process 102 can't be read");
+        e->rank[r].view.words.time -= KC_SECOND; /* even before the keeper's clock saw it end */
+    }
+    HANG_ONE(e, KC_HANG_DEAD_PEER, KC_BIT(2), true);
+}
+END_TEST
+
+/* Nobody died silently: the first to say why is the cause. */
+START_TEST(f07_of_those_that_say_why_the_first_is_to_blame)
+{
+    e = hang_job(4);
+    for (uint32_t r = 0; r < 4; r++) {
+        e->rank[r].view.state = KC_RANK_LEAVING;
+        hang_words(e, r, r == 3 ? KC_REASON_PEER : KC_REASON_NONFINITE, "not finite");
+        e->rank[r].view.words.time -= r == 1 ? KC_MILLISECOND : 0;
+    }
+    HANG_ONE(e, KC_HANG_DEAD_PEER, KC_BIT(1), false);
+    ck_assert_int_eq(verdict()->layer, KC_OWNER_GOVERN);
+}
+END_TEST
+
+/* Ranks that leave because a signature differs are explained by that verdict. */
+START_TEST(who_leaves_because_of_a_signature_is_no_dead_peer)
+{
+    e = hang_job(4);
+    for (uint32_t r = 0; r < 4; r++) {
+        struct kc_op_seen op = hang_call(HANG_WORLD, 7);
+        op.count -= r == 2;
+        hang_refused(e, r, op);
+        e->rank[r].view.state = KC_RANK_LEAVING;
+        hang_words(e, r, r == 3 ? KC_REASON_PEER : KC_REASON_SIGNATURE, "rank 2 called …");
+    }
+    HANG_ONE(e, KC_HANG_MISMATCHED_COUNT, KC_BIT(2), false);
+}
+END_TEST
+
 START_TEST(a_process_that_is_not_there_is_dead_before_its_keeper_says_so)
 {
     without_rank_2(KC_PHASE_FORWARD, 1);
@@ -351,6 +395,9 @@ int main(void)
     tcase_add_test(t, an_exit_is_told_with_its_code_and_last_words);
     tcase_add_test(t, f08_a_kill_is_told_with_what_is_known_of_its_cause);
     tcase_add_test(t, f07_only_the_first_failure_is_blamed);
+    tcase_add_test(t, f07_who_leaves_after_a_death_is_never_to_blame);
+    tcase_add_test(t, f07_of_those_that_say_why_the_first_is_to_blame);
+    tcase_add_test(t, who_leaves_because_of_a_signature_is_no_dead_peer);
     tcase_add_test(t, a_process_that_is_not_there_is_dead_before_its_keeper_says_so);
     tcase_add_test(t, f28_a_rank_that_leaves_says_so);
     tcase_add_test(t, who_leaves_early_without_a_failure_is_missed_all_the_same);
