@@ -36,6 +36,7 @@ static void set_up(void)
     for (int i = 0; i < PLACES; i++)
         ck_assert_int_eq(kc_stacks_symbol(stacks, &places[i]), i);
     stacks->looks = 1;
+    stacks->seconds_ns = 1500000;
     tree = NULL;
 }
 
