@@ -51,7 +51,11 @@ static json_t *node_json(const struct kc_tree *t, uint32_t i)
     json_t *o = n->symbol == KC_TREE_NONE ? json_pack("{s:o}", "thread", session_text(n->name))
                                           : function_json(&t->stacks->symbol[n->symbol]);
     json_t *children = json_array(), *lines = json_array();
-    char state[2] = {n->state, 0};
+    json_t *states = json_array();
+    for (uint32_t k = 0; k < n->states; k++) {
+        char state[2] = {n->end[k].state, 0};
+        json_array_append_new(states, json_pack("{s:o, s:o}", "state", session_text(state), "ranks", ranks_json(&n->end[k].ranks)));
+    }
     for (uint32_t k = 0; k < n->lines && k < KC_TREE_LINES; k++)
         json_array_append_new(lines, json_integer(n->line[k]));
     for (uint32_t c = n->child; c != KC_TREE_NONE; c = t->node[c].next)
@@ -61,7 +65,7 @@ static json_t *node_json(const struct kc_tree *t, uint32_t i)
     json_object_set_new(o, "threads", json_integer(n->threads));
     json_object_set_new(o, "ends", json_integer(n->ends));
     json_object_set_new(o, "looks", json_integer(n->looks));
-    json_object_set_new(o, "state", session_text(state));
+    json_object_set_new(o, "states", states);
     json_object_set_new(o, "children", children);
     return o;
 }
@@ -87,9 +91,10 @@ static json_t *threads_json(const struct kc_stacks *s)
         const struct kc_stack *x = &s->stack[i];
         char state[2] = {x->state, 0};
         if (x->look + 1 == s->looks)
-            json_array_append_new(a, json_pack("{s:i, s:i, s:o, s:o, s:s, s:f, s:i, s:b}", "rank", (int)x->rank, "tid", (int)x->tid,
+            json_array_append_new(a, json_pack("{s:i, s:i, s:o, s:o, s:s, s:f, s:i, s:b, s:o}", "rank", (int)x->rank, "tid", (int)x->tid,
                                                "name", session_text(x->name), "state", session_text(state), "way", ways[x->way],
-                                               "held_seconds", (double)x->held / 1e9, "frames", (int)x->count, "cut", x->cut));
+                                               "held_seconds", (double)x->held / 1e9, "frames", (int)x->count, "cut", x->cut,
+                                               "where", session_text(x->where)));
     }
     return a;
 }

@@ -4,6 +4,7 @@
 
 #include "asked.h"
 #include "console/session.h"
+#include "look.h"
 #include "symbol.h"
 #include "unwind.h"
 
@@ -249,6 +250,29 @@ static int gather(struct gathering *g, uint64_t end)
     }
 }
 
+/* ---- what nobody may touch ---------------------------------------------------------------------------------------- */
+
+/* What is known of the threads of a rank that the kernel holds, without stopping them: at the end, which is near enough, since
+ * they stand. */
+static void describe_held(struct gathering *g, struct kc_look *look)
+{
+    for (uint32_t i = 0; i < g->wish->ranks; i++) {
+        const struct kc_stack_target *t = &g->wish->target[i];
+        bool looked = false;
+        for (size_t k = 0; k < g->out->stacks; k++) {
+            struct kc_stack *s = &g->out->stack[k];
+            if (s->rank != t->rank || s->way != KC_STACK_SKIPPED)
+                continue;
+            if (!looked && kc_look("", t->pid, t->start, look) < 0)
+                break;
+            looked = true;
+            for (uint32_t n = 0; n < look->threads; n++)
+                if (look->thread[n].tid == s->tid)
+                    kc_look_text(&look->thread[n], s->where, sizeof s->where);
+        }
+    }
+}
+
 /* ---- in order ----------------------------------------------------------------------------------------------------- */
 
 /* Which rank comes first is what was asked for; the main thread has the number of its process. */
@@ -362,8 +386,9 @@ int kc_stacks_take(const struct kc_stack_wish *w, struct kc_stacks **out, struct
     if (w->ranks == 0 || w->ranks > KC_RANKS_MAX || w->looks == 0 || w->looks > KC_STACK_LOOKS)
         return kc_fail(e, -EINVAL, "stacks of %u ranks in %u looks: 1 to %d and 1 to %d are possible", w->ranks, w->looks,
                        KC_RANKS_MAX, KC_STACK_LOOKS);
+    struct kc_look *look = calloc(1, sizeof *look);
     g.helper = calloc(w->ranks, sizeof *g.helper);
-    int code = g.helper ? kc_stacks_new(w->ranks, &g.out) : -ENOMEM;
+    int code = g.helper && look ? kc_stacks_new(w->ranks, &g.out) : -ENOMEM;
     if (code == 0)
         code = symbol_book_new(&g.book);
     for (uint32_t i = 0; g.helper && i < w->ranks; i++)
@@ -377,6 +402,7 @@ int kc_stacks_take(const struct kc_stack_wish *w, struct kc_stacks **out, struct
         if (w->board)
             ask(&g, end);
         drop_refused(g.out);
+        describe_held(&g, look);
         if (g.out->stacks > 0)
             qsort(g.out->stack, g.out->stacks, sizeof *g.out->stack, by_place);
         count_threads(g.out);
@@ -387,5 +413,6 @@ int kc_stacks_take(const struct kc_stack_wish *w, struct kc_stacks **out, struct
     symbol_book_free(g.book);
     kc_stacks_free(g.out);
     free(g.helper);
+    free(look);
     return code == 0 ? 0 : kc_fail(e, code, "stacks: %s", strerror(-code));
 }

@@ -50,6 +50,7 @@ struct kc_stack {
     char name[16];
     uint64_t held;     /* ns, at most; 0 it was not */
     uint64_t pc, top;  /* program counter and stack pointer; 0 unknown */
+    char where[160];   /* SKIPPED: what /proc says of it, "is held by the kernel (D) in fsync(9: /data/pack.0), kernel …"; "" */
     bool cut;          /* there were more callers, or they could not be found */
     uint32_t count;
     uint32_t frame[KC_FRAMES]; /* index of the symbol; the innermost first */

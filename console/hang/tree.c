@@ -138,6 +138,18 @@ static void kind_of(const struct kc_stacks *s, const struct kc_stack *t, char ou
         out[--n] = 0;
 }
 
+static void add_state(struct kc_tree_node *n, char state, uint32_t rank)
+{
+    uint32_t i = 0;
+    while (i < n->states && n->end[i].state != state)
+        i++;
+    if (i == KC_TREE_STATES)
+        return;
+    n->end[i].state = state;
+    kc_tree_add(&n->end[i].ranks, rank);
+    n->states += i == n->states;
+}
+
 static void count(struct making *m, uint32_t i, const struct kc_stack *s, uint32_t thread, bool end)
 {
     struct kc_tree_node *n = &m->tree->node[i];
@@ -146,7 +158,7 @@ static void count(struct making *m, uint32_t i, const struct kc_stack *s, uint32
     m->mark[i] = thread + 1;
     if (!end)
         return;
-    n->state = n->looks == 0 || n->state == s->state ? s->state : 0;
+    add_state(n, s->state, s->rank);
     n->ends += m->mark_end[i] != thread + 1;
     m->mark_end[i] = thread + 1;
     n->looks++;
@@ -218,7 +230,10 @@ static void judge(struct kc_tree *t, uint32_t i)
     t->rank[i] = (struct kc_tree_rank){.at = KC_TREE_NONE};
     for (size_t k = 0; k < s->stacks; k++) {
         const struct kc_stack *x = &s->stack[k];
-        if (x->rank != s->rank[i].rank || x->tid != s->rank[i].pid || x->count == 0)
+        if (x->rank != s->rank[i].rank || x->tid != s->rank[i].pid)
+            continue;
+        t->rank[i].state = x->state;
+        if (x->count == 0)
             continue;
         uint32_t n = first ? shared(s, first, x) : shown(s, x);
         common = first && common < n ? common : n;

@@ -12,6 +12,7 @@
 #include <stdio.h>
 
 #define KC_TREE_LINES 4    /* of a function, that are told apart */
+#define KC_TREE_STATES 4   /* of threads that stand at one place */
 #define KC_TREE_NONE UINT32_MAX
 
 struct kc_tree_set {       /* of ranks */
@@ -27,7 +28,11 @@ struct kc_tree_node {
     uint32_t threads;      /* that were here in any look */
     uint32_t ends;         /* of these, that were here innermost */
     uint32_t looks;        /* thread-looks that ended here */
-    char state;            /* of the threads that ended here, where it was one and the same; else 0 */
+    struct kc_tree_end {   /* of the threads that ended here: who was in which state (proc(5); 0 unknown) */
+        char state;
+        struct kc_tree_set ranks;
+    } end[KC_TREE_STATES];
+    uint32_t states;       /* how many different ones; more than there is room for are left out */
     uint32_t line[KC_TREE_LINES], lines; /* lines: how many there were, also beyond */
     char name[16];         /* of a kind of thread: "main", or what they are called */
 };
@@ -39,6 +44,7 @@ struct kc_tree {
     struct kc_tree_rank {
         enum kc_tree_word word;
         uint32_t at;                 /* stuck: symbol of the innermost function that all looks have; else KC_TREE_NONE */
+        char state;                  /* of its main thread in the last look; 0 unknown */
     } *rank;                         /* (ranks), as in stacks->rank */
 };
 

@@ -48,7 +48,7 @@ static const char *state_word(char state)
     case 'D': return "held by the kernel (D)";
     case 'T': return "stopped";
     case 't': return "held by a debugger";
-    default: return "";
+    default: return "stood";
     }
 }
 
@@ -108,11 +108,15 @@ static void print_count(const struct kc_tree_node *n, FILE *out)
 /* What is known of those whose stack ends at this function: they do the same in every look unless it says how often. */
 static void print_end(const struct kc_tree *t, const struct kc_tree_node *n, FILE *out)
 {
-    const char *word = state_word(n->state);
     uint32_t most = n->ends * t->stacks->looks;
     if (!n->ends)
         return;
-    fprintf(out, "  <- %s", *word ? word : "here");
+    fprintf(out, "  <- ");
+    for (uint32_t i = 0; i < n->states; i++) {
+        char ranks[400];
+        kc_tree_ranks(&n->end[i].ranks, ranks, sizeof ranks);
+        fprintf(out, "%s%s%s%s", i ? ", " : "", state_word(n->end[i].state), n->states > 1 ? " " : "", n->states > 1 ? ranks : "");
+    }
     if (n->looks < most)
         fprintf(out, ", %u of %u times", n->looks, most);
 }
@@ -138,6 +142,12 @@ static void print_children(const struct kc_tree *t, uint32_t parent, int depth, 
 
 /* ---- what it comes to --------------------------------------------------------------------------------------------- */
 
+/* Is its main thread kept from running from outside? */
+static bool halted(const struct kc_tree *t, uint32_t i)
+{
+    return t->rank[i].state == 'T' || t->rank[i].state == 't' || t->rank[i].state == 'D';
+}
+
 static void print_words(const struct kc_tree *t, FILE *out)
 {
     static const char *const words[] = {[KC_TREE_STUCK] = "stuck", [KC_TREE_MOVES] = "moves"};
@@ -152,7 +162,7 @@ static void print_words(const struct kc_tree *t, FILE *out)
             continue;
         for (uint32_t k = i; k < s->ranks; k++) {
             const struct kc_symbol *b = t->rank[k].at < s->symbols ? &s->symbol[t->rank[k].at] : NULL;
-            if (t->rank[k].word != t->rank[i].word || !at != !b || s->rank[k].moved != s->rank[i].moved ||
+            if (t->rank[k].word != t->rank[i].word || !at != !b || halted(t, k) != halted(t, i) || s->rank[k].moved != s->rank[i].moved ||
                 (at && (strcmp(at->function, b->function) != 0 || strcmp(at->file, b->file) != 0)))
                 continue;
             kc_tree_add(&same, s->rank[k].rank);
@@ -161,7 +171,8 @@ static void print_words(const struct kc_tree *t, FILE *out)
         kc_tree_ranks(&same, ranks, sizeof ranks);
         fprintf(out, "%-6s %s", words[t->rank[i].word], ranks);
         if (at)
-            fprintf(out, "  in %s (%s), no progress on the board\n", at->function, at->file);
+            fprintf(out, "  in %s (%s), %s\n", at->function, at->file,
+                    halted(t, i) ? state_word(t->rank[i].state) : "no progress on the board");
         else
             fprintf(out, "  %s\n", s->rank[i].moved ? "gets on" : "no progress on the board, and at other places each time");
     }
@@ -191,7 +202,8 @@ static void print_missing_threads(const struct kc_stacks *s, FILE *out)
     for (size_t i = 0; i < s->stacks; i++) {
         const struct kc_stack *x = &s->stack[i];
         if (x->count == 0 && x->look + 1 == s->looks)
-            fprintf(out, "note   rank %u, thread %u (%s): no stack, %s\n", x->rank, x->tid, x->name, way_word(x->way));
+            fprintf(out, "note   rank %u, thread %u (%s): no stack, %s\n", x->rank, x->tid, x->name,
+                    *x->where ? x->where : way_word(x->way));
     }
 }
 

@@ -242,6 +242,46 @@ START_TEST(f27_a_stopped_process_stays_stopped)
 }
 END_TEST
 
+/* A thread that waits for the end of its vfork() is in D. */
+static void run_held(void)
+{
+    static int fds[2];
+    pthread_t t;
+    if (pipe(fds) != 0 || kc_thread_start(&t, helper_main, fds) != 0)
+        _exit(1);
+    atomic_fetch_add(&shared->ready, 1);
+    pid_t parent = getpid();
+    if (vfork() == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        while (getppid() == parent)
+            pause();
+        _exit(0);
+    }
+}
+
+static bool main_is_held(void)
+{
+    return state_of(child) == 'D';
+}
+
+START_TEST(what_the_kernel_holds_is_not_touched)
+{
+    begin(run_held);
+    ck_assert(holds(main_is_held, 10));
+    ck_assert_int_eq(take(2, 0, 20 * KC_SECOND), 0);
+    ck_assert_int_eq(stacks->rank[0].error, 0);
+    ck_assert_uint_eq(stacks->stacks, 4);
+    for (size_t i = 0; i < 4; i += 2) {
+        ck_assert_int_eq(stacks->stack[i].way, KC_STACK_SKIPPED);
+        ck_assert_uint_eq(stacks->stack[i].count, 0);
+        ck_assert_uint_eq(stacks->stack[i].held, 0);
+        ck_assert_msg(strncmp(stacks->stack[i].where, "is held by the kernel (D)", 25) == 0, "%s", stacks->stack[i].where);
+        ck_assert_ptr_nonnull(frame(&stacks->stack[i + 1], "where_it_sleeps")); /* the others have stacks */
+    }
+    ck_assert(main_is_held());
+}
+END_TEST
+
 /* The helper is killed by the deadline while it holds a thread. */
 START_TEST(f27_what_a_deadline_interrupts_runs_on)
 {
@@ -481,6 +521,7 @@ int main(void)
     tcase_add_test(on, f27_what_a_deadline_interrupts_stays_stopped);
     tcase_add_test(on, f27_a_killed_helper_leaves_it_running);
     tcase_add_test(on, f27_a_killed_helper_leaves_it_stopped);
+    tcase_add_test(on, what_the_kernel_holds_is_not_touched);
     tcase_add_test(on, signals_reach_it);
     tcase_add_test(process, another_start_time_is_not_looked_at);
     tcase_add_test(process, one_that_is_traced_already_says_by_whom);

@@ -124,7 +124,7 @@ START_TEST(threads_are_told_apart_by_name)
     ck_assert_ptr_null(strstr(text(), "begin"));
     ck_assert_ptr_null(strstr(text(), "__libc_start_main"));
     ck_assert_ptr_nonnull(strstr(text(), "layers/govern/step.c:24  <- runs\n"));
-    ck_assert_ptr_nonnull(strstr(text(), "layers/base/futex.c:15  <- here\n")); /* some sleep, some are held */
+    ck_assert_ptr_nonnull(strstr(text(), "layers/base/futex.c:15  <- held by the kernel (D) [2] 0-1, sleeps [2] 0-1\n"));
 }
 END_TEST
 
@@ -161,6 +161,20 @@ START_TEST(stuck_is_told_from_slow)
     ck_assert_ptr_nonnull(strstr(out, "\nmoves  [1] 2  no progress on the board, and at other places each time\n"));
     ck_assert_ptr_null(strstr(out, "[1] 3  "));
     ck_assert_ptr_nonnull(strstr(out, "read                                     libc.so.6  <- sleeps, 1 of 3 times\n"));
+}
+END_TEST
+
+/* One of them is stopped: at the same place as the others, and yet it stands out. */
+START_TEST(a_stopped_one_stands_out)
+{
+    stacks->looks = 2;
+    for (uint32_t look = 0; look < 2; look++)
+        for (uint32_t r = 0; r < 4; r++)
+            ADD(r, 100 + r, look, r == 2 ? 'T' : 'S', SYSCALL, FUTEX, WAIT, MAIN);
+    const char *out = text();
+    ck_assert_ptr_nonnull(strstr(out, "\nstuck  [3] 0-1,3  in kc_comm_wait (layers/comm/op.c), no progress on the board\n"));
+    ck_assert_ptr_nonnull(strstr(out, "\nstuck  [1] 2  in kc_comm_wait (layers/comm/op.c), stopped\n"));
+    ck_assert_ptr_nonnull(strstr(out, "libc.so.6  <- sleeps [3] 0-1,3, stopped [1] 2\n"));
 }
 END_TEST
 
@@ -205,6 +219,7 @@ int main(void)
     tcase_add_test(c, threads_are_told_apart_by_name);
     tcase_add_test(c, what_has_no_name_has_its_place);
     tcase_add_test(c, stuck_is_told_from_slow);
+    tcase_add_test(c, a_stopped_one_stands_out);
     tcase_add_test(c, what_could_not_be_seen_is_said_once);
     tcase_add_test(c, a_file_has_a_room);
     tcase_add_test(c, nothing_is_a_tree_too);
