@@ -134,14 +134,14 @@ static int op_run(struct kc_executor *x, const struct kc_exec_instruction *i, st
         kc_executor_show(x, i, k, in[k].data);
     kc_executor_blank(x, i);
     if (x->hunt)
-        kc_hunt_before(x->hunt, x->c.plan, i, in, out);
+        kc_hunt_before(x, i, in, out);
     int token = i->part == KC_PART_DATA ? kc_probe_wait_begin(x->c.probe, KC_WAIT_DATA, KC_NO_GROUP, i->micro) : -1;
     r = x->c.ops->ops[i->opcode].enqueue(x->c.ops->self, &call, kc_team_lane(x->team), e);
     kc_probe_wait_end(x->c.probe, token);
     for (uint32_t k = 0; k < i->outputs && r == 0; k++)
         kc_executor_show(x, i, i->inputs + k, out[k].data);
     if (x->hunt && r == 0)
-        kc_hunt_after(x->hunt, x->c.plan, i, out);
+        kc_hunt_after(x, i, out);
     if (r < 0 && e && !e->text[0])
         kc_fail(e, r, "an op failed");
     return r < 0 ? kc_fail_prefix(e, r, "%s, layer %d, micro-batch %u", x->c.ops->ops[i->opcode].name, i->layer,

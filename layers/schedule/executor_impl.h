@@ -100,10 +100,8 @@ static inline void kc_executor_show(const struct kc_executor *x, const struct kc
 }
 
 /* hunt.c, on the compute lane: before and after an op; and what goes into the vector that is summed. */
-void kc_hunt_before(struct kc_hunt *h, const struct kc_exec_plan *plan, const struct kc_exec_instruction *i,
-                    const struct kc_view *in, const struct kc_view *out);
-void kc_hunt_after(struct kc_hunt *h, const struct kc_exec_plan *plan, const struct kc_exec_instruction *i,
-                   const struct kc_view *out);
+void kc_hunt_before(struct kc_executor *x, const struct kc_exec_instruction *i, const struct kc_view *in, const struct kc_view *out);
+void kc_hunt_after(struct kc_executor *x, const struct kc_exec_instruction *i, const struct kc_view *out);
 void kc_hunt_vote(const struct kc_hunt *h, uint32_t rank, double *own);
 void kc_hunt_count(struct kc_hunt *h, const double *agreed);
 

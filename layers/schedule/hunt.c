@@ -62,17 +62,39 @@ static void remember(struct kc_hunt_find *f, const struct kc_exec_instruction *i
         *f = (struct kc_hunt_find){.instruction = i, .operand = operand, .element = element, .value = value};
 }
 
-void kc_hunt_before(struct kc_hunt *h, const struct kc_exec_plan *plan, const struct kc_exec_instruction *i,
-                    const struct kc_view *in, const struct kc_view *out)
+/* The tensor of an operand; NULL: it has none, as the optimizer's have not. */
+static const struct kc_plan_tensor *tensor_of(const struct kc_executor *x, const struct kc_exec_instruction *i, uint32_t operand)
 {
-    const struct kc_exec_ref *refs = kc_refs_of(plan, i);
+    const struct kc_shard_plan *s = x->c.shard;
+    if (i->op < 0)
+        return NULL;
+    const struct kc_plan_op *op = KC_AT(s, struct kc_plan_op, s->ops) + i->op;
+    const struct kc_span *list = operand < i->inputs ? &op->in : &op->out;
+    const uint32_t k = operand < i->inputs ? operand : operand - i->inputs;
+    const int32_t t = k < list->count ? KC_AT(s, int32_t, *list)[k] : -1;
+    return t < 0 ? NULL : KC_AT(s, struct kc_plan_tensor, s->tensors) + t;
+}
+
+/* Is an element of a parameter this rank's to update? Others have it from there. */
+static bool owns(const struct kc_executor *x, const struct kc_plan_tensor *t, uint64_t element)
+{
+    const struct kc_shard_plan *s = x->c.shard;
+    const struct kc_plan_bucket *b = KC_AT(s, struct kc_plan_bucket, s->buckets) + t->bucket;
+    return !kc_bucket_in_parts(b, KC_STATE_MOMENT1) || (t->offset + element) / b->shard == kc_plan_owner(s, b, x->c.plan->rank);
+}
+
+void kc_hunt_before(struct kc_executor *x, const struct kc_exec_instruction *i, const struct kc_view *in, const struct kc_view *out)
+{
+    const struct kc_exec_ref *refs = kc_refs_of(x->c.plan, i);
+    struct kc_hunt *h = x->hunt;
     uint64_t at = 0;
     h->reads = BAD_NONE;
     for (uint32_t k = 0; k < i->inputs; k++) {
+        const struct kc_plan_tensor *t = tensor_of(x, i, k);
         const enum bad b = look(in[k].data, refs[k].type, kc_ref_elements(&refs[k]), &at);
         if (b > (enum bad)h->reads)
             h->reads = (uint8_t)b;
-        if (b == BAD_WORSE && refs[k].space == KC_SPACE_PARAMETER)
+        if (b == BAD_WORSE && t && t->role == KC_PARAMETER && owns(x, t, at))
             remember(&h->worse, i, k, at, value_at(in[k].data, refs[k].type, at));
     }
     for (uint32_t k = 0; i->accumulate && k < i->outputs; k++) { /* what it adds to, it reads */
@@ -83,10 +105,10 @@ void kc_hunt_before(struct kc_hunt *h, const struct kc_exec_plan *plan, const st
     }
 }
 
-void kc_hunt_after(struct kc_hunt *h, const struct kc_exec_plan *plan, const struct kc_exec_instruction *i,
-                   const struct kc_view *out)
+void kc_hunt_after(struct kc_executor *x, const struct kc_exec_instruction *i, const struct kc_view *out)
 {
-    const struct kc_exec_ref *refs = kc_refs_of(plan, i) + i->inputs;
+    const struct kc_exec_ref *refs = kc_refs_of(x->c.plan, i) + i->inputs;
+    struct kc_hunt *h = x->hunt;
     uint64_t at = 0;
     for (uint32_t k = 0; k < i->outputs; k++) {
         const enum bad b = look(out[k].data, refs[k].type, kc_ref_elements(&refs[k]), &at);
@@ -131,21 +153,16 @@ static void print_element(struct kc_print *p, const struct kc_exec_ref *r, uint6
         kc_print(p, "]");
 }
 
-/* The tensor of an operand: its name, and what it is to it; NULL: it has none, as the optimizer's have not. */
-static const char *tensor_of(const struct kc_executor *x, const struct kc_exec_instruction *i, uint32_t operand, const char **what)
+/* "the gradient of h.2.w", "h.2.attn", "a result" */
+static void print_tensor(struct kc_print *p, const struct kc_executor *x, const struct kc_plan_tensor *t)
 {
     const struct kc_shard_plan *s = x->c.shard;
-    const struct kc_plan_tensor *all = KC_AT(s, struct kc_plan_tensor, s->tensors);
-    if (i->op < 0)
-        return NULL;
-    const struct kc_plan_op *op = KC_AT(s, struct kc_plan_op, s->ops) + i->op;
-    const struct kc_span *list = operand < i->inputs ? &op->in : &op->out;
-    const uint32_t k = operand < i->inputs ? operand : operand - i->inputs;
-    const int32_t t = k < list->count ? KC_AT(s, int32_t, *list)[k] : -1;
-    if (t < 0)
-        return NULL;
-    *what = all[t].role == KC_GRADIENT && all[t].of >= 0 ? "the gradient of " : "";
-    return KC_TEXT(s, all[all[t].role == KC_GRADIENT && all[t].of >= 0 ? all[t].of : t].name);
+    const bool gradient = t && t->role == KC_GRADIENT && t->of >= 0;
+    if (!t)
+        kc_print(p, "a result");
+    else
+        kc_print(p, "%s%s", gradient ? "the gradient of " : "",
+                 KC_TEXT(s, (gradient ? KC_AT(s, struct kc_plan_tensor, s->tensors) + t->of : t)->name));
 }
 
 static void print_op(struct kc_print *p, const struct kc_executor *x, const struct kc_exec_instruction *i, const char *value)
@@ -159,16 +176,18 @@ static void print_op(struct kc_print *p, const struct kc_executor *x, const stru
 static void print_find(struct kc_print *p, const struct kc_executor *x, const struct kc_hunt_find *f)
 {
     const struct kc_exec_instruction *i = f->instruction;
-    const struct kc_exec_ref *r = kc_refs_of(x->c.plan, i) + f->operand;
-    const char *what = "", *name = tensor_of(x, i, f->operand, &what);
+    const struct kc_plan_tensor *t = tensor_of(x, i, f->operand);
     const char *value = isnan(f->value) ? "NaN" : f->value > 0 ? "inf" : "-inf";
-    if (f->operand < i->inputs)
-        kc_print(p, "the parameter %s is %s", name ? name : "?", value);
-    else
+    if (f->operand < i->inputs) {
+        kc_print(p, "the parameter ");
+        print_tensor(p, x, t);
+        kc_print(p, " is %s", value);
+    } else {
         print_op(p, x, i, value);
-    if (f->operand >= i->inputs)
-        kc_print(p, ", in %s%s", what, name ? name : "a result");
-    print_element(p, r, f->element);
+        kc_print(p, ", in ");
+        print_tensor(p, x, t);
+    }
+    print_element(p, kc_refs_of(x->c.plan, i) + f->operand, f->element);
 }
 
 static void print_seen(struct kc_print *p, const struct kc_executor *x, int64_t where)

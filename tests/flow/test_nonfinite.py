@@ -43,6 +43,18 @@ def test_F47_whoever_made_it_is_named_with_op_and_tensor():
             assert words in node.kc("show", job).stdout
 
 
+def test_F47_a_parameter_is_whose_it_is_to_update():
+    """An update makes it, all gather it, and the next step finds it, also where parameters are gathered for each op anew."""
+    with Drills() as node:
+        for zero in (0, 1, 3):
+            job = node.begin("spoilt", 2, zero, steps=6, batch={"micro": 4},
+                             inject=[{"rank": 1, "step": 3, "phase": "optimizer", "what": "nonfinite"}])
+            node.kc("wait", job, ok=(1,))
+            failure = node.result(job)["first_failure"]
+            assert failure["rank"] == 1 and "step 4: rank 1: the parameter transformer." in failure["text"] and \
+                " is NaN at [" in failure["text"], (zero, failure)
+
+
 def test_F47_skip_and_rollback_name_it_and_go_on():
     with Drills() as node:
         words = "step 3: rank 1: linear of layer 0 made NaN of finite values in micro-batch 0, in h.0.attn.qkv at [4, 0, "
