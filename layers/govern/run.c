@@ -51,7 +51,9 @@ static int train(struct loop *l)
     if (code < 0)
         return code;
     if (compare && l->run.agreed[KC_AGREE_DIGEST] != 0)
-        return step_replicas_differ(l->c, &l->run, &l->peer, l->e);
+        return step_replicas_differ(l->c, &l->run, l->alike, &l->peer, l->e);
+    if (compare)
+        l->alike = l->run.values.step;
     take_agreed(l);
     if (l->run.skipped) {
         code = nonfinite_by_policy(l);
@@ -258,6 +260,7 @@ static int prepare(struct loop *l)
         code = restore_or_begin(l);
     if (code < 0)
         return code;
+    l->alike = loop_step(l); /* all have the same values from one place */
     publish_plan(c, loop_step(l));
     if (kc_probe_leads(c->probe))
         show_history(l);

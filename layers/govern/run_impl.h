@@ -33,6 +33,7 @@ struct loop {
     uint32_t answered;          /* checkpoint requests; what an earlier incarnation was asked for is answered at once by
                                    the step that was restored, which is saved already */
     uint64_t process_seen;
+    uint64_t alike;             /* the last step after which replicas were compared and were the same; or that of the beginning */
     uint32_t hunts;             /* steps that were run once more because they were not finite */
     int pause_token;            /* of the wait that is shown while held */
     int32_t peer;

@@ -111,7 +111,7 @@ static void print_ranks(struct kc_print *p, uint64_t ranks)
             kc_print(p, "%u%s", r, --left > 1 ? ", " : left == 1 ? " and " : "");
 }
 
-static void print_fault(struct kc_print *p, const struct kc_replica_fault *f, uint32_t every)
+static void print_fault(struct kc_print *p, const struct kc_replica_fault *f)
 {
     const bool one = __builtin_popcountll(f->wrong) == 1;
     print_ranks(p, f->wrong);
@@ -124,10 +124,9 @@ static void print_fault(struct kc_print *p, const struct kc_replica_fault *f, ui
     }
     if (f->tensors > 1)
         kc_print(p, "; %u parameters differ", f->tensors);
-    kc_print(p, ". They are compared every %u step%s: a snapshot since the last time may hold it", every, kc_plural(every));
 }
 
-int step_replicas_differ(const struct kc_govern_config *c, struct kc_run *run, int32_t *peer, struct kc_error *e)
+int step_replicas_differ(const struct kc_govern_config *c, struct kc_run *run, uint64_t alike, int32_t *peer, struct kc_error *e)
 {
     const uint64_t step = run->values.step + 1;
     struct kc_replica_fault f;
@@ -140,9 +139,14 @@ int step_replicas_differ(const struct kc_govern_config *c, struct kc_run *run, i
         return code;
     const bool known = kc_state_replica_fault(c->state, &f) == 0;
     if (known)
-        print_fault(&p, &f, c->spec->replica_every);
+        print_fault(&p, &f);
     else
         kc_print(&p, "ranks that hold the same parameters differed in their bits, and now they do not");
+    kc_print(&p, ". They were alike after step %llu: no snapshot of a later one is used again", (unsigned long long)alike);
+    char why[200];
+    snprintf(why, sizeof why, "it may hold wrong bits: after step %llu ranks that hold the same parameters differed, after step %llu they did "
+             "not yet", (unsigned long long)run->values.step, (unsigned long long)alike);
+    kc_state_doubt(c->state, alike, why);
     const uint64_t blamed = known && f.right ? (uint64_t)__builtin_ctzll(f.wrong) : UINT64_MAX;
     kc_probe_event(c->probe, KC_EVENT_REPLICA, step, blamed, text);
     if (blamed != UINT64_MAX && !(f.wrong >> c->rank & 1))

@@ -244,6 +244,47 @@ int kc_state_choose(struct kc_state *s, uint64_t version, struct kc_snapshot_inf
     return 0;
 }
 
+static void doubt_copies(struct kc_state *s, uint64_t step, const char *why)
+{
+    struct kc_copies *copies;
+    struct kc_error e;
+    uint64_t version[KC_COPY_SLOTS];
+    char path[4096];
+    if (!s->copy || kc_copies_open_plan(s->copy_fd, s->shard->ranks, &s->shard->head.digest, &copies, &e) < 0)
+        return;
+    for (uint32_t i = 0, n = kc_copies_versions(copies, version); i < n; i++) {
+        struct kc_whole *w = NULL;
+        kc_catalog_path(KC_COPY_DIRECTORY, version[i], path);
+        if (kc_copies_whole(copies, version[i], NULL, 0, &w, &e) == 0 && w->manifest.progress.step > step)
+            kc_catalog_mark_broken(kc_copies_storage(copies), path, why);
+        kc_whole_free(kc_copies_storage(copies), w);
+    }
+    kc_copies_free(copies);
+}
+
+void kc_state_doubt(struct kc_state *s, uint64_t step, const char *why)
+{
+    struct kc_catalog c = {0};
+    struct kc_error e;
+    char path[4096];
+    kc_snapshot_settle(s);
+    if (s->rank != 0 || !s->storage)
+        return;
+    doubt_copies(s, step, why);
+    if (kc_catalog_scan(s->st, s->directory, &c, &e) < 0)
+        c.count = 0;
+    for (uint32_t i = c.count; i-- > 0;) {
+        struct kc_whole *w;
+        kc_catalog_path(s->directory, c.version[i], path);
+        if (kc_whole_open(s->st, path, &w, &e) < 0)
+            continue;
+        if (w->manifest.progress.step > step)
+            mark(s, s->st, path, why);
+        kc_whole_free(s->st, w);
+    }
+    kc_catalog_free(&c);
+}
+
 /* The version on disk before that one; 0: none. */
 static int version_before(const struct kc_state *s, uint64_t version, uint64_t *out, struct kc_error *e)
 {

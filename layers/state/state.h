@@ -403,5 +403,8 @@ struct kc_replica_fault {
 };
 /* -ENOENT nothing differs, or not all rounds were run. Pure: the same on all ranks. */
 int kc_state_replica_fault(const struct kc_state *s, struct kc_replica_fault *out);
+/* No version and no copy of a step after `step` is chosen again: each is marked BROKEN with `why`. Restored by all ranks, what was
+ * wrong on one would be the same on all, and never be found. Waits for what is at work in the background. */
+void kc_state_doubt(struct kc_state *s, uint64_t step, const char *why);
 
 #endif

@@ -51,6 +51,14 @@ def test_a_rank_whose_bits_differ_is_outvoted_and_named():
         assert f"rank 1 holds other bits of {NAME} than ranks 0 and 2" in said and record["first_failure"]["rank"] == 1, said
         seen = node.events(job, "replica")
         assert seen and seen[0]["text"].startswith(f"rank 1 holds other bits of {NAME}"), seen
+        # one that may hold them is never restored: then they would be the same everywhere
+        alike = int(re.search(r"They were alike after step (\d+): no snapshot of a later one", seen[0]["text"]).group(1))
+        listed = node.json("snap", "ls", job)["snapshots"]
+        assert listed and all(not v["verified"] and "it may hold wrong bits" in v["reason"] for v in listed), listed
+        assert not node.json("snap", "ls", job)["copies"] and alike % 5 == 0
+        node.kc("resume", job)
+        record = node.wait(job, "failed")
+        assert "is whole" in record["first_failure"]["text"] and "may hold wrong bits" in record["first_failure"]["text"], record
 
 
 def test_of_two_ranks_nobody_can_say_whose_bits_are_right():
