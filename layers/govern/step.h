@@ -21,9 +21,9 @@ int step_follow(const struct kc_govern_config *c, uint32_t rank, enum kc_reason 
 struct kc_step_values step_values_next(const struct kc_govern_config *c);
 /* Train one step: its tokens are counted before and compared after. */
 int step_train(const struct kc_govern_config *c, struct kc_run *run, int32_t *peer, struct kc_error *e);
-/* The replicas' digests do not cancel, which they did after step `alike`; no snapshot of a later one is used again: find out, together with all ranks, who holds other bits of which parameter, and say so
- * in an event. -EUCLEAN with e on those that hold other bits, and where nobody can say who that is on all; -ESHUTDOWN on the
- * others; or the error of a program. */
+/* The replicas' digests do not cancel, which they did after step `alike`: find out, together with all ranks, who holds other bits of
+ * which parameter, and say so in an event; no snapshot of a later step is used again. -EUCLEAN with e on those that hold other bits,
+ * and where nobody can say who that is on all; -ESHUTDOWN on the others; or the error of a program. */
 int step_replicas_differ(const struct kc_govern_config *c, struct kc_run *run, uint64_t alike, int32_t *peer, struct kc_error *e);
 /* state counts the step that step_train() trained. */
 void step_finish(const struct kc_govern_config *c, const struct kc_run *run);
