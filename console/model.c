@@ -2,6 +2,7 @@
 #include "model.h"
 
 #include "directory.h"
+#include "text.h"
 
 #include "base/suggest.h"
 
@@ -30,7 +31,7 @@ void job_clear(struct job *j, const char *id, const char *directory)
     j->step = j->steps = j->ranks = j->zero = j->restarts = j->incarnation = j->exit_code = j->keeper = -1;
     j->queue = j->asked_ranks = -1;
     j->loss = j->validation_loss = j->grad_norm = j->lr = j->tokens_per_second = j->step_seconds = j->seconds = NAN;
-    j->imbalance = j->restart_in = NAN;
+    j->imbalance = j->restart_in = j->hangs = NAN;
     j->validation_step = -1;
     for (int i = 0; i < SPLITS; i++)
         j->split[i] = NAN;
@@ -218,6 +219,16 @@ bool job_failed(const struct job *j)
 bool job_unsaved(const struct job *j)
 {
     return (j->state == KC_JOB_FINISHED || j->state == KC_JOB_STOPPED) && j->exit_code > 0;
+}
+
+const char *job_hang_text(const struct job *j, char *out, size_t room)
+{
+    char seconds[32];
+    *out = 0;
+    if (!isnan(j->hangs))
+        snprintf(out, room, "hangs for %s: %s", text_seconds(j->hangs, seconds, sizeof seconds),
+                 *j->hang_text ? j->hang_text : "kc hang looks into it");
+    return out;
 }
 
 const char *job_restart_text(const struct job *j, char *out, size_t room)

@@ -88,6 +88,8 @@ struct job {
     double split[SPLITS];        /* of rank 0, whose step `step_seconds` is too: parts of one step of one rank */
     char state_root[33];         /* of the state at `step` */
     char text[512];              /* the last fault as one line, survived or not; "" none */
+    double hangs;                /* seconds for which it has stood still, if its keeper says that it hangs; NaN: it does not */
+    char hang_text[256];         /* if so: what the diagnosis said; else "" */
     double restart_in;           /* seconds until its ranks are started again; NaN: nothing waits for that */
     char restart_why[56];        /* if so: "third crash without progress" */
     int64_t asked_ranks;         /* it goes on with fewer than that; -1: it has all */
@@ -138,6 +140,8 @@ bool job_failed(const struct job *j);
 bool job_unsaved(const struct job *j);
 const char *job_state_text(const struct job *j); /* "running", "?" */
 /* "restarts in 8 s: third crash without progress"; "" where nothing waits for that. Returns out. */
+/* "hangs for 41 s: rank 3 is stopped"; "" if it does not. Returns `out`. */
+const char *job_hang_text(const struct job *j, char *out, size_t room);
 const char *job_restart_text(const struct job *j, char *out, size_t room);
 /* Seconds the rest would take at the speed of the last step; NaN unless it runs. */
 double job_eta(const struct job *j);

@@ -139,6 +139,17 @@ static void read_status(struct job *j, const struct kc_reader *r, bool alone)
     }
 }
 
+/* Does it hang? Only while somebody looks: a dead keeper's word is old. */
+static void read_watch(struct job *j, const struct kc_reader *r)
+{
+    struct kc_watch_seen w;
+    if (kc_reader_watch(r, &w) || !w.since || !j->keeper_alive || w.incarnation != (uint32_t)j->incarnation ||
+        job_ended(j) || j->state == KC_JOB_RESTARTING)
+        return;
+    j->hangs = age(kc_reader_now(r), w.still ? w.still : w.since);
+    snprintf(j->hang_text, sizeof j->hang_text, "%s", w.text);
+}
+
 /* The newest step that all agree on, and its figures. Records of steps that a restart took back are passed over: the
  * files, which are cut, have the right ones. */
 static void read_steps(struct job *j, const struct kc_reader *r)
@@ -213,6 +224,7 @@ static void read_all(struct job *j, const struct kc_reader *r, bool alone)
     j->board = true;
     read_facts(j, r);
     read_status(j, r, alone);
+    read_watch(j, r);
     kc_reader_job_metrics(r, &m);
     metrics_of(&m, j->metric);
     uint32_t ranks = kc_reader_ranks(r);

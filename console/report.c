@@ -134,6 +134,8 @@ json_t *report_job(const struct job *j)
     json_object_set_new(o, "ranks_asked", report_whole(j->asked_ranks));
     json_object_set_new(o, "lost_device", session_text(j->device));
     json_object_set_new(o, "waits_for", session_text(j->waits));
+    json_object_set_new(o, "hang", isnan(j->hangs) ? json_null() : json_pack("{s:o,s:o}", "seconds", kc_json_number(j->hangs), "text",
+                                                                             session_text(j->hang_text)));
     json_object_set_new(o, "restart_in_seconds", kc_json_number(j->restart_in));
     json_object_set_new(o, "restart_why", session_text(isnan(j->restart_in) ? "" : j->restart_why));
     json_object_set_new(o, "host", session_text(j->host));
@@ -221,6 +223,8 @@ void report_state(const struct job *j, char *out, size_t room)
 {
     if (j->state == KC_JOB_QUEUED && j->queue > 0)
         snprintf(out, room, "%s %" PRId64, job_state_text(j), j->queue);
+    else if (!isnan(j->hangs))
+        snprintf(out, room, "hangs");
     else if (!isnan(j->restart_in))
         snprintf(out, room, "restart %.0f s", ceil(j->restart_in));
     else
@@ -354,6 +358,9 @@ void report_page(const struct job *j, FILE *out)
     fprintf(out, "job         %s\nstate       %s\n", j->id, line);
     if (j->board && !j->keeper_alive)
         fprintf(out, "            its keeper is gone: what follows is what the board last showed\n");
+    if (!isnan(j->hangs))
+        fprintf(out, "            %s\n            kc hang %s, kc stack %s; kc why %s tells the story\n",
+                job_hang_text(j, line, sizeof line), j->id, j->id, j->id);
     if (!isnan(j->restart_in))
         fprintf(out, "            %s; kc resume %s: now, kc stop %s: not at all\n", job_restart_text(j, line, sizeof line), j->id,
                 j->id);

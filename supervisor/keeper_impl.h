@@ -92,6 +92,7 @@ struct kc_keeper_mortem {
     bool gone;                    /* it has ended and is reaped; pid is 0 */
     int code;                     /* then: its exit code, or -signal */
     bool hang;                    /* it looks into a hang, not a crash */
+    uint32_t incarnation;         /* of this one */
     uint64_t deadline;            /* kc_now() */
     char folder[PATH_MAX + 64];   /* that it makes */
     struct kc_source said;        /* its standard output; fd -1 */
@@ -109,6 +110,7 @@ struct kc_keeper_watch {
     struct kc_still first;        /* of a hang: as it was found */
     bool dump, restart;           /* of a hang: a child is to be started; the group is to be ended once that has looked */
     int accused;                  /* of a hang: by the child; -1 */
+    char said[320];               /* what that says; "" not yet */
     struct kc_verdict ended;      /* the hang that the group is ended for; no text: none */
 };
 

@@ -129,7 +129,8 @@ static void journal_verdict(struct kc_keeper *k, const json_t *answer, const cha
 {
     const json_t *first = json_array_get(json_object_get(answer, "verdicts"), 0);
     const size_t root = strlen(k->record.directory) + 1;
-    json_t *o = json_pack("{s:s, s:s}", "path", k->mortem.folder + root, "text", text);
+    json_t *o = json_pack("{s:s, s:i, s:s, s:s}", "of", k->mortem.hang ? "hang" : "crash", "incarnation",
+                          (int)k->mortem.incarnation, "path", k->mortem.folder + root, "text", text);
     static const char *const keys[] = {"word", "ranks", "layer", "owner"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (json_object_get(first, keys[i]))
@@ -154,8 +155,11 @@ static void take_verdict(struct kc_keeper *k, const char *why)
         kc_journal(k->record.directory, "postmortem-failed",
                    json_pack("{s:o}", "text", json_sprintf("kc hang gave no verdict: %s%s%s", why, error ? ": " : "",
                                                            error ? error : "")));
-    if (m->hang)
-        kc_keeper_watch_told(k, text, accused(answer));
+    if (m->hang) { /* the verdict alone says it without the job's name; of several the whole does */
+        const json_t *verdicts = json_object_get(answer, "verdicts");
+        const char *one = kc_json_text(json_array_get(verdicts, 0), "text", text);
+        kc_keeper_watch_told(k, json_array_size(verdicts) > 1 ? text : one, accused(answer));
+    }
     json_decref(answer);
 }
 
@@ -211,6 +215,7 @@ static bool begin(struct kc_keeper *k, const char *what, bool stacks, bool hang)
     m->said = (struct kc_source){.fd = pipe[0], .ready = said_ready, .owner = k};
     kc_loop_add(&k->loop, &m->said, EPOLLIN); /* if that fails, all is read at its end */
     m->hang = hang;
+    m->incarnation = k->record.incarnation;
     m->told = false;
     m->deadline = kc_now() + DEADLINE;
     return true;

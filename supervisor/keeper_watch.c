@@ -66,6 +66,18 @@ static double seconds(uint64_t ns)
     return (double)ns / (double)KC_SECOND;
 }
 
+/* What does not fit is cut behind a word. */
+static void cut(const char *before, const char *text, char *out, size_t room)
+{
+    const int n = snprintf(out, room, "%s%s", before, text);
+    const size_t behind = room - sizeof " …";
+    if (n < 0 || (size_t)n < room)
+        return;
+    out[behind] = 0;
+    char *space = strrchr(out, ' ');
+    snprintf(space ? space : out + behind, sizeof " …", " …");
+}
+
 /* By the policy of the spec: the group is ended for it, and the policy of faults asked as for a crash. */
 static void end_for_it(struct kc_keeper *k)
 {
@@ -81,7 +93,7 @@ static void end_for_it(struct kc_keeper *k)
         v.step = r->pulse.step;
         snprintf(who, sizeof who, "rank %d", rank);
     }
-    snprintf(v.detail, sizeof v.detail, "hang: %s", w->seen.text[0] ? w->seen.text : "nothing moves");
+    cut("hang: ", w->said[0] ? w->said : "nothing moves", v.detail, sizeof v.detail);
     snprintf(v.text, sizeof v.text, "%s at step %llu in phase %s: %s", who, (unsigned long long)v.step, phase_name(v.phase),
              v.detail);
     w->restart = false;
@@ -117,7 +129,7 @@ static void found(struct kc_keeper *k, uint64_t now)
     struct kc_keeper_watch *w = &k->watch;
     w->seen.hangs++;
     w->seen.since = now;
-    w->seen.text[0] = 0;
+    w->seen.text[0] = w->said[0] = 0;
     w->accused = -1;
     w->dump = true;
     w->restart = k->spec->on_hang == KC_HANG_RESTART;
@@ -143,7 +155,8 @@ void kc_keeper_watch_told(struct kc_keeper *k, const char *text, int rank)
     if (!w->limits.hangs)
         return; /* it is over */
     w->accused = rank;
-    snprintf(w->seen.text, sizeof w->seen.text, "%s", text ? text : "nothing moves, and kc hang gave no verdict");
+    cut("", text ? text : "nothing moves, and kc hang gave no verdict", w->said, sizeof w->said);
+    cut("", w->said, w->seen.text, sizeof w->seen.text);
     show(k, kc_now());
 }
 

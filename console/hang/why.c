@@ -79,10 +79,15 @@ const char *kc_why_folder(const json_t *events)
     struct incident in;
     if (!find(events, &in))
         return NULL;
+    const json_t *launched = in.begin ? json_array_get(events, (size_t)in.begin - 1) : NULL;
+    const char *of = hang_of(events, &in) >= 0 ? "hang" : "crash";
     /* the child of a crash may be done only when the job runs again */
-    for (int i = (int)json_array_size(events) - 1; i >= in.begin; i--)
-        if (is(json_array_get(events, (size_t)i), "postmortem"))
-            return kc_json_text(json_array_get(events, (size_t)i), "path", NULL);
+    for (int i = (int)json_array_size(events) - 1; i >= (in.open ? in.at : in.begin); i--) {
+        const json_t *e = json_array_get(events, (size_t)i);
+        if (is(e, "postmortem") && strcmp(kc_json_text(e, "of", of), of) == 0 &&
+            kc_json_integer(e, "incarnation", 0) == kc_json_integer(launched, "incarnation", 0))
+            return kc_json_text(e, "path", NULL);
+    }
     return NULL;
 }
 

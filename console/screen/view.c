@@ -64,6 +64,11 @@ static enum role trouble_of(const struct job *j, char *out, size_t room)
         snprintf(out, room, "! %s has lost its keeper: its ranks save and end, kcd starts it again", j->id);
         return ROLE_BAD;
     }
+    if (!isnan(j->hangs)) {
+        char hang[320];
+        snprintf(out, room, "! %s %s", j->id, job_hang_text(j, hang, sizeof hang));
+        return ROLE_BAD;
+    }
     const struct job_rank *longest = NULL;
     for (size_t i = 0; i < j->ranks_known; i++) {
         const struct job_rank *r = &j->rank[i];

@@ -6,6 +6,7 @@ import os, signal, sys, time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from kc_flow import Node, alive, kill, main, until
+from kc_train import Kc
 
 # A `kc hang WHAT --dump DIR …` without a diagnosis: keeps how it was called and the board that it was given, and waits for
 # the file that WAIT_FOR names before its verdict, for that of LINGER after it.
@@ -13,7 +14,7 @@ STAND_IN = """#!/bin/sh
 mkdir -p "$4" && echo "$*" >"$4/called" && case $2 in */*) cat "$2" >"$4/board" ;; esac
 while [ -n "$WAIT_FOR" ] && [ ! -e "$WAIT_FOR" ]; do sleep 0.02; done
 [ -n "$SAY" ] && { echo "$SAY"; exit 3; }
-echo '{"schema":"kc.hang/1","hung":true,"text":"rank 1 is made up","verdicts":[{"word":"spinning","ranks":[1],"layer":"engine","owner":"foundations"}]}'
+echo '{"schema":"kc.hang/1","hung":true,"text":"rank 1 is made up","verdicts":[{"word":"spinning","text":"made up for a test","ranks":[1],"layer":"engine","owner":"foundations"}]}'
 while [ -n "$LINGER" ] && [ ! -e "$LINGER" ]; do sleep 0.02; done
 """
 
@@ -59,7 +60,7 @@ def test_a_hung_rank_is_named_and_the_job_comes_back():
         assert called[:3] == ["hang", job, "--dump"] and called[-1] == "--json", called
         fault = node.events(job, "fault")
         assert [(e["fault"], e["action"], e["rank"], e["step"]) for e in fault] == [("hang", "restart", 1, 70)], fault
-        assert fault[0]["text"].startswith("rank 1 at step 70 in phase forward: hang: rank 1 is made up"), fault
+        assert fault[0]["text"].startswith("rank 1 at step 70 in phase forward: hang: made up for a test"), fault
         assert record["restarts"] == 1 and record["last_fault"]["reason"] == "hang" and record["first_failure"] is None, record
         assert node.steps(job) == list(range(1, 91))
         # it did not move for longer than ever: its grace is one second
@@ -179,6 +180,68 @@ def test_the_child_goes_with_its_keeper():
         kill(node.keeper(job))
         until("the next keeper has it", lambda: node.read(job, "state.json")["incarnation"] == 3 and node.state(job) == "running")
         node.request("stop", job=job)
+
+
+# ---- real ranks, and the real kc hang ----
+
+POLICY = {"hang_floor_seconds": 1, "hang_ceiling_seconds": 20, "on_hang": "restart"}
+
+
+def test_F19_a_stopped_rank_is_named_the_job_heals_with_the_same_bits_and_the_story_is_told():
+    with Kc() as node:
+        calm = node.train("calm", 2, steps=400, snapshot={"every": 50})
+        job = node.begin("sick", 2, steps=400, snapshot={"every": 50}, policy=POLICY)
+        node.wait_step(job, 120)
+        kill(node.ranks(job)[1], signal.SIGSTOP)
+        event = hung(node, job)
+        assert event["limit_seconds"] <= event["seconds"] <= event["limit_seconds"] + 1, event
+        kept = told(node, job)
+        assert kept["of"] == "hang" and kept["word"] == "stopped" and kept["ranks"] == [1], kept
+        record = node.wait(job, "finished")
+        assert node.root(job) == node.root(calm)
+        fault = node.events(job, "fault")
+        assert [(e["fault"], e["rank"]) for e in fault] == [("hang", 1)] and record["restarts"] == 1, fault
+        assert "stopped" in fault[0]["text"] and not node.events(job, "postmortem-failed"), node.events(job)
+        folder = node.path(job, kept["path"])
+        there = set(until("the folder is whole", lambda: "state.json" in os.listdir(folder) and os.listdir(folder)))
+        assert {"verdict.json", "verdict.txt", "board", "looks.json", "stacks.txt", "recording", "log-0.txt", "log-1.txt", "spec.json",
+                "plan.json", "events.jsonl"} <= there, there
+        # the folder alone gives the same verdict again
+        again = node.json("hang", folder, ok=(1,))["verdicts"]
+        assert [(v["word"], v["ranks"]) for v in again] == [("stopped", [1])], again
+        story = node.kc("why", job).stdout
+        assert len(story.splitlines()) <= 10 and "hang: " in story and "from step" in story and kept["path"] in story, story
+        why = node.json("why", job)
+        assert why["fault"] == "hang" and why["first"]["rank"] == 1 and why["owner"] and why["evidence"], why
+
+
+def test_a_hang_that_is_only_reported_is_shown_and_can_be_stopped():
+    with Kc() as node:
+        job = node.begin("sick", 2, steps=100000, policy=dict(POLICY, on_hang="report"))
+        node.wait_step(job, 100)
+        victim = node.ranks(job)[0]
+        kill(victim, signal.SIGSTOP)
+        told(node, job)
+        job_shown = until("the board has the verdict", lambda: (j := node.json("show", job)["job"])["hang"] and j["hang"]["text"] and j)
+        assert "rank 0" in job_shown["hang"]["text"] and job_shown["state"] == "running", job_shown["hang"]
+        assert "stacks.txt" not in os.listdir(node.path(job, node.events(job, "postmortem")[0]["path"]))
+        assert "hangs" in node.kc("why", job).stdout.splitlines()[0]
+        node.kc("stop", job)  # its grace: TERM and CONT
+        assert not alive(victim)
+
+
+def test_F24_a_slow_snapshot_and_a_long_pause_are_no_hangs():
+    with Kc() as node:
+        job = node.begin("slow", 2, steps=100000, policy=dict(POLICY, hang_floor_seconds=0.3))
+        node.wait_step(job, 100)
+        node.kc("pause", job)
+        paused = time.monotonic()
+        until("the pause is long", lambda: time.monotonic() - paused > 1)
+        node.kc("resume", job)
+        node.wait_step(job, node.steps(job)[-1] + 20)
+        node.kc("checkpoint", job)
+        assert not node.events(job, "hang"), node.events(job, "hang")
+        node.kc("stop", job)
 
 
 if __name__ == "__main__":

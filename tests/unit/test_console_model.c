@@ -665,6 +665,41 @@ START_TEST(f57_all_verbs_say_the_same)
 END_TEST
 
 /* A board of another layout: one line, exit code 8, and what the files say is still shown. */
+START_TEST(a_hang_is_told_wherever_a_job_is)
+{
+    struct console_answer a;
+    struct kc_watch_seen w = {.incarnation = 1, .hangs = 1, .rank = 1, .still = kc_now() - 41 * KC_SECOND, .since = kc_now()};
+    console_home_job(&home, "demo-1", "running", 42, 300);
+    open_board("demo-1");
+    json_t *o = JSON(0, "show", "demo-1");
+    ck_assert(json_is_null(json_object_get(json_object_get(o, "job"), "hang")));
+    json_decref(o);
+    kc_board_watch(board, &w);
+    CONSOLE_RUN(&a, "show", "demo-1");
+    ck_assert_msg(strstr(a.out, "state       hangs\n            hangs for 41.0 s: kc hang looks into it\n") != NULL, "%s", a.out);
+    console_answer_free(&a);
+    snprintf(w.text, sizeof w.text, "rank 1 is stopped");
+    kc_board_watch(board, &w);
+    CONSOLE_RUN(&a, "show", "demo-1");
+    ck_assert_ptr_nonnull(strstr(a.out, ": rank 1 is stopped\n            kc hang demo-1, kc stack demo-1; kc why demo-1 tells the story\n"));
+    console_answer_free(&a);
+    CONSOLE_RUN(&a, "ps");
+    ck_assert_ptr_nonnull(strstr(a.out, "hangs "));
+    console_answer_free(&a);
+    o = JSON(0, "show", "demo-1");
+    const json_t *job = json_object_get(o, "job"), *hang = json_object_get(job, "hang");
+    ck_assert_str_eq(kc_json_text(job, "state", ""), "running");
+    ck_assert_str_eq(kc_json_text(hang, "text", ""), "rank 1 is stopped");
+    ck_assert(kc_json_real(hang, "seconds", 0) >= 41);
+    json_decref(o);
+    w.incarnation = 7; /* of one that is gone */
+    kc_board_watch(board, &w);
+    o = JSON(0, "show", "demo-1");
+    ck_assert(json_is_null(json_object_get(json_object_get(o, "job"), "hang")));
+    json_decref(o);
+}
+END_TEST
+
 START_TEST(a_board_of_another_version_is_told)
 {
     struct console_answer a;
@@ -1039,6 +1074,7 @@ int main(void)
     tcase_add_test(t, the_load_of_experts_is_shown);
     tcase_add_test(t, f22_show_says_who_waits_for_what);
     tcase_add_test(t, f57_all_verbs_say_the_same);
+    tcase_add_test(t, a_hang_is_told_wherever_a_job_is);
     tcase_add_test(t, a_board_of_another_version_is_told);
     tcase_add_test(t, metrics_follow_the_format);
     tcase_add_test(t, wait_returns_soon_after_the_fact);

@@ -92,9 +92,10 @@ START_TEST(a_crash_that_was_restarted)
               "41 fault {\"fault\":\"crash\",\"action\":\"restart\",\"rank\":3,\"step\":1200,\"text\":\"" CRASH_TEXT "\"}",
               "41 waits {\"seconds\":2.0,\"fault\":\"crash\",\"text\":\"second crash without progress\"}",
               "43 launched {\"incarnation\":2,\"ranks\":4}",
-              "43 postmortem {\"path\":\"postmortem/20261130-031240\",\"text\":\"rank 3 is gone\"}",
+              "43 postmortem {\"of\":\"crash\",\"incarnation\":1,\"path\":\"postmortem/20261130-031240\",\"text\":\"rank 3 is gone\"}",
               "44 restored {\"rank\":0,\"step\":1150,\"version\":12,\"text\":\"from the copy in memory\"}",
-              "44 started {\"rank\":1,\"step\":1150}", "50 snapshot {\"rank\":0,\"step\":1240}"),
+              "44 started {\"rank\":1,\"step\":1150}",
+              "48 postmortem {\"of\":\"hang\",\"incarnation\":2,\"path\":\"postmortem/of-a-later-hang\"}", "50 snapshot {\"rank\":0,\"step\":1240}"),
         "gpt-1 runs again: step 1240 of 5000, restarted 1 time\n"
         "first     2026-11-30 03:12:40  rank 3 at step 1200 in phase forward: killed by someone (signal 9, SIGKILL)\n"
         "then      2 others: peer-left; rank 2: signal 9\n"
