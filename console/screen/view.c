@@ -177,15 +177,18 @@ static void draw_last_line(struct view *v, struct canvas *c)
 /* Where in time a replay stands; what is wrong with the job, if anything is, stands behind it. */
 static enum role place_in_replay(const struct view *v, enum role role, char *text, size_t room)
 {
-    char left[32], was[400];
+    char left[64] = "at the end", was[400];
     const uint64_t behind = v->replay.last > v->replay.wall ? v->replay.last - v->replay.wall : 0;
     snprintf(was, sizeof was, "%.399s", text);
     if (*was) {
         snprintf(text, room, "%u/%u  %s", v->replay.at + 1, v->replay.of, was);
         return role;
     }
-    snprintf(text, room, "%u/%u  %s before the end%s%s", v->replay.at + 1, v->replay.of,
-             text_seconds((double)behind * 1e-9, left, sizeof left), v->replay.minutes ? "; told by minutes" : "",
+    if (behind) {
+        text_seconds((double)behind * 1e-9, was, sizeof was);
+        snprintf(left, sizeof left, "%.40s before the end", was);
+    }
+    snprintf(text, room, "%u/%u  %s%s%s", v->replay.at + 1, v->replay.of, left, v->replay.minutes ? "; told by minutes" : "",
              v->replay.wrong ? "; something went wrong here" : "");
     return v->replay.wrong ? ROLE_WARN : ROLE_DIM;
 }
