@@ -8,6 +8,7 @@
 #include "shm/recording.h"
 #include "shm/segment.h"
 #include "shm/tape.h"
+#include "supervisor/keeper_impl.h"
 #include "tests/unit/board_rig.h"
 #include "tests/unit/suite.h"
 
@@ -719,6 +720,28 @@ START_TEST(boots_of_the_machine_are_told_apart)
 }
 END_TEST
 
+/* ---- how often ---- */
+
+START_TEST(it_is_looked_oftener_around_a_fault_and_while_something_stands_still)
+{
+    const uint64_t often = SECOND / 10, now = 1000 * SECOND;
+    uint64_t still[2] = {0, 0};
+    ck_assert_uint_eq(kc_keeper_tape_period(now, 0, still, 2), SECOND);
+    ck_assert_uint_eq(kc_keeper_tape_period(now, now, still, 2), often);
+    ck_assert_uint_eq(kc_keeper_tape_period(now, now - 10 * SECOND + 1, still, 2), often);
+    ck_assert_uint_eq(kc_keeper_tape_period(now, now - 10 * SECOND, still, 2), SECOND);
+    still[1] = now - 5 * SECOND + 1; /* an ordinary pause */
+    ck_assert_uint_eq(kc_keeper_tape_period(now, 0, still, 2), SECOND);
+    still[1] = now - 5 * SECOND;
+    ck_assert_uint_eq(kc_keeper_tape_period(now, 0, still, 2), often);
+    ck_assert_uint_eq(kc_keeper_tape_period(now, 0, still, 1), SECOND); /* there is no such rank */
+    still[1] = now - 15 * SECOND; /* nothing new comes of it */
+    ck_assert_uint_eq(kc_keeper_tape_period(now, 0, still, 2), SECOND);
+    still[0] = now - 6 * SECOND; /* but another one follows */
+    ck_assert_uint_eq(kc_keeper_tape_period(now, 0, still, 2), often);
+}
+END_TEST
+
 /* ---- damage ---- */
 
 static void use_all(void)
@@ -846,6 +869,7 @@ int main(void)
     tcase_add_test(t, a_disk_that_is_full_is_an_error_and_the_file_stays_whole);
     tcase_add_test(t, what_is_no_recording_is_refused);
     tcase_add_test(t, boots_of_the_machine_are_told_apart);
+    tcase_add_test(t, it_is_looked_oftener_around_a_fault_and_while_something_stands_still);
     tcase_add_test(t, no_damage_leads_out_of_bounds);
     tcase_add_test(t, entries_of_nonsense_stay_on_the_board);
     tcase_add_test(t, entries_come_back_as_they_were);
