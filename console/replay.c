@@ -174,6 +174,18 @@ int replay_board(struct replay *r, struct kc_reader **out, struct kc_error *e)
     return kc_recording_board(r->recording, r->at, r->wall, out, e);
 }
 
+int replay_board_before(struct replay *r, uint64_t nanoseconds, struct kc_reader **out, struct kc_error *e)
+{
+    struct kc_moment here, m;
+    kc_recording_moment(r->recording, r->at, &here);
+    for (uint32_t i = r->at + 1; i-- > 0;) { /* of this moment, too, where nothing changed since */
+        kc_recording_moment(r->recording, i, &m);
+        if (m.time <= here.time && here.time + (r->wall - here.wall) - m.time >= nanoseconds)
+            return kc_recording_board(r->recording, i, 0, out, e);
+    }
+    return kc_fail(e, -ENOENT, "the recording begins with this moment");
+}
+
 static void fill_history(const struct kc_reader *reader, struct history *h)
 {
     static struct kc_curve_point point[KC_CURVE + 1];

@@ -34,6 +34,8 @@ bool replay_walk(struct replay *r, enum replay_walk how);
 
 /* The board as it was. The reader is owned by the caller. */
 int replay_board(struct replay *r, struct kc_reader **out, struct kc_error *e);
+/* The same so long before, or longer: what stood still between them. -ENOENT: the recording does not reach back so far. */
+int replay_board_before(struct replay *r, uint64_t nanoseconds, struct kc_reader **out, struct kc_error *e);
 /* The job as it was, and (not NULL) its losses until then: the history is one of no file. */
 int replay_job(struct replay *r, struct job *j, struct history *h, struct kc_error *e);
 /* Something was wrong at the moment. */

@@ -4,9 +4,11 @@
 #include "console/hang/mortem.h"
 #include "console/hang/report.h"
 #include "model.h"
+#include "replay.h"
 #include "session.h"
 #include "verbs.h"
 
+#include "base/clock.h"
 #include "shm/reader.h"
 #include "supervisor/protocol.h"
 
@@ -29,10 +31,11 @@ static int without_board(const struct job *j, struct kc_evidence **out, struct k
     return 0;
 }
 
-/* What was asked for: a job, a saved board, or a folder that a dump left. */
+/* What was asked for: a job, a saved board, a folder that a dump left, or a moment of a recording. */
 struct subject {
     struct kc_evidence *evidence;
     struct kc_reader *board; /* NULL: it left none */
+    uint64_t wall;           /* of the moment; 0: it is of no recording */
 };
 
 static int open_job(struct session *s, const char *id, struct subject *out, struct kc_error *e)
@@ -46,6 +49,33 @@ static int open_job(struct session *s, const char *id, struct subject *out, stru
     if (rc == 0)
         rc = out->board ? kc_gather_live(out->board, KC_GATHER_GAP, &out->evidence, e) : without_board(&j, &out->evidence, e);
     job_free(&j);
+    return rc;
+}
+
+/* Two looks as far apart as those at what lives, where the recording reaches back so far. `when` NULL: its end. */
+static int open_recording(struct session *s, const char *what, const char *when, struct subject *out, struct kc_error *e)
+{
+    struct replay r;
+    struct kc_reader *before = NULL;
+    struct kc_evidence *first = NULL;
+    struct kc_error none;
+    int rc = replay_open(&s->home, what, &r, e);
+    if (rc)
+        return rc;
+    if (when)
+        rc = replay_seek(&r, when, e);
+    if (rc == 0 && replay_board_before(&r, KC_GATHER_GAP, &before, &none) == 0)
+        rc = kc_gather_board(before, &first, e);
+    if (rc == 0)
+        rc = replay_board(&r, &out->board, e);
+    if (rc == 0)
+        rc = kc_gather_board(out->board, &out->evidence, e);
+    if (rc == 0 && first)
+        kc_gather_compare(first, out->evidence);
+    out->wall = r.wall;
+    kc_evidence_free(first);
+    kc_reader_free(before);
+    replay_close(&r);
     return rc;
 }
 
@@ -67,10 +97,13 @@ static void subject_close(struct subject *u)
     kc_reader_free(u->board);
 }
 
-static json_t *answer_json(struct session *s, const struct kc_evidence *e, const struct kc_diagnosis *d)
+static json_t *answer_json(struct session *s, const struct subject *u, const struct kc_diagnosis *d)
 {
     json_t *o = session_envelope(s);
-    kc_report_json(e, d, o);
+    char at[32];
+    kc_wall_text(u->wall, at);
+    json_object_set_new(o, "at", u->wall ? json_string(at) : json_null());
+    kc_report_json(u->evidence, d, o);
     return o;
 }
 
@@ -78,7 +111,7 @@ static int dump(struct session *s, const struct arguments *a, const struct subje
 {
     if (!a->option[OPTION_DUMP])
         return 0;
-    json_t *answer = answer_json(s, u->evidence, d);
+    json_t *answer = answer_json(s, u, d);
     const struct kc_dump dump = {.evidence = u->evidence, .diagnosis = d, .answer = answer, .board = u->board,
                                  .stacks = !a->option[OPTION_NO_STACKS]};
     int rc = kc_dump_write(a->option[OPTION_DUMP], &dump, e);
@@ -96,28 +129,43 @@ static void fill(struct session *s, const struct arguments *a, const struct kc_e
         session_note(s, "%s is not complete: %s", a->option[OPTION_DUMP], error.text);
 }
 
-static int tell(struct session *s, const struct kc_evidence *e, const struct kc_diagnosis *d)
+static int tell(struct session *s, const struct subject *u, const struct kc_diagnosis *d)
 {
+    char at[32];
     if (s->json)
-        return session_emit(s, answer_json(s, e, d));
+        return session_emit(s, answer_json(s, u, d));
     struct draft draft;
     FILE *out = draft_open(&draft);
-    kc_report_text(e, d, out);
+    kc_wall_text(u->wall, at);
+    if (u->wall)
+        fprintf(out, "as it was at %s\n", at);
+    kc_report_text(u->evidence, d, out);
     return draft_close(s, &draft);
+}
+
+static int open_any(struct session *s, const struct arguments *a, struct subject *out, struct kc_error *e)
+{
+    const char *what = a->word[0], *when = a->option[OPTION_AT];
+    struct kc_error other;
+    if (when)
+        return open_recording(s, what, when, out, e);
+    if (!strchr(what, '/'))
+        return open_job(s, what, out, e);
+    int rc = open_file(what, out, e);
+    return rc && open_recording(s, what, NULL, out, &other) == 0 ? 0 : rc;
 }
 
 int verb_hang(struct session *s, const struct arguments *a)
 {
-    struct subject u = {NULL, NULL};
+    struct subject u = {0};
     struct kc_diagnosis *d = NULL;
     struct kc_error e = {""};
-    bool file = strchr(a->word[0], '/') != NULL;
-    int rc = file ? open_file(a->word[0], &u, &e) : open_job(s, a->word[0], &u, &e);
+    int rc = open_any(s, a, &u, &e);
     if (rc == 0 && (rc = kc_diagnose(u.evidence, &d)) < 0)
         kc_fail(&e, rc, "no memory for the diagnosis");
     if (rc == 0)
         rc = dump(s, a, &u, d, &e);
-    int code = rc ? session_fail(s, rc == -EEXIST ? KC_EXIT_REFUSED : session_code(rc), "%s", e.text) : tell(s, u.evidence, d);
+    int code = rc ? session_fail(s, rc == -EEXIST ? KC_EXIT_REFUSED : session_code(rc), "%s", e.text) : tell(s, &u, d);
     if (rc == 0)
         fill(s, a, u.evidence);
     if (code == KC_EXIT_OK && d->hung)

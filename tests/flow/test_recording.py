@@ -40,6 +40,9 @@ def test_the_night_before():
         first, last = at(node, job, seen[0]["time"]), at(node, job, seen[-1]["time"])
         assert first["state"] == "running" and first["step"] >= 30 and first["ranks"][0]["state"] == "running", first
         assert [r["state"] for r in last["ranks"]] == ["failed"] * 2 and last["state"] == "restarting", last
+        blamed = node.json("hang", job, "--at", seen[-1]["time"], ok=(0, 1))
+        assert [(v["word"], v["ranks"]) for v in blamed["verdicts"]] == [("dead-peer", [1])], blamed
+        assert blamed["at"] == seen[-1]["time"] and blamed["saved"], blamed
         until("it goes on", lambda: node.read(job, "state.json")["incarnation"] == 2 and node.steps(job)[-1] > first["step"])
 
         before = segments(node, job)
