@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The night before: what a job's board showed can be looked at afterwards, over killed ranks, a killed keeper and a resume; and a
 recording that can't be written disturbs nothing."""
-import os, shutil, sys
+import ctypes, os, shutil, struct, sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from kc_flow import kill, main, until
@@ -24,6 +24,74 @@ def segments(node, job):
 
 def at(node, job, time):
     return node.json("show", job, "--at", time)["job"]
+
+
+class Digest(ctypes.Structure):
+    _fields_ = [("low", ctypes.c_uint64), ("high", ctypes.c_uint64)]
+
+
+def digest(data):
+    xxh = ctypes.CDLL("libxxhash.so.0").XXH3_128bits
+    xxh.restype, xxh.argtypes = Digest, [ctypes.c_char_p, ctypes.c_size_t]
+    d = xxh(data, len(data))
+    return struct.pack("<QQ", d.low, d.high)
+
+
+def unpacked(data, room):
+    zstd = ctypes.CDLL("libzstd.so.1").ZSTD_decompress
+    zstd.restype, zstd.argtypes = ctypes.c_size_t, [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t]
+    out = ctypes.create_string_buffer(room)
+    assert zstd(out, room, data, len(data)) == room
+    return out.raw
+
+
+def number(raw, at):
+    value = shift = 0
+    while True:
+        value, shift, at = value | (raw[at] & 127) << shift, shift + 7, at + 1
+        if raw[at - 1] < 128:
+            return value, at
+
+
+def apply(raw, board):
+    """The entries of a frame, as kc-recording(5) has them."""
+    at = end = 0
+    last = {}
+    while at < len(raw):
+        gap, at = number(raw, at)
+        count, at = number(raw, at)
+        begin = end + (gap >> 1 ^ -(gap & 1))
+        if count > 16:
+            words = struct.unpack_from(f"<{count}Q", raw, at)
+            at += 8 * count
+        else:
+            words = []
+            for before in last.get(count, [0] * count):
+                d, at = number(raw, at)
+                words.append((before + (d >> 1 ^ -(d & 1))) % 2**64)
+            last[count] = words
+        struct.pack_into(f"<{count}Q", board, 8 * begin, *words)
+        end = begin + count
+
+
+def read_segment(path):
+    """(id, times of its moments, the board as of the last), by the format alone."""
+    with open(path, "rb") as f:
+        data = f.read()
+    magic, version, _, size, _, _, ranks, _ = struct.unpack_from("<8sIIQQQII", data)
+    assert magic == b"KCTAPE1\n" and version == 1 and ranks == 2 and data[152:168] == digest(data[:152])
+    board, moments, at = bytearray(size), [], 168
+    while at < len(data):
+        magic, flags, stored, raw, time, _ = struct.unpack_from("<IIIIQQ", data, at)
+        body = data[at + 48:at + 48 + stored]
+        assert magic == 0x4d524643 and (flags & 1) == (at == 168) and len(body) == stored
+        assert data[at + 32:at + 48] == digest(data[at:at + 32] + digest(body)), path
+        if raw:
+            apply(unpacked(body, raw), board)
+        at += 48 + stored
+        if not flags & 2:
+            moments.append(time)
+    return data[48:112].rstrip(b"\0").decode(), moments, board
 
 
 def test_the_night_before():
@@ -54,6 +122,10 @@ def test_the_night_before():
         assert clocks == sorted(clocks) and list_of[0]["whole"], "one night, whoever recorded it"
         node.kc("stop", job)
         assert at(node, job, "end")["state"] == "stopped"
+
+        seconds = [read_segment(node.path(job, "recording", n)) for n in segments(node, job) if n.endswith(".seconds")]
+        assert all(name == job and job.encode() in board for name, _, board in seconds)
+        assert seconds[0][1][0] == clocks[0] and sum(len(times) for _, times, _ in seconds) >= len(list_of)
 
         whole = os.path.join(node.folder, "night")
         with open(whole, "wb") as out:
