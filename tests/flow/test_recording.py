@@ -84,7 +84,7 @@ def read_segment(path):
     while at < len(data):
         magic, flags, stored, raw, time, _ = struct.unpack_from("<IIIIQQ", data, at)
         body = data[at + 48:at + 48 + stored]
-        assert magic == 0x4d524643 and (flags & 1) == (at == 168) and len(body) == stored
+        assert magic == 0x4d524643 and bool(flags & 1) == (not moments) and len(body) == stored
         assert data[at + 32:at + 48] == digest(data[at:at + 32] + digest(body)), path
         if raw:
             apply(unpacked(body, raw), board)
