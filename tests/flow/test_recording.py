@@ -111,7 +111,8 @@ def test_the_night_before():
         blamed = node.json("hang", job, "--at", seen[-1]["time"], ok=(0, 1))
         assert [(v["word"], v["ranks"]) for v in blamed["verdicts"]] == [("dead-peer", [1])], blamed
         assert blamed["at"] == seen[-1]["time"] and blamed["saved"], blamed
-        until("it goes on", lambda: node.read(job, "state.json")["incarnation"] == 2 and node.steps(job)[-1] > first["step"])
+        until("it begins again", lambda: node.read(job, "state.json")["incarnation"] == 2)
+        node.kc("wait", job, "--for", f"step>{first['step']}")
 
         before = segments(node, job)
         kill(node.keeper(job))
@@ -144,8 +145,7 @@ def test_the_night_before():
             f.write("in the way")
         node.kc("resume", job)
         told = until("it is told", lambda: node.events(job, "recording-failed"))
-        step = node.steps(job)[-1]
-        until("it trains", lambda: node.steps(job)[-1] > step + 50)
+        node.kc("wait", job, "--for", f"step>{node.json('show', job)['job']['step'] + 50}")
         assert len(node.events(job, "recording-failed")) == 1 and "recording" in told[0]["text"], told
         node.kc("replay", job, "--json", ok=(9,))
         node.kc("stop", job)
