@@ -23,6 +23,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define LOCK_PATIENCE KC_SECOND
 #define PUBLISH (2 * KC_SECOND) /* devices: health and leases of others change by themselves */
 
 void kc_kcd_log(const char *format, ...)
@@ -120,24 +121,37 @@ static void signals_ready(struct kc_source *source, uint32_t events)
 
 /* ---- beginning and end ---- */
 
+/* The lock, or -errno; then who has it, as far as the file says. A process that is gone can't: then it is somebody who tidies up. */
+static int hold_lock(const char *path, char *holder, size_t room)
+{
+    const uint64_t end = kc_now() + LOCK_PATIENCE;
+    for (;;) {
+        int fd = kc_kcd_lock_file(path, O_CREAT);
+        if (fd != -EWOULDBLOCK)
+            return fd;
+        int look = open(path, O_RDONLY | O_CLOEXEC);
+        ssize_t n = look >= 0 ? pread(look, holder, room - 1, 0) : 0;
+        holder[n > 0 ? n : 0] = 0;
+        holder[strcspn(holder, "\n")] = 0;
+        if (look >= 0)
+            close(look);
+        long pid = strtol(holder, NULL, 10);
+        if (kc_now() >= end || (pid > 1 && (kill((pid_t)pid, 0) == 0 || errno == EPERM)))
+            return fd;
+        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+    }
+}
+
 /* The lock file holds the pid for people; what counts is the lock. */
 static int take_lock(struct kc_kcd *d, struct kc_error *e)
 {
     char path[PATH_MAX], text[32] = "";
     snprintf(path, sizeof path, "%s/kcd.lock", d->home->run);
-    d->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    d->lock = hold_lock(path, text, sizeof text);
+    if (d->lock == -EWOULDBLOCK)
+        return kc_fail(e, -EBUSY, "already running (pid %s)", text);
     if (d->lock < 0)
-        return kc_fail(e, -errno, "%s can't be written: %s; set KC_HOME to a directory that is yours", path,
-                       strerror(errno));
-    if (flock(d->lock, LOCK_EX | LOCK_NB) != 0) {
-        int r = -errno;
-        ssize_t n = pread(d->lock, text, sizeof text - 1, 0);
-        text[n > 0 ? n : 0] = 0;
-        text[strcspn(text, "\n")] = 0;
-        if (r == -EWOULDBLOCK)
-            return kc_fail(e, -EBUSY, "already running (pid %s)", text);
-        return kc_fail(e, r, "%s can't be locked: %s", path, strerror(-r));
-    }
+        return kc_fail(e, d->lock, "%s can't be locked: %s; set KC_HOME to a directory that is yours", path, strerror(-d->lock));
     int n = snprintf(text, sizeof text, "%d\n", (int)getpid());
     if (ftruncate(d->lock, 0) != 0 || pwrite(d->lock, text, (size_t)n, 0) != n)
         return kc_fail(e, -errno, "%s can't be written: %s", path, strerror(errno));
@@ -156,32 +170,6 @@ static int make_homes(const struct kc_home *home, struct kc_error *e)
     if (r < 0)
         return kc_fail(e, r, "KC_HOME %s is not writable: %s; set KC_HOME to a directory that is yours", home->home,
                        strerror(-r));
-    return 0;
-}
-
-/* A board that nobody uses, but whose job has not ended: its next keeper reads from it what was not written yet. */
-static bool awaited(const struct kc_kcd *d, const char *instance, const char *id)
-{
-    struct kc_reader *reader;
-    struct kc_job_facts facts;
-    struct kc_record record;
-    bool is = false;
-    if (!id || kc_reader_attach(instance, id, &reader, NULL) < 0)
-        return false;
-    if (kc_reader_facts(reader, &facts) == 0 && kc_record_read(facts.directory, &record, NULL) == 0)
-        is = !kc_record_ended(&record) && strcmp(record.boot, d->boot) == 0 && strcmp(record.id, id) == 0;
-    kc_reader_free(reader);
-    return is;
-}
-
-/* What dead supervisors of this user left in /dev/shm goes, before we need room there. What is in use is locked. Boards of
- * a supervisor that lives are its own affair: its files may be where we do not see them. */
-static int sweep_one(void *self, const char *instance, const char *id)
-{
-    if (id && kc_segment_remove(instance, NULL, NULL) == -EBUSY)
-        return 0;
-    if (!awaited(self, instance, id))
-        kc_segment_remove(instance, id, NULL);
     return 0;
 }
 
@@ -214,7 +202,7 @@ static int prepare(struct kc_kcd *d, struct kc_error *e)
     prctl(PR_SET_CHILD_SUBREAPER, 1); /* ranks of a keeper that is lost come to us */
     if ((r = kc_devices_open(d->home, &d->devices, e)) < 0)
         return r;
-    kc_reader_list(NULL, sweep_one, d);
+    kc_kcd_sweep(d); /* before we need room */
     struct kc_directory_facts facts = facts_of(d);
     if ((r = kc_directory_create(d->home->instance, &facts, &d->directory, e)) < 0)
         return r == -EBUSY ? taken(d, e) : r;

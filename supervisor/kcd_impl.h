@@ -1,5 +1,5 @@
 /* kcd_impl.h - kcd's state, for its own files: kcd.c (beginning, loop, end), kcd_jobs.c (the list, records),
- * kcd_start.c (queue), kcd_lost.c (keepers that ended, or are found), kcd_verbs.c (what clients ask), kcd_intake.c (jobs that
+ * kcd_start.c (queue), kcd_lost.c (keepers that ended, or are found), kcd_sweep.c (what the dead left), kcd_verbs.c (what clients ask), kcd_intake.c (jobs that
  * come, or come again). Only jobs that have not ended are in memory; ended ones are read from their files when somebody asks. */
 #ifndef KC_SUPERVISOR_KCD_IMPL_H
 #define KC_SUPERVISOR_KCD_IMPL_H
@@ -80,6 +80,11 @@ void kc_kcd_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void kc_kcd_publish(struct kc_kcd *d);                       /* devices, on the board's directory */
 void kc_kcd_show_facts(struct kc_kcd *d);                    /* who we are and what we do, there too */
 void kc_kcd_wake(struct kc_kcd *d, uint64_t when);
+
+/* kcd_sweep.c */
+void kc_kcd_sweep(struct kc_kcd *d);                         /* what dead ones left; our own lock is held */
+/* Open a lock file and lock it, if nobody has; -EWOULDBLOCK somebody has, else -errno. Never one that is removed by then. */
+int kc_kcd_lock_file(const char *path, int flags);
 
 /* kcd_jobs.c */
 #define KC_KEEPER_RETRY (50 * KC_MILLISECOND) /* a keeper that does not answer yet, ranks that are not gone yet */

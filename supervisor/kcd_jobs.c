@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #define REWRITE (KC_SECOND)              /* a record that could not be written */
@@ -93,15 +92,7 @@ int kc_kcd_lock(const struct kc_kcd *d, const char *id)
     char path[PATH_MAX];
     if ((size_t)snprintf(path, sizeof path, "%s/%s.lock", d->home->run, id) >= sizeof path)
         return -ENAMETOOLONG;
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (fd < 0)
-        return -errno;
-    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-        int r = -errno;
-        close(fd);
-        return r;
-    }
-    return fd;
+    return kc_kcd_lock_file(path, O_CREAT);
 }
 
 static void unlock_job(struct kc_kcd_job *job)

@@ -296,5 +296,54 @@ def test_a_spec_that_is_changed_under_running_ranks():
         node.request("stop", job=job)
 
 
+# ---- what the dead left ----
+
+def test_F14_F16_F17_what_dead_instances_left_is_removed():
+    """Of an instance that was killed whole, of one whose kcd alone was, and of one that lives: sockets, locks and segments."""
+    with Node() as dead, Node(home=dead.home) as orphan, Node(home=dead.home) as living:
+        job = {n: n.start(f"job-{n.instance}", steps=400, env={"FAKE_MS": 3, "FAKE_SNAPSHOT_EVERY": 5}) for n in (dead, orphan, living)}
+        for n in job:
+            n.wait_step(job[n], 7)
+        pids = [dead.kcd_pid, dead.keeper(job[dead]), *dead.ranks(job[dead])]
+        kill_all(pids)
+        orphan.kill_kcd()
+        until("they are gone", lambda: not any(map(alive, pids)))
+        there = {n: set(os.listdir(n.run)) for n in job}
+        assert all({"kcd.lock", "kcd.sock", f"{job[n]}.lock", f"{job[n]}.sock"} <= there[n] for n in job), there
+        old = os.path.join(dead.run, "gone-7.sock")  # of a keeper that was killed long ago, and whose lock is gone
+        open(old, "w").close()
+        with Node(home=dead.home) as other:
+            assert set(os.listdir(dead.run)) == {"kcd.log"}, os.listdir(dead.run)
+            assert set(os.listdir(orphan.run)) == there[orphan] - {"kcd.lock", "kcd.sock"}, os.listdir(orphan.run)
+            assert set(os.listdir(living.run)) == there[living], os.listdir(living.run)
+            names = dead.segments() + orphan.segments() + living.segments()
+            assert sorted(n.split(".")[-1] for n in names) == sorted([job[dead], job[orphan], living.instance, job[living]]), names
+            assert "removed 7 sockets and locks" in other.log(), other.log()
+        assert living.request("pause", job=job[living])["ok"] and living.request("resume", job=job[living])["ok"]
+        for n in (dead, orphan):  # the board of a job that has not ended was kept for its next keeper
+            n.start_kcd()
+        assert "is found again" in orphan.log() and orphan.read(job[orphan], "state.json")["restarts"] == 0
+        for n in job:
+            n.wait(job[n], "finished")
+            assert n.steps(job[n]) == list(range(1, 401))
+        for n in job:  # whose home they share goes with the first
+            n.shutdown()
+
+
+def test_F17_a_start_beside_one_that_tidies_up():
+    """Many kcds begin at once beside the files of one that was killed: each gets its place, and that one can come back."""
+    with Node() as node:
+        node.kill_kcd()
+        others = [Node(home=node.home, start=False) for _ in range(6)]
+        begun = [subprocess.Popen([os.path.join(BIN, "kcd"), "--daemon"], env=n.environment, stdin=subprocess.DEVNULL,
+                                  stderr=subprocess.PIPE, text=True) for n in others + [node]]
+        for p, n in zip(begun, others + [node]):
+            assert p.wait(DEADLINE) == 0, p.stderr.read()
+            p.stderr.close()
+            n.kcd_pid = n.request("hello")["pid"]
+        for n in others:
+            n.__exit__(None, None, None)
+
+
 if __name__ == "__main__":
     main(globals())
