@@ -33,7 +33,8 @@ def whole_spec(path=""):
                          "pipeline": 1, "pipeline_order": "1f1b", "chunks": 1, "recompute": "none", "recompute_layers": 0, "recompute_memory": 0, "algorithms": {p: "auto" for p in ("all-reduce", "all-gather", "reduce-scatter", "broadcast")}},
             "snapshot": {"every": 0, "keep": 2, "keep_every": 10, "copies": 2, "busy": "skip", "mib_per_second": 0, "full_every": 50, "coding": "auto",
                          "keep_nonfinite": False}, "evaluate": {"every": 0, "batches": 1},
-            "policy": {"on_nonfinite": "stop", "max_rollbacks": 3, "replica_every": 50, "on_crash": "restart", "max_restarts": 3,
+            "policy": {"on_nonfinite": "stop", "max_rollbacks": 3, "replica_every": 50, "on_crash": "restart", "max_restarts": 3, "backoff_seconds": 1,
+                       "backoff_max_seconds": 300,
                        "on_hang": "report", "hang_floor_seconds": 30, "hang_ceiling_seconds": 1800, "straggler_score": 0.75, "shrink": False},
             "stop": {"grace_seconds": 10}, "log": {"max_mib": 1, "keep": 1}, "env": {"A": "b"}, "inject": []}
     for family, fields_of in (("llama", LLAMA), ("moe", MOE)):
