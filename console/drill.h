@@ -70,6 +70,7 @@ struct drill_seen {
     char unwanted[32];         /* an event that must not be; "" */
     bool injected;
     double detected;           /* seconds from the fault until somebody knew; NaN unknown */
+    double limit;              /* seconds that were allowed to what hung; NaN unknown */
     char by[32];               /* the event that said so */
     char end[24], root[33];    /* how it ended; "" not yet, unknown */
     size_t processes, segments, files; /* that were left */

@@ -78,6 +78,8 @@ static void take_line(const struct drill *d, struct drill_seen *s, const json_t 
         snprintf(s->event.word, sizeof s->event.word, "%s", event);
         take_rank(&s->event, json_object_get(line, "rank"));
     }
+    if (strcmp(event, "hang") == 0 && isnan(s->limit))
+        s->limit = kc_json_real(line, "limit_seconds", NAN);
     /* lines are in the order in which they came to be written */
     if (finds(d, line, event) && when < m->found) {
         m->found = when;
@@ -90,6 +92,7 @@ static void read_journal(const struct own_kcd *k, const struct drill *d, struct 
     char *text = read_text(k, s->id, "events.jsonl"), *rest = text;
     struct moments m = {.found = INFINITY};
     s->event = (struct drill_said){.ranks = 0};
+    s->limit = NAN;
     for (char *line; rest && (line = strsep(&rest, "\n")) && rest;) {
         json_t *o = json_loads(line, 0, NULL);
         take_line(d, s, o, &m);

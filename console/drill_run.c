@@ -109,7 +109,7 @@ static int start(struct runs *a, struct run *r)
     free(text);
     if (!code)
         code = own_kcd_job(a->k, name, r->seen.id);
-    r->seen.detected = NAN;
+    r->seen.detected = r->seen.limit = NAN;
     r->end = kc_now() + (uint64_t)(r->drill->seconds * 1e9);
     enter(r, RUNS);
     return code;

@@ -20,7 +20,7 @@ struct telling {
     struct session *s;
     const struct drill_set *set;
     size_t told, right;
-    double slowest_death, slowest_hang; /* seconds */
+    double slowest_death, slowest_hang; /* seconds; of a hang, behind its limit */
     json_t *list; /* with --json */
 };
 
@@ -60,9 +60,9 @@ static json_t *drill_json(const struct drill *d, const struct drill_seen *s, con
                             "end", session_text(s->end), "root", session_text(root_word(d, s, reference)));
     for (size_t i = 0; i < s->verdicts; i++)
         json_array_append_new(json_object_get(got, "verdicts"), said_json(&s->verdict[i]));
-    return json_pack("{s:s, s:s, s:o, s:O, s:o, s:o, s:o, s:o, s:{s:i, s:i, s:i}, s:b, s:o}", "name", d->name, "layout", d->layout,
+    return json_pack("{s:s, s:s, s:o, s:O, s:o, s:o, s:o, s:o, s:o, s:{s:i, s:i, s:i}, s:b, s:o}", "name", d->name, "layout", d->layout,
                      "job", session_text(s->id), "inject", json_object_get(d->spec, "inject"), "expected", expected_json(d), "got",
-                     got, "detected_seconds", kc_json_number(s->detected), "detected_by", session_text(s->by), "left", "processes",
+                     got, "detected_seconds", kc_json_number(s->detected), "limit_seconds", kc_json_number(s->limit), "detected_by", session_text(s->by), "left", "processes",
                      (int)s->processes, "segments", (int)s->segments, "files", (int)s->files, "right", (int)right, "why",
                      session_text(why));
 }
@@ -95,9 +95,10 @@ static void tell(void *self, const struct drill *d, const struct drill_seen *s, 
     if (!t->told++ && !t->s->json)
         print_head(t->s);
     t->right += right;
-    double *slowest = strcmp(s->by, "hang") == 0 ? &t->slowest_hang : strcmp(s->by, "rank-exit") == 0 ? &t->slowest_death : NULL;
-    if (slowest && s->detected > *slowest)
-        *slowest = s->detected;
+    if (strcmp(s->by, "rank-exit") == 0 && s->detected > t->slowest_death)
+        t->slowest_death = s->detected;
+    if (strcmp(s->by, "hang") == 0 && s->detected - s->limit > t->slowest_hang)
+        t->slowest_hang = s->detected - s->limit;
     if (t->s->json)
         json_array_append_new(t->list, drill_json(d, s, reference, right, why));
     else
@@ -130,7 +131,7 @@ static int run(struct session *s, const struct drill_set *set, uint32_t at_once)
         code = session_emit(s, o);
     } else if (!code) {
         char death[32], hang[32], all[32];
-        fprintf(s->out, "%zu drills, %zu right, %zu wrong, in %s; a death was known after %s at most, a hang after %s\n", t.told,
+        fprintf(s->out, "%zu drills, %zu right, %zu wrong, in %s; a death was known after %s at most, a hang %s after its limit\n", t.told,
                 t.right, t.told - t.right, text_seconds(seconds, all, sizeof all),
                 t.slowest_death > 0 ? bench_seconds(t.slowest_death, death, sizeof death) : "-",
                 t.slowest_hang > 0 ? bench_seconds(t.slowest_hang, hang, sizeof hang) : "-");
