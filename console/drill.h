@@ -32,6 +32,7 @@ struct drill {
     const json_t *event;     /* events of the journal; NULL */
     const json_t *without;   /* events that must not be there; NULL */
     const json_t *ranks;     /* who is named; NULL: not compared */
+    const json_t *cases;     /* reports that it stands for, by their ids; NULL */
     enum drill_end end;
     bool same_root;          /* state_root at the end is that of the job without the fault */
     double seconds;          /* in which all must be over */

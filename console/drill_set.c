@@ -17,7 +17,7 @@
 #define TOKENS 65536
 
 static const char *const keys[] = {"name",    "layout", "spec",  "inject", "verdict", "fault", "event",
-                                   "without", "ranks",  "end",   "root",   "seconds"};
+                                   "without", "ranks",  "end",   "root",   "seconds", "cases"};
 
 /* What stands in `over` replaces what stands in `under`, object by object. */
 static void merge(json_t *under, const json_t *over)
@@ -137,6 +137,8 @@ static int read_drill(const json_t *root, json_t *row, size_t number, struct dri
         code = read_words(row, d->name, "event", &d->event, e);
     if (code == 0)
         code = read_words(row, d->name, "without", &d->without, e);
+    if (code == 0)
+        code = read_words(row, d->name, "cases", &d->cases, e);
     if (code == 0)
         code = read_ranks(row, d, e);
     if (code == 0)

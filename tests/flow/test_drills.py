@@ -7,8 +7,8 @@ import glob, json, os, signal, subprocess
 from kc_flow import BIN, ROOT, main, processes_with, until
 from kc_train import Kc
 
-# one of each kind: deaths in three layouts, hangs of five causes, calls in the wrong order, values, the disk, what a rank leaves behind
-SHORT = ("exit-start", "kill-snapshot", "kill-pipeline", "stop-forward", "spin-communication", "block-data", "lock-mesh", "swap-groups",
+# one of each kind: deaths in three layouts, hangs of five causes, wrong calls, values, the disk, what a rank leaves behind
+SHORT = ("exit-start", "kill-snapshot", "kill-pipeline", "stop-forward", "spin-communication", "block-data", "lock-mesh", "count",
          "send-send", "nonfinite-backward", "nospace", "grandchild-death")
 
 
