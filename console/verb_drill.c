@@ -60,8 +60,8 @@ static json_t *drill_json(const struct drill *d, const struct drill_seen *s, con
                             "end", session_text(s->end), "root", session_text(root_word(d, s, reference)));
     for (size_t i = 0; i < s->verdicts; i++)
         json_array_append_new(json_object_get(got, "verdicts"), said_json(&s->verdict[i]));
-    return json_pack("{s:s, s:s, s:o, s:O, s:o, s:o, s:o, s:o, s:o, s:{s:i, s:i, s:i}, s:b, s:o}", "name", d->name, "layout", d->layout,
-                     "job", session_text(s->id), "inject", json_object_get(d->spec, "inject"), "expected", expected_json(d), "got",
+    return json_pack("{s:s, s:s, s:o, s:o, s:O, s:o, s:o, s:o, s:o, s:o, s:{s:i, s:i, s:i}, s:b, s:o}", "name", d->name, "layout", d->layout,
+                     "cases", d->cases ? json_deep_copy(d->cases) : json_array(), "job", session_text(s->id), "inject", json_object_get(d->spec, "inject"), "expected", expected_json(d), "got",
                      got, "detected_seconds", kc_json_number(s->detected), "limit_seconds", kc_json_number(s->limit), "detected_by", session_text(s->by), "left", "processes",
                      (int)s->processes, "segments", (int)s->segments, "files", (int)s->files, "right", (int)right, "why",
                      session_text(why));
