@@ -120,7 +120,6 @@ static int prepare(struct kc_keeper *k, const struct kc_keeper_arguments *a, str
     if ((r = kc_keeper_listen(k, a->link, e)) < 0 ||
         (r = kc_record_spec(k->record.directory, &k->arena, &k->spec, e)) < 0)
         return r;
-    kc_keeper_watch_open(k);
     if ((r = kc_metrics_open(&k->metrics, k->record.directory, e)) < 0)
         return r;
     for (uint32_t i = 0; i < k->record.ranks; i++)

@@ -241,7 +241,6 @@ bool kc_keeper_mortem_busy(const struct kc_keeper *k);         /* there is one *
 bool kc_keeper_mortem_looks(const struct kc_keeper *k);        /* there is one, and it has no verdict yet */
 
 /* keeper_watch.c */
-void kc_keeper_watch_open(struct kc_keeper *k);                /* once the spec is known */
 void kc_keeper_watch_begin(struct kc_keeper *k);               /* an incarnation */
 void kc_keeper_watch_look(struct kc_keeper *k, uint64_t now);
 /* What the child says of a hang, in one line (NULL: nothing), and the one rank that it accuses (-1). */

@@ -13,6 +13,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define GIVE_BACK_TICK (100 * KC_MILLISECOND)
+
 /* What a cause is called when it is counted. */
 static const char *const noun[KC_FAULTS] = {
     [KC_FAULT_CRASH] = "crash",         [KC_FAULT_START] = "failed start",   [KC_FAULT_KEEPER] = "lost keeper",
@@ -94,7 +96,10 @@ static void go_on(struct kc_keeper *k)
     }
     if (elsewhere) {
         kc_arena_free(&arena);
-        give_back(k, why);
+        if (kc_keeper_mortem_busy(k)) /* it would end with us; it has its deadline */
+            k->restart_at = kc_now() + GIVE_BACK_TICK;
+        else
+            give_back(k, why);
         return;
     }
     kc_arena_free(&k->arena);

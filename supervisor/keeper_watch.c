@@ -13,12 +13,6 @@
 #define WORTH (KC_SECOND)     /* a rank that stands for less gets on */
 #define HANG_GRACE (KC_SECOND) /* who has not moved for longer than ever will not save anything now */
 
-void kc_keeper_watch_open(struct kc_keeper *k)
-{
-    kc_limits_init(&k->watch.limits, (uint64_t)(k->spec->hang_floor * (double)KC_SECOND),
-                   (uint64_t)(k->spec->hang_ceiling * (double)KC_SECOND));
-}
-
 static void show(struct kc_keeper *k, uint64_t now)
 {
     struct kc_keeper_watch *w = &k->watch;
@@ -43,7 +37,8 @@ static void show(struct kc_keeper *k, uint64_t now)
 void kc_keeper_watch_begin(struct kc_keeper *k)
 {
     struct kc_keeper_watch *w = &k->watch;
-    kc_limits_begin(&w->limits, false);
+    kc_limits_begin(&w->limits, (uint64_t)(k->spec->hang_floor * (double)KC_SECOND),
+                    (uint64_t)(k->spec->hang_ceiling * (double)KC_SECOND)); /* which may have been changed since */
     w->last = kc_now();
     w->dump = w->restart = false;
     w->accused = -1;

@@ -16,21 +16,14 @@ static const enum kind kind_of[KC_PHASES] = {
     [KC_PHASE_EVALUATE] = RARE, [KC_PHASE_LEAVING] = RARE,  [KC_PHASE_PAUSED] = FREE,
 };
 
-void kc_limits_init(struct kc_limits *l, uint64_t floor, uint64_t ceiling)
+void kc_limits_begin(struct kc_limits *l, uint64_t floor, uint64_t ceiling)
 {
-    *l = (struct kc_limits){.floor = floor, .ceiling = ceiling > floor ? ceiling : floor, .still.rank = -1};
-}
-
-void kc_limits_begin(struct kc_limits *l, bool forget)
-{
+    l->floor = floor;
+    l->ceiling = ceiling > floor ? ceiling : floor;
     memset(l->rank, 0, sizeof l->rank);
     l->hangs = false;
     l->mutual = 0;
     l->still = (struct kc_still){.rank = -1};
-    if (!forget)
-        return;
-    memset(l->row, 0, sizeof l->row);
-    l->steps = 0;
 }
 
 static uint64_t times(uint64_t a, uint64_t n, uint64_t most)

@@ -49,9 +49,8 @@ struct kc_limits {
     struct kc_still still;      /* then: who; the longest standing rank else, rank -1 and seconds_ns 0 where all move */
 };
 
-void kc_limits_init(struct kc_limits *l, uint64_t floor, uint64_t ceiling);
-/* Ranks begin anew. What was learned stays; `forget`: it does not, because the job is cut in another way. */
-void kc_limits_begin(struct kc_limits *l, bool forget);
+/* Ranks begin anew. What was learned stays, zeros are nothing learned. */
+void kc_limits_begin(struct kc_limits *l, uint64_t floor, uint64_t ceiling);
 /* How long a rank may stand still in a phase, ns; 0: as long as it likes. */
 uint64_t kc_limits_of(const struct kc_limits *l, enum kc_phase phase);
 /* A look at all `count` ranks, `passed` ns after the one before; 0: the clocks stand. True: `hangs` has changed. */

@@ -300,8 +300,8 @@ static void put_restart(const json_t *events, const struct incident *in, const j
     const int end = next < 0 ? count : next, started = first_of(events, in->end, end, kc_event_name[KC_EVENT_STARTED]);
     const int restored = first_of(events, in->end, end, kc_event_name[KC_EVENT_RESTORED]);
     const int waits = last_of(events, in->at, in->end, "waits");
-    const int first = first_of(events, in->begin, in->at + 1, "rank-exit");
-    const json_t *from = json_array_get(events, (size_t)(first >= 0 ? first : in->at));
+    const int hang = hang_of(events, in), exit = first_of(events, in->begin, in->at + 1, "rank-exit");
+    const json_t *from = json_array_get(events, (size_t)(hang >= 0 ? hang : exit >= 0 ? exit : in->at)); /* when it was found */
     ADD(w->done, "all ranks started again after %.2g s", seconds_between(from, launched));
     if (waits >= 0)
         ADD(w->done, " (a pause of %.2g s: %s)", kc_json_real(json_array_get(events, (size_t)waits), "seconds", NAN),
