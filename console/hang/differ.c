@@ -298,6 +298,20 @@ static uint64_t in_the_other_order(const struct hang_case *c, uint64_t circle)
     return circle;
 }
 
+/* Do the ranks stand in an operation of a later step than the others do, which they came to after those? Then they are not early,
+ * but went past the one that the others stand in. */
+static bool a_step_ahead(const struct hang_case *c, uint64_t ranks, uint64_t others)
+{
+    for (KC_EACH(r, ranks))
+        for (KC_EACH(k, others)) {
+            const struct kc_match_op *mine = &c->m->op[c->m->in[r]], *theirs = &c->m->op[c->m->in[k]];
+            const struct kc_op_seen *a = mine->seen[r], *b = theirs->seen[k];
+            if (!a || !b || a->step <= b->step || a->enqueued <= b->enqueued)
+                return false;
+        }
+    return true;
+}
+
 static void circle(struct hang_case *c, const struct kc_graph *g, uint64_t ranks)
 {
     uint8_t way[KC_RANKS_MAX];
@@ -329,11 +343,16 @@ static void circle(struct hang_case *c, const struct kc_graph *g, uint64_t ranks
     }
     kc_print(&p, "%u", way[0]);
     v->word = sends ? KC_HANG_SEND_SEND : receives ? KC_HANG_UNMATCHED_RECV : KC_HANG_ORDER_INVERSION;
+    const bool ahead = guilty != ranks && a_step_ahead(c, guilty, ranks & ~guilty);
+    if (ahead)
+        v->word = KC_HANG_MISSING;
     if (guilty != ranks)
-        verdict_row(v, "%u of the ranks that are in both groups came to them in the other order", kc_bits(ranks & ~guilty));
+        verdict_row(v, ahead ? "the other %u stand in a step before"
+                             : "%u of the ranks that are in both groups came to them in the other order", kc_bits(ranks & ~guilty));
     snprintf(v->text, sizeof v->text, "%s%sranks wait for each other in a circle: %.120s%s",
              guilty != ranks ? kc_ranks_text(guilty, 0, place, sizeof place) : "",
-             guilty != ranks ? " came to two groups in another order than the others: " : "", text,
+             ahead ? " went past what the others stand in: " : guilty != ranks ? " came to two groups in another order than the others: " : "",
+             text,
              sends ? "; all send, and none receives" : receives ? "; all receive, and none sends" : "");
 }
 

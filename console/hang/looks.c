@@ -122,6 +122,8 @@ int kc_looks_put(const json_t *looks, struct kc_evidence *e, struct kc_error *er
     if (strcmp(kc_json_text(looks, "schema", ""), SCHEMA) != 0 || !json_is_array(ranks))
         return kc_fail(error, -EINVAL, "it does not hold looks of schema " SCHEMA);
     e->between = number(looks, "between_ns");
+    if (number(looks, "now_ns") < e->now) /* the board was saved a moment after the looks */
+        e->now = number(looks, "now_ns");
     json_array_foreach(ranks, i, o) {
         const long long r = kc_json_integer(o, "rank", -1);
         if (r < 0 || r >= e->ranks)

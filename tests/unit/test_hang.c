@@ -337,6 +337,25 @@ START_TEST(who_alone_came_in_another_order_is_blamed)
 }
 END_TEST
 
+/* The same, but it is a step ahead, and came there later than the others came to where they stand: it left one out. */
+START_TEST(who_is_a_step_ahead_went_past)
+{
+    for (int later = 0; later < 2; later++) {
+        e = hang_job(4);
+        hang_group(e, 1, "data", 0, 1, 2, 3, -1);
+        for (uint32_t r = 0; r < 4; r++) {
+            struct kc_op_seen op = hang_call(r == 2 ? 1 : HANG_WORLD, 3);
+            op.step += r == 2;
+            hang_done(e, r, hang_call(HANG_WORLD, 2));
+            hang_done(e, r, hang_call(1, 2));
+            hang_stands(e, r, op, r == 2 && later ? 1 : 2);
+        }
+        HANG_ONE(e, later ? KC_HANG_MISSING : KC_HANG_ORDER_INVERSION, KC_BIT(2), true);
+        teardown();
+    }
+}
+END_TEST
+
 /* In one group: it called what the group calls next, as the rounds before show. Without those it is another count. */
 START_TEST(two_operations_of_one_group_in_another_order)
 {
@@ -467,6 +486,7 @@ int main(void)
     tcase_add_test(t, f20_a_rank_that_skipped_is_missing);
     tcase_add_test(t, two_groups_in_another_order_are_a_circle);
     tcase_add_test(t, who_alone_came_in_another_order_is_blamed);
+    tcase_add_test(t, who_is_a_step_ahead_went_past);
     tcase_add_test(t, two_operations_of_one_group_in_another_order);
     tcase_add_test(t, f22_two_sends_are_a_circle_though_all_counts_are_equal);
     tcase_add_test(t, three_sends_in_a_ring_are_a_circle);

@@ -233,8 +233,10 @@ START_TEST(looks_come_back_from_json)
     struct kc_error e = {""};
     fill_second();
     second->rank[2].gone = second->rank[1].moved = true;
-    char *text = json_dumps(kc_looks_json(second), JSON_COMPACT);
-    json_t *o = json_loads(text, 0, NULL);
+    json_t *o = kc_looks_json(second);
+    char *text = json_dumps(o, JSON_COMPACT);
+    json_decref(o);
+    o = json_loads(text, 0, NULL);
     free(text);
     gather(&first);
     ck_assert_int_eq(kc_looks_put(o, first, &e), 0);
