@@ -1,6 +1,7 @@
 /* view.c - the frame around every view: title, the worst thing now, body, last line. */
 #include "view.h"
 
+#include "console/report.h"
 #include "console/text.h"
 
 #include "base/clock.h"
@@ -92,6 +93,13 @@ static enum role trouble_of(const struct job *j, char *out, size_t room)
                  *j->text ? "; last: " : "", j->text);
         return ROLE_WARN;
     }
+    for (size_t i = 0; i < j->ranks_known; i++)
+        if (report_straggles(&j->rank[i])) {
+            char pace[160];
+            report_pace(&j->rank[i], pace, sizeof pace);
+            snprintf(out, room, "! rank %d is a %s [3]", j->rank[i].rank, pace);
+            return ROLE_WARN;
+        }
     return ROLE_NORMAL;
 }
 

@@ -325,6 +325,26 @@ START_TEST(a_wait_fits_80_columns)
 }
 END_TEST
 
+/* F25: a straggler is told on every view of its job, and beside what it does itself. */
+START_TEST(f25_a_straggler_is_told_on_every_view_of_its_job)
+{
+    for (int i = 0; i < 2; i++)
+        rank[i].wait.what = KC_WAIT_NONE;
+    rank[1].metric[KC_METRIC_STRAGGLER] = 1;
+    rank[1].metric[KC_METRIC_PACE_SCORE] = 0.5;
+    rank[1].metric[KC_METRIC_LATE_SECONDS] = 0.02;
+    rank[1].busy = 0.04;
+    view.rank = 0;
+    for (int at = 0; at < 2; at++) {
+        view.at = at ? VIEW_RANKS : VIEW_JOB;
+        char *text = shot(24, 100, false);
+        ck_assert_msg(strstr(text, "rank 1 is a straggler: score 0.50, needs 40 ms of its own for a step"), "%s", text);
+        ck_assert_msg(!at || strstr(text, "  straggler: score 0.50, needs 40 ms of"), "%s", text);
+        free(text);
+    }
+}
+END_TEST
+
 /* 64 ranks at every size, cursor on the last. */
 START_TEST(many_ranks_are_drawn_at_every_size)
 {
@@ -669,6 +689,7 @@ int main(void)
     tcase_add_test(t, an_empty_house_says_what_to_type);
     tcase_add_test(t, f51_every_size_is_drawn_without_overlap);
     tcase_add_test(t, a_wait_fits_80_columns);
+    tcase_add_test(t, f25_a_straggler_is_told_on_every_view_of_its_job);
     tcase_add_test(t, many_ranks_are_drawn_at_every_size);
     tcase_add_test(t, f51_ascii_is_ascii);
     tcase_add_test(t, foreign_text_reaches_no_cell_unclean);
