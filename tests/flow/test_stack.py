@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """kc stack: the threads of ranks that hang, as one tree, from outside; where tracing is forbidden, from the ranks themselves;
 and whoever was looked at goes on as before."""
-import os, signal, subprocess
+import json, os, signal, subprocess
 
 from kc_flow import BIN, ROOT, alive, main, until
 from kc_train import Kc
@@ -88,7 +88,9 @@ def test_f26_one_that_spins_stands_out_and_one_that_is_stopped_is_seen():
 
 def test_without_the_right_ranks_are_asked_and_the_right_is_named():
     with Drills() as node:
-        job, _ = hung(node)
+        job, _ = hung(node, threads=9)
+        threads = json.loads(denied(node, "stack", job, "--json").stdout)["threads"]
+        assert len(threads) == 4 * 13 and {t["way"] for t in threads} == {"asked"}, threads  # more than the board takes at once
         done = denied(node, "stack", job)
         assert done.returncode == 0, done
         assert "tracing is refused here" in done.stdout and "--cap-add=SYS_PTRACE" in done.stdout, done.stdout
