@@ -97,12 +97,20 @@ static void subject_close(struct subject *u)
     kc_reader_free(u->board);
 }
 
+/* What the keeper had found out by then, with a look at the processes that nobody has any more; "": nothing. */
+static const char *found_then(const struct subject *u, struct kc_watch_seen *w)
+{
+    return u->wall && u->board && kc_reader_watch(u->board, w) == 0 && w->since ? w->text : "";
+}
+
 static json_t *answer_json(struct session *s, const struct subject *u, const struct kc_diagnosis *d)
 {
     json_t *o = session_envelope(s);
+    struct kc_watch_seen w;
     char at[32];
     kc_wall_text(u->wall, at);
     json_object_set_new(o, "at", u->wall ? json_string(at) : json_null());
+    json_object_set_new(o, "found_then", session_text(found_then(u, &w)));
     kc_report_json(u->evidence, d, o);
     return o;
 }
@@ -131,6 +139,7 @@ static void fill(struct session *s, const struct arguments *a, const struct kc_e
 
 static int tell(struct session *s, const struct subject *u, const struct kc_diagnosis *d)
 {
+    struct kc_watch_seen w;
     char at[32];
     if (s->json)
         return session_emit(s, answer_json(s, u, d));
@@ -139,6 +148,8 @@ static int tell(struct session *s, const struct subject *u, const struct kc_diag
     kc_wall_text(u->wall, at);
     if (u->wall)
         fprintf(out, "as it was at %s\n", at);
+    if (*found_then(u, &w))
+        fprintf(out, "found then: %s\n", w.text);
     kc_report_text(u->evidence, d, out);
     return draft_close(s, &draft);
 }
