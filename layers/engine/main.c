@@ -31,7 +31,8 @@ static const char help[] =
 static int leave(struct kc_probe *probe, enum kc_reason reason, int code, int32_t peer, const char *text)
 {
     fprintf(stderr, "kc-rank: %s\n", text);
-    kc_probe_leave(probe, reason, code, peer, text);
+    kc_probe_leave(probe, reason, code, peer, text); /* its words have the phase that it was in */
+    kc_probe_phase(probe, KC_PHASE_LEAVING);
     kc_probe_abort(probe, reason);
     return 1;
 }

@@ -340,7 +340,8 @@ int kc_govern_run(const struct kc_govern_config *config, struct kc_outcome *out,
     int code = kc_startup_wiring(config->comm, config->state_if, config->ops, e);
     if (code == 0)
         code = loop(&l);
-    kc_probe_phase(config->probe, KC_PHASE_LEAVING);
+    if (code == 0)
+        kc_probe_phase(config->probe, KC_PHASE_LEAVING);
     out->step = loop_step(&l);
     out->peer = l.peer;
     out->snapshot_lost = l.saving.lost;

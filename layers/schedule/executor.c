@@ -376,7 +376,7 @@ int kc_executor_run(struct kc_executor *x, enum kc_program_id program, struct kc
         run->waited -= (double)x->away_ns / (double)KC_SECOND;
     if (program == KC_PROGRAM_TRAIN && code == 0)
         kc_probe_set(x->c.probe, KC_METRIC_COMM_SECONDS, (double)x->comm_ns / (double)KC_SECOND);
-    if (phase != KC_PHASES)
+    if (phase != KC_PHASES && (code == 0 || program != KC_PROGRAM_TRAIN)) /* a rank whose step fails leaves, and in this phase */
         kc_probe_phase(x->c.probe, before);
     return code;
 }
