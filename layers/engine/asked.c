@@ -22,6 +22,7 @@
 #define THREADS_MOST 256
 
 static struct kc_probe *the_probe; /* for handlers, which get no argument */
+static _Atomic uint32_t writing[KC_STACK_SLOTS]; /* a record has one writer */
 static _Atomic uint64_t handed_on; /* the last value: it may come twice, where the first one seemed lost */
 
 static void *place_of(const ucontext_t *c)
@@ -54,8 +55,11 @@ uint32_t kc_asked_stack(const void *context, void *out[KC_STACK_MAX])
 static void answer(uint64_t value, const ucontext_t *c)
 {
     void *stack[KC_STACK_MAX];
-    uint32_t count = kc_asked_stack(c, stack);
-    kc_probe_stack(the_probe, KC_STACK_SLOT(value), KC_STACK_REQUEST(value), (uint32_t)gettid(), stack, count);
+    uint32_t slot = KC_STACK_SLOT(value);
+    if (slot >= KC_STACK_SLOTS || atomic_exchange(&writing[slot], 1)) /* two ask at once: the later one goes without */
+        return;
+    kc_probe_stack(the_probe, slot, KC_STACK_REQUEST(value), (uint32_t)gettid(), stack, kc_asked_stack(c, stack));
+    atomic_store(&writing[slot], 0);
 }
 
 static long number_of(const char *name)
