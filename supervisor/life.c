@@ -38,7 +38,7 @@ static const struct kc_life_cell table[KC_JOB_STATES][KC_LIFE_EVENTS] = {
         [KC_LIFE_LEASED] = {KC_DO_LAUNCH, S, NULL},
         [KC_LIFE_PAUSE] = {KC_DO_MARK_HOLD, Q, "is queued; it will hold before its first step"},
         [KC_LIFE_RESUME] = {KC_DO_CLEAR_HOLD, Q, "is queued already; it starts when its devices are free"},
-        [KC_LIFE_CHECKPOINT] = {KC_DO_REFUSE, Q, "is queued: there is nothing to save yet"},
+        [KC_LIFE_CHECKPOINT] = {KC_DO_REFUSE, Q, "is queued: nothing of it is in memory that could be saved"},
         [KC_LIFE_STOP] = {KC_DO_END_QUEUED, O, NULL},
         [KC_LIFE_REMOVE] = {KC_DO_REFUSE, Q, NOT_ENDED},
         LOST_ROWS,

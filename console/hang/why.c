@@ -294,6 +294,21 @@ static void put_evidence(const json_t *events, const struct incident *in, const 
 
 /* ---- what was done ---- */
 
+/* As many as before? A job that needed other leases was given back to kcd for them. */
+static void put_ranks(const json_t *events, const struct incident *in, struct kc_why *w)
+{
+    const int less = last_of(events, in->at, in->end, kc_event_name[KC_EVENT_SHRUNK]);
+    const int back = last_of(events, in->at, in->end, "requeued");
+    const json_t *e = json_array_get(events, (size_t)less);
+    const long long ranks = kc_json_integer(e, "ranks", 0);
+    if (less >= 0)
+        ADD(w->done, "%lld rank%s of %lld", ranks, ranks == 1 ? "" : "s", kc_json_integer(e, "from", 0));
+    else
+        ADD(w->done, "all ranks");
+    if (back >= 0)
+        ADD(w->done, ", with other leases (%s),", kc_json_text(json_array_get(events, (size_t)back), "text", ""));
+}
+
 static void put_restart(const json_t *events, const struct incident *in, const json_t *launched, struct kc_why *w)
 {
     const int count = (int)json_array_size(events), next = first_of(events, in->end + 1, count, "launched");
@@ -302,7 +317,8 @@ static void put_restart(const json_t *events, const struct incident *in, const j
     const int waits = last_of(events, in->at, in->end, "waits");
     const int hang = hang_of(events, in), exit = first_of(events, in->begin, in->at + 1, "rank-exit");
     const json_t *from = json_array_get(events, (size_t)(hang >= 0 ? hang : exit >= 0 ? exit : in->at)); /* when it was found */
-    ADD(w->done, "all ranks started again after %.2g s", seconds_between(from, launched));
+    put_ranks(events, in, w);
+    ADD(w->done, " started again after %.2g s", seconds_between(from, launched));
     if (waits >= 0)
         ADD(w->done, " (a pause of %.2g s: %s)", kc_json_real(json_array_get(events, (size_t)waits), "seconds", NAN),
             kc_json_text(json_array_get(events, (size_t)waits), "text", ""));
@@ -322,6 +338,7 @@ static void put_done(const struct job *j, const json_t *events, const struct inc
 {
     const json_t *at = json_array_get(events, (size_t)in->at);
     const int saved = last_of(events, in->begin, in->end, "copy-saved"), waits = last_of(events, in->at, in->end, "waits");
+    const int back = last_of(events, in->at, in->end, "requeued");
     const json_t *launched = json_array_get(events, (size_t)in->end);
     if (saved >= 0)
         ADD(w->done, "the copy in memory, of step %lld, was written to disk; ",
@@ -337,6 +354,9 @@ static void put_done(const struct job *j, const json_t *events, const struct inc
             ADD(w->done, "saved up to step %lld (version %lld)", (long long)j->snapshot.step, (long long)j->snapshot.version);
         else
             ADD(w->done, "no snapshot is known");
+    } else if (back >= 0) {
+        ADD(w->done, "it is queued, for other leases: %s%s%s", kc_json_text(json_array_get(events, (size_t)back), "text", ""),
+            *j->waits ? "; " : "", j->waits);
     } else if (waits >= 0) {
         const json_t *e = json_array_get(events, (size_t)waits);
         ADD(w->done, "it is started again after a pause of %.3g s (%s)", kc_json_real(e, "seconds", NAN), kc_json_text(e, "text", ""));

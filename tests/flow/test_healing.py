@@ -233,6 +233,8 @@ def test_shrink():
         assert f"shrunk      {fewer} of {CORES} ranks" in kc(node, "show", job), kc(node, "show", job)
         shown = json.loads(kc(node, "show", job, "--json"))["job"]
         assert (shown["ranks_asked"], shown["lost_device"]) == (CORES, f"{device}: marked by hand: fan"), shown
+        why = kc(node, "why", job)
+        assert f"{fewer} rank{'s' if fewer > 1 else ''} of {CORES}, with other leases (a device is faulty: {device}: marked by hand: fan)" in why, why
         at = node.steps(job)[-1]
         node.wait_step(job, at + 3)
         node.request("stop", job=job)

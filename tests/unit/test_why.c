@@ -109,6 +109,27 @@ START_TEST(a_crash_that_was_restarted)
 }
 END_TEST
 
+START_TEST(a_faulty_device_tells_with_how_many_ranks_it_goes_on)
+{
+    const char *const found = "41 fault {\"fault\":\"device\",\"action\":\"restart\",\"rank\":3,\"step\":1200,\"text\":\"" CRASH_TEXT
+                              "; its device is faulty: cpu-1: marked by hand: fan\"}",
+                     *const back = "41 requeued {\"text\":\"a device is faulty: cpu-1: marked by hand: fan\"}",
+                     *const less = "42 shrunk {\"ranks\":2,\"from\":4,\"step\":1200,\"text\":\"goes on with 2 ranks\"}",
+                     *const begun = "43 launched {\"incarnation\":2,\"ranks\":2}";
+    job.restarts = 1;
+    job.incarnation = 2;
+    ck_assert_ptr_nonnull(strstr(STORY(NULL, CRASH, found, back, less, begun),
+                                 "done      2 ranks of 4, with other leases (a device is faulty: cpu-1: marked by hand: fan), started again "
+                                 "after 3 s\n"));
+    ck_assert_ptr_nonnull(strstr(STORY(NULL, CRASH, found, back, begun), "done      all ranks, with other leases (a device"));
+    job.state = KC_JOB_QUEUED;
+    snprintf(job.waits, sizeof job.waits, "asked for 4 ranks × 1 core, 4 are there, 1 faulty");
+    ck_assert_ptr_nonnull(strstr(STORY(NULL, CRASH, found, back),
+                                 "done      it is queued, for other leases: a device is faulty: cpu-1: marked by hand: fan; asked for 4 ranks "
+                                 "× 1 core, 4 are there, 1 faulty\n"));
+}
+END_TEST
+
 START_TEST(a_fault_that_ended_the_job_says_why_it_was_not_restarted)
 {
     job.state = KC_JOB_FAILED;
@@ -215,6 +236,7 @@ int main(void)
     tcase_add_checked_fixture(c, setup, NULL);
     tcase_add_test(c, a_job_that_is_well_has_a_short_story);
     tcase_add_test(c, a_crash_that_was_restarted);
+    tcase_add_test(c, a_faulty_device_tells_with_how_many_ranks_it_goes_on);
     tcase_add_test(c, a_fault_that_ended_the_job_says_why_it_was_not_restarted);
     tcase_add_test(c, a_hang_that_lasts);
     tcase_add_test(c, a_hang_that_ended_in_a_restart_comes_before_who_was_ended_for_it);
