@@ -1183,6 +1183,29 @@ static void check_trace(const struct rank *r, const struct kc_reader *reader, ui
     ck_assert_uint_eq(lost, 0);
 }
 
+/* F28: a rank's last words say in which phase it failed. */
+START_TEST(a_step_that_fails_ends_in_its_phase)
+{
+    struct job *j = malloc(sizeof *j);
+    struct kc_reader *reader = NULL;
+    struct kc_rank_view v;
+    ck_assert_int_eq(kc_probe_private(2, probes, NULL), 0);
+    ck_assert_int_eq(kc_reader_of_probe(probes[0], &reader, NULL), 0);
+    job_make(j, shape, 1, 1);
+    j->rank[0].toy.fail_at = 0, j->rank[0].toy.fail_op = TOY_LOAD;
+    job_run(j, KC_PROGRAM_TRAIN, 0);
+    ck_assert_int_eq(j->rank[0].code, -EIO);
+    ck_assert_int_eq(kc_reader_rank(reader, 0, &v), 0);
+    ck_assert_str_eq(kc_phase_name[v.phase], kc_phase_name[KC_PHASE_DATA]);
+    job_free(j);
+    free(j);
+    kc_reader_free(reader);
+    kc_probe_free(probes[0]);
+    kc_probe_free(probes[1]);
+    probes[0] = probes[1] = NULL;
+}
+END_TEST
+
 START_TEST(every_instruction_leaves_a_record_and_they_sum_up_to_the_parts)
 {
     struct job *j = malloc(sizeof *j);
@@ -1196,6 +1219,9 @@ START_TEST(every_instruction_leaves_a_record_and_they_sum_up_to_the_parts)
         uint64_t part[KC_PARTS] = {0}, comm[KC_PARTS] = {0};
         check_trace(&j->rank[i], reader, KC_LANE_COMPUTE, 2, part);
         check_trace(&j->rank[i], reader, KC_LANE_COMM, 2, comm);
+        const struct kc_run *run = &j->rank[i].run; /* what it waited for others is part of what nothing hid */
+        ck_assert_double_ge(run->waited, 0);
+        ck_assert_double_le(run->waited, run->seconds[KC_PART_COMM] + 1e-9);
         for (int p = 0; p < KC_PARTS; p++) /* one measurement: equal but for the rounding of a double */
             ck_assert_double_eq_tol(j->rank[i].run.seconds[p], (double)part[p] / 1e9, 1e-9);
         ck_assert_uint_gt(comm[KC_PART_COMM], 0);
@@ -1426,6 +1452,7 @@ int main(void)
     tcase_set_timeout(t, 60);
     tcase_add_test(t, a_step_allocates_nothing);
     tcase_add_test(t, the_time_of_a_step_is_told_in_parts_that_sum_up);
+    tcase_add_test(t, a_step_that_fails_ends_in_its_phase);
     tcase_add_test(t, every_instruction_leaves_a_record_and_they_sum_up_to_the_parts);
     tcase_add_test(t, what_a_lane_waits_is_no_time_of_the_instruction_after_it);
     tcase_add_test(t, values_that_are_not_finite_are_found_at_every_place);
