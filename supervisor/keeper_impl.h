@@ -245,7 +245,6 @@ void kc_keeper_watch_begin(struct kc_keeper *k);               /* an incarnation
 void kc_keeper_watch_look(struct kc_keeper *k, uint64_t now);
 /* What the child says of a hang, in one line (NULL: nothing), and the one rank that it accuses (-1). */
 void kc_keeper_watch_told(struct kc_keeper *k, const char *text, int rank);
-void kc_keeper_watch_go_on(struct kc_keeper *k);               /* a child has looked, or is gone: what waited for that */
 
 /* keeper_board.c */
 void kc_keeper_drain(struct kc_keeper *k);                     /* steps, evaluations and events to files */

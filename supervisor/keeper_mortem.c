@@ -186,11 +186,8 @@ static void listen_to(struct kc_keeper *k)
 
 static void said_ready(struct kc_source *source, uint32_t events)
 {
-    struct kc_keeper *k = source->owner;
     (void)events;
-    listen_to(k);
-    if (k->mortem.told)
-        kc_keeper_watch_go_on(k); /* it has looked: what is left for it to do, it does beside us */
+    listen_to(source->owner);
 }
 
 /* Look at `what`: the job, or a file that is its board. */
@@ -273,7 +270,6 @@ void kc_keeper_mortem_settle(struct kc_keeper *k)
     m->have = 0;
     m->pid = 0;
     m->gone = false;
-    kc_keeper_watch_go_on(k);
 }
 
 bool kc_keeper_mortem_busy(const struct kc_keeper *k)

@@ -99,11 +99,10 @@ static void end_for_it(struct kc_keeper *k)
         k->grace.left = HANG_GRACE;
 }
 
-void kc_keeper_watch_go_on(struct kc_keeper *k)
+/* What is due about a hang that this look still sees: what moved while the child looked is left alone. */
+static void go_on(struct kc_keeper *k)
 {
     struct kc_keeper_watch *w = &k->watch;
-    if (k->ending != KC_ENDING_NOT || k->closing)
-        return;
     if (w->dump && !kc_keeper_mortem_busy(k)) { /* else one that looks into something else is still there */
         w->dump = false;
         kc_keeper_mortem_hang(k);
@@ -114,9 +113,11 @@ void kc_keeper_watch_go_on(struct kc_keeper *k)
 
 static json_t *details(const struct kc_still *still)
 {
-    return json_pack("{s:o, s:I, s:s, s:f, s:f}", "rank", still->rank < 0 ? json_null() : json_integer(still->rank), "step",
+    return json_pack("{s:o, s:I, s:s, s:f, s:f, s:o}", "rank", still->rank < 0 ? json_null() : json_integer(still->rank), "step",
                      (json_int_t)still->step, "phase", phase_name(still->phase), "seconds", seconds(still->seconds_ns),
-                     "limit_seconds", seconds(still->limit));
+                     "limit_seconds", seconds(still->limit), "text",
+                     json_sprintf("%s in phase %s for %.3g s, limit %.3g s", still->rank < 0 ? "all wait for each other" : "no movement",
+                                  phase_name(still->phase), seconds(still->seconds_ns), seconds(still->limit)));
 }
 
 static void found(struct kc_keeper *k, uint64_t now)
@@ -181,5 +182,5 @@ void kc_keeper_watch_look(struct kc_keeper *k, uint64_t now)
     if (changed && w->limits.hangs)
         kc_keeper_tape_now(k, true);
     if (w->limits.hangs)
-        kc_keeper_watch_go_on(k);
+        go_on(k);
 }
