@@ -75,9 +75,14 @@ void verdict_next(const struct hang_case *c, struct kc_verdict *v)
         snprintf(v->next, sizeof v->next, l->state == 't' ? "grep TracerPid /proc/%u/status" : "kill -CONT %u", l->pid);
         return;
     }
-    if (v->word == KC_HANG_IDLE || v->word == KC_HANG_IN_SNAPSHOT) {
-        snprintf(v->next, sizeof v->next, "kc %s %s", v->word == KC_HANG_IDLE && e->status.state != KC_JOB_FINISHED &&
-                 e->status.state != KC_JOB_QUEUED ? "resume" : "show", job);
+    if (v->word == KC_HANG_IDLE) {
+        const bool failed = e->status.state == KC_JOB_FAILED, resumable = e->status.state == KC_JOB_PAUSED ||
+                          e->status.state == KC_JOB_STOPPED || e->status.state == KC_JOB_INTERRUPTED;
+        snprintf(v->next, sizeof v->next, "kc %s %s", failed ? "why" : resumable ? "resume" : "show", job);
+        return;
+    }
+    if (v->word == KC_HANG_IN_SNAPSHOT) {
+        snprintf(v->next, sizeof v->next, "kc show %s", job);
         return;
     }
     if (v->word == KC_HANG_STRAGGLER) {
