@@ -161,6 +161,16 @@ def test_the_same_error_of_another_rank_is_the_same():
         assert record["first_failure"]["text"].endswith("; the same fault at the same step again"), record
 
 
+def test_the_same_hang_twice_is_not_tried_for_ever():
+    """Whichever rank is found to stand still: it is the same step again."""
+    with Node() as node:
+        job = node.start(steps=50, env={"FAKE_HANG_AT": 3, "FAKE_IN_TURN": 1, "FAKE_UNTIL": 99},
+                         policy={"max_restarts": 9, "on_hang": "restart", "hang_floor_seconds": 0.3, "hang_ceiling_seconds": 0.6})
+        record = node.wait(job, "failed")
+        assert record["restarts"] == 1 and record["first_failure"]["reason"] == "hang", record["first_failure"]
+        assert record["first_failure"]["text"].endswith("; the same fault at the same step again"), record["first_failure"]
+
+
 # ---- devices ----
 
 CORES = len(os.sched_getaffinity(0))
