@@ -144,17 +144,18 @@ def test_the_child_goes_with_its_keeper():
                          stop={"grace_seconds": 20})
         until("the child writes", lambda: told(node, job) == [("copy-saving", 7)])
         pid = keeper(node, job)
-        [child] = [int(p) for p in filter(str.isdigit, os.listdir("/proc")) if is_child(p, pid)]
+        [child] = [int(p) for p in filter(str.isdigit, os.listdir("/proc")) if saves_for(p, pid)]
         kill(pid)
         until("a new keeper has started the ranks", lambda: node.read(job, "state.json")["incarnation"] == 2)
         assert not alive(child)
         node.request("stop", job=job)
 
 
-def is_child(pid, parent):
+def saves_for(pid, parent):
+    """A keeper has another child, which looks at what happened."""
     try:
-        with open(f"/proc/{pid}/stat") as f:
-            return int(f.read().rsplit(")", 1)[1].split()[1]) == parent
+        with open(f"/proc/{pid}/stat") as f, open(f"/proc/{pid}/cmdline") as words:
+            return int(f.read().rsplit(")", 1)[1].split()[1]) == parent and "\0keep\0" in words.read()
     except (FileNotFoundError, ProcessLookupError):
         return False
 
