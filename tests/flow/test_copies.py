@@ -162,8 +162,8 @@ def saves_for(pid, parent):
 
 # ---- with real ranks ----
 
-# 10 MB of state, steps of some tens of milliseconds; the disk takes seconds for a snapshot where it is made slow
-MODEL = dict(model={"init": {"from": None}, "layers": 4, "hidden": 128, "context": 64}, data={"order": "shuffled"},
+# 10 MB of state, steps of ten milliseconds and more; the disk takes seconds for a snapshot where it is made slow
+MODEL = dict(model={"init": {"from": None}, "layers": 4, "hidden": 128, "context": 32}, data={"order": "shuffled"},
              batch={"sequences": 8, "micro": 4}, policy={"max_restarts": 50})
 SLOW_DISK = {"every": 5, "mib_per_second": 2}
 _roots = {}
@@ -303,14 +303,14 @@ def everybody():
 def test_kills_at_any_moment():
     """Ranks are killed again and again, also while a copy is made; what is restored is always of a snapshot's step."""
     with Kc() as node:
-        job = node.begin("often", 2, **dict(MODEL, steps=120, snapshot={"every": 3}))
-        for turn in range(1, 7):
+        job = node.begin("often", 2, **dict(MODEL, steps=90, snapshot={"every": 3}))
+        for turn in range(1, 5):
             node.kc("wait", job, "--for", f"step>={15 * turn}")
             until("its ranks train", lambda: node.read(job, "state.json")["state"] == "running")
             kill(node.ranks(job)[turn % 2])
             until("the next incarnation", lambda: node.read(job, "state.json")["incarnation"] == turn + 1)
-        finish(node, job, 120)
-        assert len(restored(node, job)) == 6 and all(s % 3 == 0 for s, _ in restored(node, job)), restored(node, job)
+        finish(node, job, 90)
+        assert len(restored(node, job)) == 4 and all(s % 3 == 0 for s, _ in restored(node, job)), restored(node, job)
         assert not node.events(job, "snapshot-broken")
 
 
@@ -320,11 +320,11 @@ def test_in_any_layout():
     for layout in layouts:
         ranks = 4 if "pipeline" in layout else 2
         parallel = dict({"data": 1, "zero": 0}, **{k: v for k, v in layout.items() if k != "precision"})
-        how = dict(MODEL, steps=60, snapshot={"every": 4}, precision=layout.get("precision", "fp32"), parallel=parallel)
+        how = dict(MODEL, steps=45, snapshot={"every": 4}, precision=layout.get("precision", "fp32"), parallel=parallel)
         with Kc() as node:
             whole = node.root(node.train("whole", ranks, **how))
             job = node.begin("killed", ranks, **how)
-            node.kc("wait", job, "--for", "step>=18")
+            node.kc("wait", job, "--for", "step>=13")
             kill(node.ranks(job)[-1])
             node.kc("wait", job)
             [(step, text)] = restored(node, job)

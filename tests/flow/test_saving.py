@@ -7,7 +7,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from kc_flow import BIN, kill, main, until
 from kc_train import Kc
 
-SLOW = {"every": 20, "keep": 100, "mib_per_second": 3, "full_every": 1}
+SLOW = {"every": 20, "keep": 100, "mib_per_second": 5, "full_every": 1}
 QUICK = dict(steps=400, model={"init": {"from": None}}, lr_schedule={"warmup": 0, "kind": "constant"}, optimizer={"lr": 1e-3})
 LARGE = dict(QUICK, model={"hidden": 128, "init": {"from": None}}, steps=1000000)  # 5 MB: nobody looks too late at its snapshot
 
