@@ -164,18 +164,26 @@ static bool unit_is_faulty(const struct kc_pool *pool, const char *kind, uint32_
     return true;
 }
 
-bool kc_job_leases_faulty(const struct kc_job_leases *leases, const struct kc_home *home, int rank, char *out, size_t room)
+static bool lease_is_faulty(const struct kc_pool *pool, const struct kc_lease *lease, char *out, size_t room)
+{
+    size_t count;
+    const uint32_t *units = kc_lease_units(lease, &count);
+    for (size_t u = 0; u < count; u++)
+        if (unit_is_faulty(pool, kc_lease_kind(lease), units[u], out, room))
+            return true;
+    return false;
+}
+
+bool kc_job_leases_faulty(const struct kc_job_leases *leases, const struct kc_home *home, int *rank, char *out, size_t room)
 {
     struct kc_pool_config config = {.run_dir = home->node, .home = home->home, .look = true};
     struct kc_pool *pool;
-    bool faulty = false;
     if (!leases || kc_pool_open(&config, &pool, NULL) < 0)
         return false;
+    bool faulty = *rank >= 0 && (uint32_t)*rank < leases->ranks && lease_is_faulty(pool, leases->lease[*rank], out, room);
     for (uint32_t i = 0; i < leases->ranks && !faulty; i++) {
-        size_t count;
-        const uint32_t *units = kc_lease_units(leases->lease[i], &count);
-        for (size_t u = 0; u < count && !faulty && (rank < 0 || (uint32_t)rank == i); u++)
-            faulty = unit_is_faulty(pool, kc_lease_kind(leases->lease[i]), units[u], out, room);
+        faulty = lease_is_faulty(pool, leases->lease[i], out, room);
+        *rank = faulty ? (int)i : *rank;
     }
     kc_pool_close(pool);
     return faulty;

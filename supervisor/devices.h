@@ -43,8 +43,9 @@ int kc_job_leases_format(const struct kc_job_leases *leases, bool with_fds, char
 int kc_job_leases_parse(const char *text, uint32_t ranks, struct kc_job_leases **out, struct kc_error *e);
 /* The cores of one rank, "0-1,4". -ENOSPC. */
 int kc_job_leases_cpus(const struct kc_job_leases *leases, uint32_t rank, char *out, size_t room);
-/* Is a device of this rank (of any: -1) faulty, or not there any more? Then which and why: "cpu-1: marked by hand: fan". */
-bool kc_job_leases_faulty(const struct kc_job_leases *leases, const struct kc_home *home, int rank, char *out, size_t room);
+/* Is a device of any rank faulty, or not there any more? Then which and why, "cpu-1: marked by hand: fan", and whose: of *rank, if it
+ * is one of its own. Takes milliseconds. */
+bool kc_job_leases_faulty(const struct kc_job_leases *leases, const struct kc_home *home, int *rank, char *out, size_t room);
 /* Let the next exec keep one rank's lease, or all (rank -1). Async-signal-safe. */
 void kc_job_leases_inherit(const struct kc_job_leases *leases, int rank);
 

@@ -4,6 +4,7 @@
 
 #include "journal.h"
 
+#include "base/clock.h"
 #include "govern/policy.h"
 
 #include <signal.h>
@@ -102,7 +103,10 @@ void kc_keeper_decide_from_group(struct kc_keeper *k)
     kc_keeper_tape_now(k, true); /* with the last words of all */
     struct kc_verdict v = kc_keeper_verdict(k);
     enum kc_fault fault = kc_failure_fault(&v, k->trained);
-    if (v.rank >= 0 && restarts(k, fault) && kc_job_leases_faulty(k->leases, k->home, v.rank, device, sizeof device)) {
+    int rank = v.rank;
+    const bool looks = restarts(k, fault), faulty = looks && kc_job_leases_faulty(k->leases, k->home, &rank, device, sizeof device);
+    k->sound = looks && !faulty ? kc_now() : 0;
+    if (faulty && rank == v.rank) {
         kc_failure_add(&v, "; its device is faulty: %s", device);
         fault = KC_FAULT_DEVICE;
     }

@@ -152,6 +152,7 @@ struct kc_keeper {
     bool releasing;                /* the pause level was lowered and the ranks have not said that they go on */
     enum kc_ending ending;
     struct kc_grace grace;
+    uint64_t sound;                /* kc_now() when no device of the leases was found faulty; 0: one was, or nobody looked */
     uint64_t restart_at;           /* kc_now() when ranks are started again: until then there are none; 0: it doesn't wait */
     uint64_t last_tick, last_slow; /* kc_now() */
     bool stop_before_end;          /* a stop was asked for after the group had begun to end */

@@ -81,6 +81,7 @@ static void go_on(struct kc_keeper *k)
     const struct kc_job_spec *spec;
     struct kc_error e = {""};
     char why[256];
+    int rank = -1;
     k->restart_at = 0;
     int r = kc_record_spec(k->record.directory, &arena, &spec, &e);
     if (r == 0 && (r = kc_drills_check(spec, &e)) < 0)
@@ -90,7 +91,8 @@ static void go_on(struct kc_keeper *k)
         return;
     }
     bool elsewhere = leases_differ(k, spec, why, sizeof why);
-    if (!elsewhere && kc_job_leases_faulty(k->leases, k->home, -1, k->record.device, sizeof k->record.device)) {
+    if (!elsewhere && !(k->sound && kc_now() - k->sound < KC_SECOND) && /* it was looked at just now */
+        kc_job_leases_faulty(k->leases, k->home, &rank, k->record.device, sizeof k->record.device)) {
         elsewhere = true;
         snprintf(why, sizeof why, "a device is faulty: %s", k->record.device);
     }
