@@ -116,7 +116,7 @@ static json_t *details(const struct kc_still *still)
     return json_pack("{s:o, s:I, s:s, s:f, s:f, s:o}", "rank", still->rank < 0 ? json_null() : json_integer(still->rank), "step",
                      (json_int_t)still->step, "phase", phase_name(still->phase), "seconds", seconds(still->seconds_ns),
                      "limit_seconds", seconds(still->limit), "text",
-                     json_sprintf("%s in phase %s for %.3g s, limit %.3g s", still->rank < 0 ? "all wait for each other" : "no movement",
+                     json_sprintf("%s in phase %s for %.3g s, limit %.3g s", still->rank < 0 ? "no rank gets on" : "no movement",
                                   phase_name(still->phase), seconds(still->seconds_ns), seconds(still->limit)));
 }
 

@@ -359,7 +359,8 @@ static void end_rows(const struct kc_rank_evidence *r, uint32_t rank, struct kc_
     if (r->view.process.ended && r->view.process.signal == 9 && r->view.process.oom < KC_OOM_LEVELS)
         verdict_row(v, "killed for want of memory? %s", oom[r->view.process.oom]);
     if (r->view.words.time && r->view.words.reason < KC_REASONS)
-        verdict_row(v, "its last words: %s: %.200s", kc_reason_name[r->view.words.reason], r->view.words.text);
+        verdict_row(v, "its last words: %s%s%.200s", kc_reason_name[r->view.words.reason], *r->view.words.text ? ": " : "",
+                    r->view.words.text);
 }
 
 void cause_rows(const struct hang_case *c, uint32_t rank, struct kc_verdict *v)

@@ -225,7 +225,16 @@ static void roots(struct hang_case *c)
 
 /* ---- what no rank is to blame for ---------------------------------------------------------------------------------------- */
 
-/* All have come to an operation, nobody is held up by itself, and it does not end. */
+/* Those of whose processes nothing is known but the board: one of them may be stopped, or stand in the kernel. */
+static uint64_t unseen(const struct kc_evidence *e, uint64_t ranks)
+{
+    uint64_t found = 0;
+    for (KC_EACH(r, ranks))
+        found |= e->rank[r].second.known ? 0 : KC_BIT(r);
+    return found;
+}
+
+/* All have come to an operation, nobody is held up by itself, and it does not end. A record alone does not tell that. */
 static void stalls(struct hang_case *c)
 {
     for (uint32_t i = 0; i < c->m->count; i++) {
@@ -236,7 +245,8 @@ static void stalls(struct hang_case *c)
         if (!in || o->here != o->members || o->members & (c->blamed | c->dead | c->stopped) || !(still >= TELL_SECONDS) ||
             any_moved(c->e, in))
             continue;
-        struct kc_verdict *v = verdict_new(c, KC_HANG_DEVICE_STALL, in);
+        const uint64_t hidden = unseen(c->e, o->members);
+        struct kc_verdict *v = verdict_new(c, hidden ? KC_HANG_UNDECIDED : KC_HANG_DEVICE_STALL, in);
         if (!v)
             return;
         verdict_operation(c, v, o, kc_first(in));
@@ -244,8 +254,11 @@ static void stalls(struct hang_case *c)
         snprintf(v->text, sizeof v->text, "all %u members have come to %s of %s, and it has not ended on %s for %s",
                  kc_bits(o->members), v->operation, verdict_place(v, place, sizeof place), kc_ranks_text(in, 0, who, sizeof who),
                  kc_seconds_text(still, seconds, sizeof seconds));
-        verdict_row(v, "%u of %u take part, %u have done it, none is stopped or dead", kc_bits(o->begun), kc_bits(o->members),
-                    kc_bits(o->here & ~o->open));
+        verdict_row(v, "%u of %u take part, %u have done it, none is %sdead", kc_bits(o->begun), kc_bits(o->members),
+                    kc_bits(o->here & ~o->open), hidden ? "" : "stopped or ");
+        if (hidden)
+            verdict_row(v, "nobody looked at the process%s of %s: whether one is stopped or blocked is not known",
+                        kc_bits(hidden) == 1 ? "" : "es", kc_ranks_text(hidden, 0, who, sizeof who));
         for (KC_EACH(r, in & -in))
             cause_rows(c, (uint32_t)r, v);
         v->hung = hangs(c, v, false);

@@ -68,10 +68,11 @@ static bool find(const json_t *events, struct incident *in)
     return at >= 0;
 }
 
-/* A hang that ended in this fault; -1. */
+/* A hang that ended in this fault; -1. One that was over before has nothing to do with it. */
 static int hang_of(const json_t *events, const struct incident *in)
 {
-    return last_of(events, in->begin, in->at + 1, kc_event_name[KC_EVENT_HANG]);
+    const int hang = last_of(events, in->begin, in->at + 1, kc_event_name[KC_EVENT_HANG]);
+    return hang >= 0 && last_of(events, hang, in->at, kc_event_name[KC_EVENT_HANG_OVER]) < 0 ? hang : -1;
 }
 
 const char *kc_why_folder(const json_t *events)
@@ -188,7 +189,7 @@ static void put_first(const struct job *j, const json_t *events, const struct in
         ADD(w->first, "rank %d at step %lld in phase %s stands still for longer than %.3g s", w->rank, (long long)w->step,
             kc_json_text(at, "phase", "?"), kc_json_real(at, "limit_seconds", NAN));
     else
-        ADD(w->first, "all ranks wait for each other at step %lld, for longer than %.3g s", (long long)w->step,
+        ADD(w->first, "no rank gets on at step %lld, for longer than %.3g s", (long long)w->step,
             kc_json_real(at, "limit_seconds", NAN));
     if (verdict)
         ADD(w->first, ": %s", verdict);
@@ -367,6 +368,20 @@ static void put_done(const struct job *j, const json_t *events, const struct inc
 
 /* ---- what went wrong besides ---- */
 
+/* Of the last hang that was over by itself: what was found, and where that is. */
+static void put_over(const json_t *events, struct kc_why *w)
+{
+    const int over = last_of(events, 0, (int)json_array_size(events), kc_event_name[KC_EVENT_HANG_OVER]);
+    const int hang = last_of(events, 0, over, kc_event_name[KC_EVENT_HANG]);
+    for (int i = hang; i >= 0 && i < over; i++) {
+        const json_t *e = json_array_get(events, (size_t)i);
+        if (is(e, "postmortem") && strcmp(kc_json_text(e, "of", "hang"), "hang") == 0) {
+            ADD(w->also, " (%.200s; %s)", kc_json_text(e, "text", ""), kc_json_text(e, "path", ""));
+            return;
+        }
+    }
+}
+
 static void put_also(const json_t *events, const struct incident *in, bool fault, struct kc_why *w)
 {
     static const struct {
@@ -394,6 +409,8 @@ static void put_also(const json_t *events, const struct incident *in, bool fault
             ADD(w->also, "%s%s", *w->also ? "; " : "", rows[r].one);
         else if (n > 1)
             ADD(w->also, "%s%d %s", *w->also ? "; " : "", n, rows[r].many);
+        if (n && rows[r].event == KC_EVENT_HANG_OVER)
+            put_over(events, w);
     }
 }
 
@@ -424,8 +441,10 @@ static void put_next(const struct job *j, const struct incident *in, struct kc_w
         NEXT("kc resume %s", j->id);
     else if (j->state == KC_JOB_QUEUED)
         NEXT("kc node");
-    else if (!w->fault)
+    else if (!w->fault) { /* what is not yet a hang to its keeper is one to a look */
         NEXT("kc watch %s", j->id);
+        NEXT("kc hang %s", j->id);
+    }
 #undef NEXT
 }
 

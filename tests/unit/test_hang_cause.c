@@ -370,6 +370,20 @@ START_TEST(all_are_in_it_and_it_does_not_end)
 }
 END_TEST
 
+/* In a recording nobody looked at processes: the rank that was stopped may be any of them, so no device is blamed. */
+START_TEST(where_nobody_looked_no_device_is_blamed)
+{
+    e = hang_job(4);
+    hang_all_stand(e, 7, 0, 40);
+    memset(&e->rank[1].first, 0, sizeof e->rank[1].first);
+    memset(&e->rank[1].second, 0, sizeof e->rank[1].second);
+    const struct kc_diagnosis *d = hang_diagnose(e);
+    ck_assert_int_eq(d->verdict[0].word, KC_HANG_UNDECIDED);
+    ck_assert(hang_tells(d, "nobody looked at the process of rank 1: whether one is stopped or blocked is not known"));
+    ck_assert(hang_tells(d, "none is dead"));
+}
+END_TEST
+
 /* F25: after a collective all show the same time; who came late is told by arrivals. Not where all are equally slow. */
 START_TEST(f25_a_straggler_is_told_by_its_arrivals)
 {
@@ -417,6 +431,7 @@ int main(void)
     tcase_add_test(t, of_a_saved_board_its_own_words_are_taken);
     tcase_add_test(t, a_rank_at_the_gate_is_held_by_its_keeper);
     tcase_add_test(t, all_are_in_it_and_it_does_not_end);
+    tcase_add_test(t, where_nobody_looked_no_device_is_blamed);
     tcase_add_test(t, f25_a_straggler_is_told_by_its_arrivals);
     suite_add_tcase(s, t);
     return suite_run(s);

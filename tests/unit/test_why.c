@@ -75,7 +75,7 @@ START_TEST(a_job_that_is_well_has_a_short_story)
 {
     ck_assert_str_eq(STORY(NULL, "1 launched {}", "2 started {\"rank\":0,\"step\":0}"), "gpt-1 runs: step 1240 of 5000\n"
                                                                                        "first     nothing went wrong\n"
-                                                                                       "next      kc watch gpt-1\n");
+                                                                                       "next      kc watch gpt-1; kc hang gpt-1\n");
     job.state = KC_JOB_FINISHED;
     ck_assert_str_eq(STORY(NULL, "1 launched {}"), "gpt-1 finished: step 1240 of 5000\n"
                                                    "first     nothing went wrong\n"
@@ -173,7 +173,7 @@ START_TEST(a_hang_that_lasts)
     ck_assert_str_eq(text, "gpt-1 runs: step 1240 of 5000\n"
                            "first     nothing went wrong\n"
                            "also      a hang that was over by itself\n"
-                           "next      kc watch gpt-1\n");
+                           "next      kc watch gpt-1; kc hang gpt-1\n");
 }
 END_TEST
 
@@ -192,6 +192,26 @@ START_TEST(a_hang_that_ended_in_a_restart_comes_before_who_was_ended_for_it)
     ck_assert_ptr_nonnull(strstr(text, "then      rank 0: peer-left\n"));
     ck_assert_ptr_nonnull(strstr(text, "started again after 4 s, from step 10; 2 steps were done again\n")); /* since it was found */
     ck_assert_str_eq(why.word, "hang");
+}
+END_TEST
+
+START_TEST(a_hang_that_was_over_is_no_part_of_a_later_crash)
+{
+    const char *const over = "9 hang-over {\"rank\":null,\"step\":12}",
+                     *const kept = "6 postmortem {\"of\":\"hang\",\"incarnation\":1,\"path\":\"postmortem/x\",\"text\":\"rank 1 is stopped\"}";
+    const char *text = STORY(NULL, "1 launched {\"incarnation\":1}", "5 hang {\"rank\":null,\"step\":12,\"limit_seconds\":30.0}", kept, over,
+                             "40 rank-exit {\"rank\":2,\"signal\":11,\"reason\":\"signal\"}",
+                             "40 fault {\"fault\":\"crash\",\"rank\":2,\"step\":90,\"text\":\"rank 2 at step 90: died\"}",
+                             "41 launched {\"incarnation\":2}",
+                             "42 postmortem {\"of\":\"crash\",\"incarnation\":1,\"path\":\"postmortem/y\",\"text\":\"rank 2 died\"}");
+    ck_assert_ptr_nonnull(strstr(text, "first     2026-11-30 03:12:40  rank 2 at step 90: died\n"));
+    ck_assert_ptr_nonnull(strstr(text, "done      all ranks started again after 1 s\n"));
+    ck_assert_ptr_nonnull(strstr(text, "kept      postmortem/y\n"));
+    ck_assert_ptr_nonnull(strstr(text, "also      a hang that was over by itself (rank 1 is stopped; postmortem/x)\n"));
+    ck_assert_str_eq(why.word, "crash");
+    /* nobody alone: no word that all wait for each other, where the diagnosis says who is to blame */
+    text = STORY(STOPPED, "1 launched {}", "5 hang {\"rank\":null,\"step\":12,\"limit_seconds\":30.0}");
+    ck_assert_ptr_nonnull(strstr(text, "  no rank gets on at step 12, for longer than 30 s: rank 1 is stopped\n"));
 }
 END_TEST
 
@@ -240,6 +260,7 @@ int main(void)
     tcase_add_test(c, a_fault_that_ended_the_job_says_why_it_was_not_restarted);
     tcase_add_test(c, a_hang_that_lasts);
     tcase_add_test(c, a_hang_that_ended_in_a_restart_comes_before_who_was_ended_for_it);
+    tcase_add_test(c, a_hang_that_was_over_is_no_part_of_a_later_crash);
     tcase_add_test(c, the_last_fault_is_told_and_those_before_are_counted);
     tcase_add_test(c, F08_out_of_memory_is_the_resource_layers);
     tcase_add_test(c, a_job_without_a_journal);
