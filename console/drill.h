@@ -80,6 +80,8 @@ struct drill_seen {
 };
 
 /* ---- drill_judge.c: pure ---- */
+/* Of a list of texts (NULL: none). */
+bool drill_has_word(const json_t *words, const char *word);
 /* Is it what was expected? `reference`: state_root of the job that was left alone, "" unknown. why: "" if right. */
 bool drill_judge(const struct drill *d, const struct drill_seen *seen, const char *reference, char *why, size_t room);
 /* "dead-peer 1", "fault nonfinite 2": what is expected, and what was got of it. */

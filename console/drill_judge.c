@@ -10,7 +10,7 @@
 #define NAME_ROW(id, name) name,
 const char *const drill_end_name[DRILL_ENDS] = {DRILL_END_TABLE(NAME_ROW)};
 
-static bool has_word(const json_t *words, const char *word)
+bool drill_has_word(const json_t *words, const char *word)
 {
     size_t i;
     json_t *one;
@@ -35,7 +35,7 @@ static bool same_ranks(const json_t *wanted, const struct drill_said *said)
 static bool one_fits(const struct drill *d, const json_t *words, const struct drill_said *said, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        if (has_word(words, said[i].word) && same_ranks(d->ranks, &said[i]))
+        if (drill_has_word(words, said[i].word) && same_ranks(d->ranks, &said[i]))
             return true;
     return false;
 }

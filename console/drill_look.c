@@ -27,16 +27,6 @@ static void take_rank(struct drill_said *said, const json_t *rank)
         said->rank[said->ranks++] = json_integer_value(rank);
 }
 
-static bool in_list(const json_t *words, const char *word)
-{
-    size_t i;
-    json_t *one;
-    json_array_foreach(words, i, one)
-        if (strcmp(json_string_value(one), word) == 0)
-            return true;
-    return false;
-}
-
 /* ---- the journal ---- */
 
 /* Does the event say that a fault was found, whichever it was? A rank that ends well does not. */
@@ -44,7 +34,7 @@ static bool finds(const struct drill *d, const json_t *line, const char *event)
 {
     if (strcmp(event, "rank-exit") == 0)
         return json_object_get(line, "signal") || kc_json_integer(line, "exit_code", 0) != 0;
-    return strcmp(event, "hang") == 0 || strcmp(event, "fault") == 0 || in_list(d->event, event);
+    return strcmp(event, "hang") == 0 || strcmp(event, "fault") == 0 || drill_has_word(d->event, event);
 }
 
 #define INJECTED_MAX 16
@@ -72,9 +62,9 @@ static void take_line(const struct drill *d, struct drill_seen *s, const json_t 
         if (m->faults < INJECTED_MAX)
             m->injected[m->faults++] = when;
     }
-    if (in_list(d->without, event))
+    if (drill_has_word(d->without, event))
         snprintf(s->unwanted, sizeof s->unwanted, "%s", event);
-    if (in_list(d->event, event) && !s->event.word[0]) {
+    if (drill_has_word(d->event, event) && !s->event.word[0]) {
         snprintf(s->event.word, sizeof s->event.word, "%s", event);
         take_rank(&s->event, json_object_get(line, "rank"));
     }

@@ -14,7 +14,9 @@
 
 #define SET_BYTES_MAX (1u << 20)
 #define SECONDS 60
+#define SECONDS_MOST 86400
 #define TOKENS 65536
+#define TOKENS_MOST (1 << 28)
 
 static const char *const keys[] = {"name",    "layout", "spec",  "inject", "verdict", "fault", "event",
                                    "without", "ranks",  "end",   "root",   "seconds", "cases"};
@@ -88,6 +90,8 @@ static int read_end(const json_t *row, struct drill *d, struct kc_error *e)
     d->end = (enum drill_end)k;
     d->same_root = *root != 0;
     d->seconds = kc_json_real(row, "seconds", SECONDS);
+    if (!(d->seconds > 0 && d->seconds <= SECONDS_MOST))
+        return kc_fail(e, -EINVAL, "drill %s: seconds must be a number above 0, %d at most", d->name, SECONDS_MOST);
     return 0;
 }
 
@@ -126,6 +130,8 @@ static int read_drill(const json_t *root, json_t *row, size_t number, struct dri
     d->layout = kc_json_text(row, "layout", "");
     if (!d->name)
         return kc_fail(e, -EINVAL, "drills[%zu] has no name", number);
+    if (!kc_name_valid(d->name)) /* it is the job's, and that of a file */
+        return kc_fail(e, -EINVAL, "drills[%zu].name is \"%.60s\": it must be small letters, digits and '-', 48 at most", number, d->name);
     if (!json_is_array(json_object_get(row, "inject")))
         return kc_fail(e, -EINVAL, "drill %s has no inject: it is the fault, as in a spec", d->name);
     int code = known_keys(row, d->name, e);
@@ -180,10 +186,13 @@ static int read_all(struct drill_set *set, const char *only, struct kc_error *e)
             return code;
     }
     const json_t *model = json_object_get(json_object_get(set->root, "base"), "model");
-    set->vocab = (uint32_t)kc_json_integer(model, "vocab", 0);
-    set->tokens = (uint64_t)kc_json_integer(set->root, "tokens", TOKENS);
-    if (set->vocab < 2 || set->vocab > 65536)
+    const long long vocab = kc_json_integer(model, "vocab", 0), tokens = kc_json_integer(set->root, "tokens", TOKENS);
+    if (vocab < 2 || vocab > 65536)
         return kc_fail(e, -EINVAL, "base.model.vocab must be a whole number from 2 to 65536");
+    if (tokens < 1 || tokens > TOKENS_MOST)
+        return kc_fail(e, -EINVAL, "tokens must be a whole number from 1 to %d", TOKENS_MOST);
+    set->vocab = (uint32_t)vocab;
+    set->tokens = (uint64_t)tokens;
     return set->count ? 0 : kc_fail(e, -EINVAL, "it has no drill whose name fits");
 }
 

@@ -4,6 +4,7 @@
 #include "text.h"
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "supervisor/protocol.h"
 
 #include <errno.h>
@@ -149,6 +150,22 @@ int draft_close(struct session *s, struct draft *d)
         session_foreign(s, d->text, d->bytes);
     free(d->text);
     return bad || fflush(s->out) ? KC_EXIT_SYSTEM : KC_EXIT_OK;
+}
+
+int draft_save(struct draft *d, const char *path)
+{
+    struct draft clean;
+    const bool bad = !d->stream || fclose(d->stream) || !d->text;
+    FILE *out = bad ? NULL : draft_open(&clean);
+    int code = -ENOMEM;
+    if (out)
+        text_print(out, d->text, d->bytes);
+    if (out && fclose(out) == 0 && clean.text)
+        code = kc_file_replace(path, clean.text, clean.bytes);
+    if (out)
+        free(clean.text);
+    free(d->text);
+    return code;
 }
 
 /* ---- Ctrl-C ---------------------------------------------------------------------------------------------------- */

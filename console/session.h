@@ -48,6 +48,8 @@ struct draft {
 };
 FILE *draft_open(struct draft *d);
 int draft_close(struct session *s, struct draft *d);
+/* Into a file instead, replaced whole, and clean as for a terminal: people print files. 0 or -errno. */
+int draft_save(struct draft *d, const char *path);
 
 /* Ctrl-C while something is waited for: the first one sets a flag that waits look at. */
 void interrupt_catch(void);

@@ -136,6 +136,8 @@ json_t *kc_kcd_requeue(struct kc_kcd *d, struct kc_record *r)
     if (code == 0)
         code = kc_record_spec(r->directory, &arena, &spec, &e);
     if (code == 0)
+        code = kc_drills_check(spec, &e);
+    if (code == 0)
         code = kc_devices_possible(d->devices, spec, &e);
     if (code == 0)
         code = check_room(spec, &e);

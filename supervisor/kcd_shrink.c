@@ -6,6 +6,7 @@
 #include "journal.h"
 
 #include "base/file.h"
+#include "base/print.h"
 #include "govern/policy.h"
 #include "govern/spec.h"
 
@@ -94,7 +95,7 @@ int kc_kcd_shrink(struct kc_kcd_job *job, const struct kc_job_spec *spec, struct
         return -EBUSY; /* nothing has begun; it is tried again */
     }
     r->ranks = data * each;
-    snprintf(text, sizeof text, "goes on with %u rank%s instead of %u%s%s, and the same batch", r->ranks, r->ranks == 1 ? "" : "s", from,
+    snprintf(text, sizeof text, "goes on with %u rank%s instead of %u%s%s, and the same batch", r->ranks, kc_plural(r->ranks), from,
              r->device[0] ? ": " : "", r->device);
     kc_journal(r->directory, kc_event_name[KC_EVENT_SHRUNK],
                json_pack("{s:i, s:i, s:I, s:s}", "ranks", (int)r->ranks, "from", (int)from, "step", (json_int_t)r->step, "text", text));

@@ -4,6 +4,7 @@
 #include "kcd_impl.h"
 
 #include "base/clock.h"
+#include "base/print.h"
 #include "shm/reader.h"
 #include "shm/segment.h"
 
@@ -141,7 +142,7 @@ static void sweep_run(const struct kc_kcd *d)
     if (node)
         closedir(node);
     if (gone)
-        kc_kcd_log("removed %d socket%s and lock%s that nobody used any more", gone, gone == 1 ? "" : "s", gone == 1 ? "" : "s");
+        kc_kcd_log("removed %d socket%s and lock%s that nobody used any more", gone, kc_plural((uint64_t)gone), kc_plural((uint64_t)gone));
 }
 
 void kc_kcd_sweep(struct kc_kcd *d)

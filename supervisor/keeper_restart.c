@@ -8,12 +8,13 @@
 #include "journal.h"
 
 #include "base/clock.h"
+#include "base/print.h"
 #include "govern/policy.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#define GIVE_BACK_TICK (100 * KC_MILLISECOND)
+#define SOON (100 * KC_MILLISECOND) /* a child that is still busy, a record that can't be written */
 
 /* What a cause is called when it is counted. */
 static const char *const noun[KC_FAULTS] = {
@@ -31,14 +32,12 @@ static void say_why(enum kc_fault fault, uint32_t nth, char *out, size_t room)
         snprintf(out, room, "%s number %u without progress", what, nth);
 }
 
-#define SOON (100 * KC_MILLISECOND) /* a child that is still busy, a record that can't be written */
-
 /* Nothing of it is here then but its files. What was asked of us, kcd asks its next keeper. */
 static void give_back(struct kc_keeper *k, const char *why)
 {
     struct kc_record *r = &k->record;
     const struct kc_process keeper = r->keeper;
-    if (kc_keeper_mortem_busy(k)) {
+    if (kc_keeper_mortem_busy(k)) { /* it would end with us; it has its deadline */
         k->restart_at = kc_now() + SOON;
         return;
     }
@@ -70,7 +69,7 @@ static bool leases_differ(const struct kc_keeper *k, const struct kc_job_spec *n
         now->oversubscribe == then->oversubscribe)
         return false;
     snprintf(why, room, "spec.json was changed from %u rank%s of %u to %u of %u while they ran", then->ranks,
-             then->ranks == 1 ? "" : "s", then->threads, now->ranks, now->threads);
+             kc_plural(then->ranks), then->threads, now->ranks, now->threads);
     return true;
 }
 
@@ -98,10 +97,7 @@ static void go_on(struct kc_keeper *k)
     }
     if (elsewhere) {
         kc_arena_free(&arena);
-        if (kc_keeper_mortem_busy(k)) /* it would end with us; it has its deadline */
-            k->restart_at = kc_now() + GIVE_BACK_TICK;
-        else
-            give_back(k, why);
+        give_back(k, why);
         return;
     }
     kc_arena_free(&k->arena);
@@ -120,8 +116,9 @@ void kc_keeper_restart(struct kc_keeper *k, enum kc_fault fault)
     r->fruitless++;
     const uint32_t nth = kc_record_cause(r, fault, r->failure.reason);
     uint64_t wait = (uint64_t)(kc_policy_wait(k->spec, nth) * (double)KC_SECOND);
-    if (r->restart_wall > wall && r->restart_wall - wall > wait)
-        wait = r->restart_wall - wall; /* a keeper that was lost meanwhile makes it no shorter */
+    const uint64_t most = (uint64_t)(k->spec->backoff_max * (double)KC_SECOND), rest = r->restart_wall > wall ? r->restart_wall - wall : 0;
+    if (rest > wait) /* a keeper that was lost meanwhile makes it no shorter, a clock that was set back not much longer */
+        wait = rest < most ? rest : most;
     if (wait == 0) {
         go_on(k);
         return;

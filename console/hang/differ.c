@@ -170,7 +170,7 @@ static void went_past(struct hang_case *c, const struct kc_match_op *o)
     const uint64_t past = o->passed & ~c->blamed;
     const bool most = 2 * kc_bits(o->passed) > kc_bits(o->members);
     char who[64], place[64], here[64], what[96];
-    if (!past)
+    if (!past || !o->here) /* by a damaged table of groups nobody of it may be there */
         return;
     struct kc_verdict *v = verdict_new(c, most ? KC_HANG_UNDECIDED : KC_HANG_MISSING, most ? past | o->here : past);
     if (!v)

@@ -6,6 +6,8 @@
 #include "report.h"
 #include "take.h"
 
+#include "console/session.h"
+
 #include "base/file.h"
 #include "shm/reader.h"
 
@@ -50,15 +52,11 @@ static int put_verdict(const char *path, const struct kc_dump *d)
 
 static int put_text(const char *path, const struct kc_dump *d)
 {
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *f = open_memstream(&text, &bytes);
-    if (!f)
-        return -ENOMEM;
-    kc_report_text(d->evidence, d->diagnosis, f);
-    int code = fclose(f) == 0 ? kc_file_replace(path, text, bytes) : -ENOMEM;
-    free(text);
-    return code;
+    struct draft draft;
+    FILE *f = draft_open(&draft);
+    if (f)
+        kc_report_text(d->evidence, d->diagnosis, f);
+    return draft_save(&draft, path);
 }
 
 /* What could not be had is not there; the rest stands without it. */

@@ -122,7 +122,7 @@ static void collect_waits(const struct kc_evidence *e, struct kc_match *m, uint3
         if (find(r, &key, -1))
             continue;
         bool message = w->what == KC_WAIT_SEND || w->what == KC_WAIT_RECV;
-        if (message && (!g || g->count != 2))
+        if (message && (!g || g->count != 2 || g->ranks[0] == g->ranks[1]))
             continue; /* whose message is not known */
         uint64_t pair = message ? KC_BIT(g->ranks[0]) | KC_BIT(g->ranks[1]) : 0;
         struct kc_match_op *o = operation(m, w->group, key.generation, w->sequence, pair);

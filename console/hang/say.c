@@ -17,7 +17,7 @@ const char *kc_ranks_text(uint64_t ranks, uint32_t of, char *out, unsigned room)
     const uint32_t n = kc_bits(ranks);
     const char *comma = "";
     if (of && (n > FEW || n * FEW_SHARE > of)) {
-        kc_print(&p, "%u rank%s", n, n == 1 ? "" : "s");
+        kc_print(&p, "%u rank%s", n, kc_plural(n));
         return out;
     }
     kc_print(&p, n == 1 ? "rank " : "ranks ");

@@ -2,11 +2,11 @@
 #include "take.h"
 
 #include "console/helper.h"
+#include "console/session.h"
 #include "symbol.h"
 #include "tree.h"
 
 #include "base/clock.h"
-#include "base/file.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -131,20 +131,16 @@ int kc_take_write(struct kc_reader *board, const char *title, const char *path, 
 {
     struct kc_stacks *s = NULL;
     struct kc_tree *t = NULL;
-    char *text = NULL;
-    size_t bytes = 0;
+    struct draft draft;
     int code = kc_take(board, -1, limit, &s, e);
     if (code < 0)
         return code;
     code = kc_tree_make(s, &t);
-    FILE *f = code == 0 ? open_memstream(&text, &bytes) : NULL;
-    if (f) {
+    FILE *f = code == 0 ? draft_open(&draft) : NULL;
+    if (f)
         kc_tree_print(t, title, f);
-        code = fclose(f) == 0 ? kc_file_replace(path, text, bytes) : -ENOMEM;
-    } else {
-        code = -ENOMEM;
-    }
-    free(text);
+    if (code == 0)
+        code = draft_save(&draft, path);
     kc_tree_free(t);
     kc_stacks_free(s);
     return code == 0 ? 0 : kc_fail(e, code, "%s: %s", path, strerror(-code));

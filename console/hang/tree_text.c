@@ -216,9 +216,9 @@ void kc_tree_print(const struct kc_tree *t, const char *title, FILE *out)
         held = s->stack[i].held > held && s->stack[i].way == KC_STACK_HELD ? s->stack[i].held : held;
     for (uint32_t i = 0; i < s->ranks; i++)
         threads += s->rank[i].threads;
-    fprintf(out, "%s: %u rank%s, %u thread%s", title, s->ranks, s->ranks == 1 ? "" : "s", threads, threads == 1 ? "" : "s");
+    fprintf(out, "%s: %u rank%s, %u thread%s", title, s->ranks, kc_plural(s->ranks), threads, kc_plural(threads));
     if (s->seconds_ns) /* else nobody looked: it was left behind */
-        fprintf(out, ", %u look%s in %.2f s", s->looks, s->looks == 1 ? "" : "s", (double)s->seconds_ns / 1e9);
+        fprintf(out, ", %u look%s in %.2f s", s->looks, kc_plural(s->looks), (double)s->seconds_ns / 1e9);
     if (held)
         fprintf(out, ", no thread was held longer than %.2f ms", (double)held / (double)KC_MILLISECOND);
     fprintf(out, "\n");

@@ -3,8 +3,8 @@
 
 #include "verdict.h"
 
-#include "console/session.h"
-#include "console/text.h"
+#include "base/json.h"
+#include "base/print.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -113,11 +113,6 @@ static void put_time(const json_t *event, char out[24])
         out[10] = ' ';
 }
 
-static const char *plural(long long n)
-{
-    return n == 1 ? "" : "s";
-}
-
 /* ---- how it is ---- */
 
 static void put_head(const struct job *j, const struct incident *in, struct kc_why *w)
@@ -146,7 +141,7 @@ static void put_head(const struct job *j, const struct incident *in, struct kc_w
     if (counts)
         ADD(w->head, ": step %lld of %lld", (long long)j->step, (long long)j->steps);
     if (j->restarts > 0)
-        ADD(w->head, ", restarted %lld time%s", (long long)j->restarts, plural(j->restarts));
+        ADD(w->head, ", restarted %lld time%s", (long long)j->restarts, kc_plural((uint64_t)j->restarts));
 }
 
 /* ---- what happened first ---- */
@@ -303,7 +298,7 @@ static void put_ranks(const json_t *events, const struct incident *in, struct kc
     const json_t *e = json_array_get(events, (size_t)less);
     const long long ranks = kc_json_integer(e, "ranks", 0);
     if (less >= 0)
-        ADD(w->done, "%lld rank%s of %lld", ranks, ranks == 1 ? "" : "s", kc_json_integer(e, "from", 0));
+        ADD(w->done, "%lld rank%s of %lld", ranks, kc_plural((uint64_t)ranks), kc_json_integer(e, "from", 0));
     else
         ADD(w->done, "all ranks");
     if (back >= 0)
@@ -472,63 +467,4 @@ void kc_why(const struct job *j, const json_t *events, const json_t *verdict, st
     }
     put_also(events, &in, w->fault, w);
     put_next(j, &in, w);
-}
-
-/* ---- telling ---- */
-
-static void line(FILE *out, const char *key, const char *text)
-{
-    if (*text)
-        fprintf(out, "%-9s %s\n", key, text);
-}
-
-void kc_why_text(const struct kc_why *w, FILE *out)
-{
-    char text[4 * KC_WHY_ROOM];
-    fprintf(out, "%s\n", w->head);
-    if (!w->fault)
-        line(out, "first", "nothing went wrong");
-    snprintf(text, sizeof text, "%s%s%s", w->time, *w->time ? "  " : "", w->first);
-    if (w->fault)
-        line(out, "first", text);
-    line(out, "then", w->then);
-    snprintf(text, sizeof text, "layer %s%s%s", w->layer, *w->team ? ", team " : "", w->team);
-    line(out, "owner", *w->layer ? text : "");
-    const uint32_t rows = w->evidence_count - (w->evidence_count > 2 && *w->then && *w->kept && *w->also); /* ten lines */
-    for (uint32_t i = 0; i < rows; i++)
-        line(out, i ? "" : "evidence", w->evidence[i]);
-    line(out, "done", w->done);
-    line(out, "kept", w->kept);
-    line(out, "also", w->also);
-    text[0] = 0;
-    for (uint32_t i = 0; i < w->next_count; i++)
-        add(text, sizeof text, "%s%s", i ? "; " : "", w->next[i]);
-    line(out, "next", text);
-}
-
-static json_t *list_of(const char *texts, size_t each, uint32_t count)
-{
-    json_t *list = json_array();
-    for (uint32_t i = 0; i < count; i++)
-        json_array_append_new(list, session_text(texts + i * each));
-    return list;
-}
-
-void kc_why_json(const struct kc_why *w, json_t *to)
-{
-    json_object_set_new(to, "text", session_text(w->head));
-    json_object_set_new(to, "fault", w->fault && *w->word ? session_text(w->word) : json_null());
-    json_object_set_new(to, "first", w->fault ? json_pack("{s:o,s:o,s:o,s:o}", "time", session_text(w->time), "rank",
-                                                          w->rank < 0 ? json_null() : json_integer(w->rank), "step",
-                                                          w->step < 0 ? json_null() : json_integer(w->step), "text",
-                                                          session_text(w->first)) : json_null());
-    json_object_set_new(to, "followers", json_integer(w->followers));
-    json_object_set_new(to, "then", session_text(w->then));
-    json_object_set_new(to, "layer", session_text(w->layer));
-    json_object_set_new(to, "owner", session_text(w->team));
-    json_object_set_new(to, "evidence", list_of(w->evidence[0], KC_WHY_ROOM, w->evidence_count));
-    json_object_set_new(to, "done", session_text(w->done));
-    json_object_set_new(to, "postmortem", session_text(w->kept));
-    json_object_set_new(to, "also", session_text(w->also));
-    json_object_set_new(to, "next", list_of(w->next[0], KC_WHY_ROOM, w->next_count));
 }

@@ -383,9 +383,9 @@ void kc_engine_free(struct kc_engine *x)
     if (!x)
         return;
     kc_executor_free(x->executor);
-    kc_drill_free(x->drill);
     kc_record_free(x->record);
     kc_state_free(x->state);
+    kc_drill_free(x->drill); /* whose files state has stored with */
     kc_jobs_cpu_table_free(x->ops);
     kc_loader_close(x->loader);
     for (int g = 0; g < KC_COMM_SLOTS_MAX; g++)

@@ -61,7 +61,6 @@ struct kc_executor_config {
 int kc_executor_new(const struct kc_executor_config *config, struct kc_executor **out, struct kc_error *e);
 void kc_executor_free(struct kc_executor *x);
 
-/* What govern gives and gets with one run of a program. */
 /* Who saw in a step, before it was added to others', a value that is not finite. A tensor: index in the shard plan; -2 the loss,
  * -1 nothing. */
 struct kc_nonfinite {
@@ -69,6 +68,7 @@ struct kc_nonfinite {
     uint32_t rank;      /* if one: which */
     int64_t where, own; /* if one: in what; and this rank, in what */
 };
+/* What govern gives and gets with one run of a program. */
 struct kc_run {
     struct kc_step_values values; /* in; executor sets scale after AGREE */
     double stop_vote, control;    /* in: this rank's contribution to AGREE (control: rank 0 only) */

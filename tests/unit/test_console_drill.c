@@ -81,6 +81,9 @@ static const struct {
            {",{\"name\":\"x\",\"inject\":[],\"layout\":\"two\",\"verdit\":\"a\"}", "\"verdit\" is no field of a drill"},
            {",{\"name\":\"x\",\"inject\":[],\"layout\":\"two\",\"ranks\":3}", "ranks must be a list"},
            {",{\"name\":\"x\",\"inject\":[],\"layout\":\"two\",\"root\":\"other\"}", "root is \"other\""},
+           {",{\"name\":\"../x\",\"inject\":[]}", "drills[3].name is \"../x\""},
+           {",{\"name\":\"x\",\"inject\":[],\"layout\":\"two\",\"seconds\":-1}", "seconds must be a number above 0"},
+           {"],\"tokens\":-1,\"more\":[", "tokens must be a whole number from 1"},
            {",", "line 1, column"}};
 
 START_TEST(a_set_that_is_wrong_is_told_in_one_line)

@@ -217,6 +217,26 @@ static uint32_t next(uint32_t below)
     return (uint32_t)(seed >> 33) % below;
 }
 
+/* A table of groups that was scribbled over: the rank that stands in an operation is no member of its group, whose members went past
+ * it; and a group of one rank twice. Nothing is blamed on a rank that there is none of. */
+START_TEST(a_table_of_groups_may_be_damaged)
+{
+    e = hang_job(4);
+    hang_group(e, 1, "wrong", 1, 2, -1);
+    hang_group(e, 2, "twice", 3, 3, -1);
+    for (uint32_t r = 1; r < 3; r++) {
+        hang_done(e, r, hang_call(1, 4));
+        hang_done(e, r, hang_call(1, 6));
+    }
+    hang_stands(e, 0, hang_call(1, 5), 40);
+    hang_still(e, 3, KC_PHASE_COMMUNICATION, 40);
+    hang_waits(e, 3, KC_WAIT_SEND, 2, 7, 40);
+    const struct kc_diagnosis *d = hang_diagnose(e);
+    for (uint32_t i = 0; i < d->count; i++)
+        ck_assert_msg((d->verdict[i].ranks & ~UINT64_C(0xf)) == 0, "%s", d->verdict[i].text);
+}
+END_TEST
+
 /* 64 ranks whose operations fill their rings: whatever they hold, a diagnosis ends, and soon. Each round is random, but the
  * same every time. */
 START_TEST(any_evidence_comes_to_an_end)
@@ -224,6 +244,9 @@ START_TEST(any_evidence_comes_to_an_end)
     seed = 1;
     for (int round = 0; round < 20; round++) {
         e = hang_job(64);
+        for (uint32_t g = 1; g < 3; g++) {
+            hang_group(e, g, "some", (int)next(64), (int)next(64), round % 2 ? (int)next(64) : -1, -1);
+        }
         for (uint32_t r = 0; r < 64; r++) {
             for (int i = 0; i < 12; i++) {
                 struct kc_op_seen op = hang_call(next(4), next(6));
@@ -262,6 +285,7 @@ int main(void)
     tcase_add_test(t, a_slot_that_nobody_has_taken_is_waited_for);
     tcase_add_test(t, who_moves_does_not_hang);
     tcase_add_test(t, few_are_listed_and_many_are_counted);
+    tcase_add_test(t, a_table_of_groups_may_be_damaged);
     tcase_add_test(t, any_evidence_comes_to_an_end);
     suite_add_tcase(s, t);
     return suite_run(s);

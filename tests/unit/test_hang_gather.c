@@ -260,6 +260,18 @@ START_TEST(looks_come_back_from_json)
 }
 END_TEST
 
+/* Nothing that a rank could name reaches a terminal as it is, also from the file that is printed there. */
+static void expect_clean(const char *folder)
+{
+    char file[4300], *text = NULL;
+    size_t bytes = 0;
+    snprintf(file, sizeof file, "%s/verdict.txt", folder);
+    ck_assert_int_eq(kc_file_read(file, 1u << 20, &text, &bytes), 0);
+    ck_assert_ptr_null(memchr(text, 27, bytes));
+    ck_assert_msg(strstr(text, "\\x1b[31m") != NULL, "%s", text);
+    free(text);
+}
+
 /* A folder that was kept gives the same verdicts again; it is whole or not there. */
 START_TEST(a_folder_that_was_kept_tells_the_same)
 {
@@ -267,12 +279,15 @@ START_TEST(a_folder_that_was_kept_tells_the_same)
     struct kc_error e = {""};
     struct stat st;
     fill_second();
+    diagnosis->verdict[0].rows = 1;
+    snprintf(diagnosis->verdict[0].row[0], sizeof diagnosis->verdict[0].row[0], "thread 9, \x1b[31mred");
     json_t *answer = json_pack("{s:s}", "schema", "kc.hang/1");
     const struct kc_dump d = {.evidence = second, .diagnosis = diagnosis, .answer = answer, .board = board};
     snprintf(path, sizeof path, "%s/a/b/post", home.path);
     ck_assert_msg(kc_dump_write(path, &d, &e) == 0, "%s", e.text);
     ck_assert(stat(path, &st) == 0 && (st.st_mode & 0777) == 0700);
     ck_assert_int_eq(kc_dump_write(path, &d, &e), -EEXIST);
+    expect_clean(path);
     json_decref(answer);
     snprintf(again, sizeof again, "%s", diagnosis->text);
     ck_assert_msg(kc_dump_read(path, &first, &e) == 0, "%s", e.text);
