@@ -166,6 +166,21 @@ static void put_sentence(const char *text, struct kc_why *w)
     ADD(w->first, "%.*s", end ? (int)(end - text) : (int)strlen(text), text);
 }
 
+/* A hang as its event has it, and what the diagnosis says of it. */
+static void put_hang(const json_t *hang, const char *verdict, struct kc_why *w)
+{
+    const json_t *rank = json_object_get(hang, "rank");
+    const long long step = kc_json_integer(hang, "step", -1);
+    const double limit = kc_json_real(hang, "limit_seconds", NAN);
+    if (json_is_integer(rank))
+        ADD(w->first, "rank %lld at step %lld in phase %s stands still for longer than %.3g s", (long long)json_integer_value(rank), step,
+            kc_json_text(hang, "phase", "?"), limit);
+    else
+        ADD(w->first, "no rank gets on at step %lld, for longer than %.3g s", step, limit);
+    if (verdict)
+        ADD(w->first, ": %s", verdict);
+}
+
 static void put_first(const struct job *j, const json_t *events, const struct incident *in, const char *verdict,
                       struct kc_why *w)
 {
@@ -176,18 +191,17 @@ static void put_first(const struct job *j, const json_t *events, const struct in
     w->step = kc_json_integer(at, "step", j->failure.step);
     snprintf(w->word, sizeof w->word, "%s", in->open || hang >= 0 ? "hang" : kc_json_text(at, "fault", "fault"));
     put_time(json_array_get(events, (size_t)(hang >= 0 ? hang : exit >= 0 && exit < in->at ? exit : in->at)), w->time);
-    if (!in->open) {
-        put_sentence(kc_json_text(at, "text", j->text), w);
+    const bool told = strcmp(kc_json_text(at, "fault", ""), "hang") == 0 || /* its keeper ended it for that hang */
+                      strstr(kc_json_text(at, "text", ""), ": hang: ");
+    char when[24] = "";
+    put_time(at, when);
+    if (hang >= 0 && !told)
+        put_hang(json_array_get(events, (size_t)hang), verdict, w);
+    if (in->open)
         return;
-    }
-    if (w->rank >= 0)
-        ADD(w->first, "rank %d at step %lld in phase %s stands still for longer than %.3g s", w->rank, (long long)w->step,
-            kc_json_text(at, "phase", "?"), kc_json_real(at, "limit_seconds", NAN));
-    else
-        ADD(w->first, "no rank gets on at step %lld, for longer than %.3g s", (long long)w->step,
-            kc_json_real(at, "limit_seconds", NAN));
-    if (verdict)
-        ADD(w->first, ": %s", verdict);
+    if (hang >= 0 && !told) /* it hung, and then somebody lost patience, or more went wrong */
+        ADD(w->first, "; %s ", when);
+    put_sentence(kc_json_text(at, "text", j->text), w);
 }
 
 /* ---- who followed ---- */
@@ -305,6 +319,14 @@ static void put_ranks(const json_t *events, const struct incident *in, struct kc
         ADD(w->done, ", with other leases (%s),", kc_json_text(json_array_get(events, (size_t)back), "text", ""));
 }
 
+static const char *took(double seconds, char out[32])
+{
+    if (seconds >= 60)
+        return kc_seconds_text(seconds, out, 32);
+    snprintf(out, 32, "%.2g s", seconds);
+    return out;
+}
+
 static void put_restart(const json_t *events, const struct incident *in, const json_t *launched, struct kc_why *w)
 {
     const int count = (int)json_array_size(events), next = first_of(events, in->end + 1, count, "launched");
@@ -313,10 +335,11 @@ static void put_restart(const json_t *events, const struct incident *in, const j
     const int waits = last_of(events, in->at, in->end, "waits");
     const int hang = hang_of(events, in), exit = first_of(events, in->begin, in->at + 1, "rank-exit");
     const json_t *from = json_array_get(events, (size_t)(hang >= 0 ? hang : exit >= 0 ? exit : in->at)); /* when it was found */
+    char text[32];
     put_ranks(events, in, w);
-    ADD(w->done, " started again after %.2g s", seconds_between(from, launched));
+    ADD(w->done, " started again after %s", took(seconds_between(from, launched), text));
     if (waits >= 0)
-        ADD(w->done, " (a pause of %.2g s: %s)", kc_json_real(json_array_get(events, (size_t)waits), "seconds", NAN),
+        ADD(w->done, " (a pause of %s: %s)", took(kc_json_real(json_array_get(events, (size_t)waits), "seconds", NAN), text),
             kc_json_text(json_array_get(events, (size_t)waits), "text", ""));
     if (started >= 0) {
         const long long step = kc_json_integer(json_array_get(events, (size_t)started), "step", 0);

@@ -215,6 +215,18 @@ START_TEST(a_hang_that_was_over_is_no_part_of_a_later_crash)
 }
 END_TEST
 
+START_TEST(a_hang_that_lasted_until_the_keeper_was_lost_is_told_before_that)
+{
+    const char *text = STORY(STOPPED, HANG, "6 postmortem {\"of\":\"hang\",\"path\":\"postmortem/x\",\"text\":\"rank 1 is stopped\"}",
+                             "50 keeper-lost {}",
+                             "50 fault {\"fault\":\"crash\",\"rank\":null,\"step\":12,\"text\":\"the keeper (pid 9) was lost\"}",
+                             "705 launched {}");
+    ck_assert_ptr_nonnull(strstr(text, "first     2026-11-30 03:12:05  rank 1 at step 12 in phase forward stands still for longer than 30 s: "
+                                       "rank 1 is stopped; 2026-11-30 03:12:50 the keeper (pid 9) was lost\n"));
+    ck_assert_ptr_nonnull(strstr(text, "started again after 11 min 40 s"));
+}
+END_TEST
+
 START_TEST(the_last_fault_is_told_and_those_before_are_counted)
 {
     const char *text = STORY(NULL, CRASH, "41 fault {\"fault\":\"crash\",\"rank\":3,\"step\":1200,\"text\":\"" CRASH_TEXT "\"}",
@@ -261,6 +273,7 @@ int main(void)
     tcase_add_test(c, a_hang_that_lasts);
     tcase_add_test(c, a_hang_that_ended_in_a_restart_comes_before_who_was_ended_for_it);
     tcase_add_test(c, a_hang_that_was_over_is_no_part_of_a_later_crash);
+    tcase_add_test(c, a_hang_that_lasted_until_the_keeper_was_lost_is_told_before_that);
     tcase_add_test(c, the_last_fault_is_told_and_those_before_are_counted);
     tcase_add_test(c, F08_out_of_memory_is_the_resource_layers);
     tcase_add_test(c, a_job_without_a_journal);
