@@ -138,9 +138,10 @@ static void prune(const struct filling *f)
     if (n < 0 || n >= PATH_MAX || join(own, f->from, "postmortem") < 0 || stat(parent, &a) != 0 || stat(own, &b) != 0 ||
         a.st_dev != b.st_dev || a.st_ino != b.st_ino)
         return;
+    const char *slash = strrchr(f->to, '/'), *name = slash ? slash + 1 : f->to;
     n = scandir(own, &list, is_mortem, alphasort);
     for (int i = 0; i < n; i++) {
-        if (i < n - KC_MORTEM_KEPT)
+        if (i < n - KC_MORTEM_KEPT && strcmp(list[i]->d_name, name) != 0) /* not ours, should the clock have been set back */
             remove_flat(own, list[i]->d_name);
         free(list[i]);
     }

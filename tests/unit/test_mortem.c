@@ -105,6 +105,19 @@ START_TEST(the_newest_three_stay)
 }
 END_TEST
 
+/* Of a clock that was set back: the one that is being made has the oldest name. */
+START_TEST(what_is_being_made_stays)
+{
+    static const char *const stamps[] = {"20261130-031241", "20261130-031242", "20261130-031243", "20261130-000000"};
+    write_text("rank-0.log", "x", 1);
+    for (int i = 0; i < 4; i++) {
+        make(stamps[i]);
+        ck_assert_int_eq(kc_mortem_fill(&home, folder, job, 1, &e), 0);
+    }
+    ck_assert_int_eq(access(folder, F_OK), 0);
+}
+END_TEST
+
 START_TEST(elsewhere_nothing_is_removed)
 {
     char own[160];
@@ -137,6 +150,7 @@ int main(void)
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_add_test(c, ends_of_logs_and_of_the_journal_are_kept);
     tcase_add_test(c, the_newest_three_stay);
+    tcase_add_test(c, what_is_being_made_stays);
     tcase_add_test(c, elsewhere_nothing_is_removed);
     tcase_add_test(c, what_cannot_be_written_is_told);
     suite_add_tcase(s, c);
