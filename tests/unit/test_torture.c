@@ -18,9 +18,9 @@
 #include <unistd.h>
 
 #ifdef __SANITIZE_ADDRESS__ /* what is found lies on the disk, and the plain build looks there: here, memory */
-enum { STRIDE = 17 };
+enum { STRIDE = 41, MIXTURES = 1 };
 #else
-enum { STRIDE = 5 };
+enum { STRIDE = 5, MIXTURES = 4 };
 #endif
 
 static char folder[256];
@@ -412,7 +412,7 @@ static void replay(struct cut *c, struct crash_replay *r, bool next)
 START_TEST(a_power_cut_leaves_the_newest_whole)
 {
     for (uint64_t seed = 0; seed < (longer ? 50 : 1); seed++) {
-        struct crash_replay r = {.mixtures = longer ? 20 : 4, .seed = seed};
+        struct crash_replay r = {.mixtures = longer ? 20 : MIXTURES, .seed = seed};
         struct cut c;
         cut_open(&c, take_path(_i));
         incarnation(&c, longer ? 6 : 3);
