@@ -29,32 +29,37 @@ static void merge(struct job_cost *c, const double figure[KC_FIGURES])
     }
 }
 
+bool cost_of_event(const json_t *event, struct job_cost *out)
+{
+    const long long version = kc_json_integer(event, "version", 0), step = kc_json_integer(event, "step", -1);
+    if (version <= 0 || step < 0 || strcmp(kc_json_text(event, "event", ""), kc_event_name[KC_EVENT_SNAPSHOT]) != 0)
+        return false;
+    *out = (struct job_cost){.version = (uint64_t)version, .step = (uint64_t)step};
+    for (int f = 0; f < KC_FIGURES; f++) {
+        const json_t *v = json_object_get(event, kc_figure_name[f]);
+        out->figure[f] = json_is_number(v) ? json_number_value(v) : NAN;
+    }
+    return true;
+}
+
 static bool take_line(struct costs *c, size_t *room, const char *line, size_t bytes)
 {
-    double figure[KC_FIGURES];
+    struct job_cost one;
     json_t *o = strstr(line, "\"snapshot\"") ? json_loadb(line, bytes, 0, NULL) : NULL; /* most lines tell something else */
-    const long long version = kc_json_integer(o, "version", 0), step = kc_json_integer(o, "step", -1);
     bool fits = true;
-    if (version > 0 && step >= 0 && strcmp(kc_json_text(o, "event", ""), kc_event_name[KC_EVENT_SNAPSHOT]) == 0) {
+    if (cost_of_event(o, &one)) {
         struct job_cost *last = c->count ? &c->row[c->count - 1] : NULL;
-        for (int f = 0; f < KC_FIGURES; f++) {
-            const json_t *v = json_object_get(o, kc_figure_name[f]);
-            figure[f] = json_is_number(v) ? json_number_value(v) : NAN;
-        }
-        if (!last || last->version != (uint64_t)version || last->step != (uint64_t)step) {
+        if (last && last->version == one.version && last->step == one.step) {
+            merge(last, one.figure);
+        } else {
             struct job_cost *more = c->row;
             if (c->count == *room)
                 more = realloc(c->row, (*room = 2 * *room + 64) * sizeof *more);
             fits = more != NULL;
             c->row = fits ? more : c->row;
-            last = fits ? &c->row[c->count++] : NULL;
             if (fits)
-                *last = (struct job_cost){.version = (uint64_t)version, .step = (uint64_t)step};
-            for (int f = 0; fits && f < KC_FIGURES; f++)
-                last->figure[f] = NAN;
+                c->row[c->count++] = one;
         }
-        if (fits)
-            merge(last, figure);
     }
     json_decref(o);
     return fits;
@@ -143,7 +148,7 @@ void cost_text(const struct job_cost *c, char *out, size_t room)
     kc_print(&p, "written in %s, ", text_seconds(v[KC_FIGURE_WRITE], a, sizeof a));
     kc_print(&p, "%s for %s", text_bytes(v[KC_FIGURE_BYTES], a, sizeof a), text_bytes(v[KC_FIGURE_RAW_BYTES], b, sizeof b));
     if (!isnan(v[KC_FIGURE_RATE]))
-        kc_print(&p, "; %.0f MiB/s", v[KC_FIGURE_RATE]);
+        kc_print(&p, "; %.*f MiB/s", v[KC_FIGURE_RATE] < 9.95 ? 1 : 0, v[KC_FIGURE_RATE]);
     if (!isnan(share(c)))
         kc_print(&p, ", %.0f %% of the disk's own rate", 100 * share(c));
 }

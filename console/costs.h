@@ -15,6 +15,8 @@ struct costs {
 void costs_read(const char *directory, struct costs *out);
 /* Of the job that a version's folder belongs to, if it is one of a job. */
 void costs_read_of(const char *version_path, struct costs *out);
+/* What one rank told in an event of events.jsonl; false: it is none of a snapshot. */
+bool cost_of_event(const json_t *event, struct job_cost *out);
 /* NULL: unknown. The last that was written under that number, of that step. */
 const struct job_cost *costs_find(const struct costs *c, uint64_t version, uint64_t step);
 void costs_free(struct costs *c);

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CELL 512
+#define CELL 16384 /* no text that is printed here is as long: events, last words, lines of logs */
 #define WIDEST 48 /* of a column that is not the last */
 
 static const struct {

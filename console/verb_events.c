@@ -1,5 +1,6 @@
 /* verb_events.c - ranks and events: rows alone, listing.h makes what is printed of them. An event's id is where its line
  * ends in events.jsonl, which is only ever appended to. */
+#include "event_words.h"
 #include "follow.h"
 #include "replay.h"
 #include "report.h"
@@ -18,6 +19,7 @@
 #include <unistd.h>
 
 #define LINE_MOST 65536
+#define TEXT_MOST 4096
 #define NAP_NS (50 * KC_MILLISECOND)
 
 /* As it is, or as it was. Returns an exit code. */
@@ -64,6 +66,12 @@ static int tell(struct event_file *f, const char *line, size_t bytes, long long 
         return KC_EXIT_OK; /* a line that a crash cut */
     }
     json_object_set_new(row, "id", json_integer(end));
+    if (f->s->listing && f->s->listing->form != LISTING_JSON) {
+        char words[TEXT_MOST];
+        event_words(row, words, sizeof words);
+        if (words[0])
+            json_object_set_new(row, "text", json_string(words)); /* not UTF-8: as it was */
+    }
     if (f->rows)
         return json_array_append_new(f->rows, row) ? KC_EXIT_SYSTEM : KC_EXIT_OK;
     json_t *o = session_envelope(f->s);

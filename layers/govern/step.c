@@ -151,7 +151,7 @@ int step_replicas_differ(const struct kc_govern_config *c, struct kc_run *run, u
     kc_probe_event(c->probe, KC_EVENT_REPLICA, step, blamed, text);
     if (blamed != UINT64_MAX && !(f.wrong >> c->rank & 1))
         return step_follow(c, (uint32_t)blamed, KC_REASON_REPLICA, peer, e);
-    return kc_fail(e, -EUCLEAN, "step %llu: %s", (unsigned long long)step, text);
+    return kc_fail(e, -EUCLEAN, "%s", text);
 }
 
 void step_finish(const struct kc_govern_config *c, const struct kc_run *run)

@@ -2,6 +2,7 @@
 #include "suite.h"
 
 #include "console/command.h"
+#include "console/event_words.h"
 #include "console/filter.h"
 #include "console/listing.h"
 
@@ -193,6 +194,52 @@ START_TEST(options_are_understood_or_told)
 }
 END_TEST
 
+static const struct {
+    const char *event, *words;
+} told[] = {
+    {"{\"event\":\"queued\",\"time\":\"2026\",\"monotonic_ns\":5,\"id\":83}", ""},
+    {"{\"event\":\"state\",\"state\":\"running\",\"step\":5}", "running"},
+    {"{\"event\":\"state\",\"state\":\"failed\",\"text\":\"no disk\"}", "failed: no disk"},
+    {"{\"event\":\"hang\",\"rank\":1,\"seconds\":2,\"text\":\"rank 1 is stopped\"}", "rank 1 is stopped"},
+    {"{\"event\":\"launched\",\"incarnation\":2,\"ranks\":4,\"why\":null,\"reason\":\"\"}", "incarnation 2, ranks 4"},
+    {"{\"event\":\"snapshot-skipped\",\"rank\":0,\"step\":10,\"under_way\":5}", "that of step 5 is under way"},
+    {"{\"event\":\"copy-saved\",\"step\":9,\"version\":2,\"bytes\":2097152,\"seconds\":1.5}", "version 2, bytes 2.0 MiB, seconds 1.5 s"},
+    /* figures that nobody measured are left out, and are not 0 */
+    {"{\"event\":\"snapshot\",\"rank\":0,\"step\":5,\"version\":1,\"stall_seconds\":0.75,\"copy_seconds\":null,\"write_seconds\":1.5,"
+     "\"bytes\":3145728,\"raw_bytes\":4194304,\"mib_per_second\":0.25}",
+     "version 1: training stood 750 ms; written in 1.5 s, 3.0 MiB for 4.0 MiB; 0.2 MiB/s"},
+};
+
+START_TEST(an_event_without_a_text_is_told_by_its_members)
+{
+    char words[4096];
+    json_t *o = load(told[_i].event);
+    event_words(o, words, sizeof words);
+    ck_assert_str_eq(words, told[_i].words);
+    json_decref(o);
+}
+END_TEST
+
+/* The failure of a rank has hundreds of characters, and its end says what to do. */
+START_TEST(a_long_text_is_printed_whole)
+{
+    struct listing l;
+    char text[2001], *out = NULL;
+    size_t bytes = 0;
+    FILE *f = open_memstream(&out, &bytes);
+    memset(text, 'x', sizeof text - 1);
+    text[sizeof text - 1] = 0;
+    json_t *o = json_pack("{s:[{s:s}]}", "events", "text", text);
+    ck_assert_int_eq(parse("events", false, NULL, "text", NULL, true, &l), 1);
+    ck_assert_int_eq(listing_print(&l, o, f), 0);
+    fclose(f);
+    ck_assert_uint_eq(bytes, sizeof text);
+    ck_assert_mem_eq(out, text, sizeof text - 1);
+    free(out);
+    json_decref(o);
+}
+END_TEST
+
 /* Every verb that takes the options has a row of listings.def, and the other way round. */
 START_TEST(verbs_that_list_take_the_options)
 {
@@ -214,6 +261,8 @@ static void add_tests(TCase *c)
     tcase_add_test(c, names_that_no_row_has_are_refused);
     tcase_add_test(c, a_stream_leaves_out_what_is_not_wanted);
     tcase_add_test(c, options_are_understood_or_told);
+    tcase_add_loop_test(c, an_event_without_a_text_is_told_by_its_members, 0, sizeof told / sizeof *told);
+    tcase_add_test(c, a_long_text_is_printed_whole);
     tcase_add_test(c, verbs_that_list_take_the_options);
 }
 
