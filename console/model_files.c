@@ -155,13 +155,15 @@ static bool take_line(struct job *j, const char *line, size_t bytes)
     return j->step >= 0 && j->validation_step >= 0;
 }
 
-/* Snapshots that failed, newest first; whether the line tells of one that did not. Rank 0 speaks for all. */
+/* Snapshots that failed, newest first; whether the line tells of one that did not. Rank 0 speaks for all: what another one
+ * tells of an older snapshot may stand behind what rank 0 tells of the newest. */
 static bool take_event(struct job *j, const char *line, size_t bytes)
 {
     json_t *o = json_loadb(line, bytes, 0, NULL);
     const char *event = kc_json_text(o, "event", "");
-    const bool good = !strcmp(event, kc_event_name[KC_EVENT_SNAPSHOT]) || !strcmp(event, "copy-saved");
-    if (!strcmp(event, kc_event_name[KC_EVENT_SNAPSHOT_FAILED]) && kc_json_integer(o, "rank", 0) == 0 && j->failed_saves++ == 0) {
+    const bool speaks = kc_json_integer(o, "rank", 0) == 0;
+    const bool good = (!strcmp(event, kc_event_name[KC_EVENT_SNAPSHOT]) && speaks) || !strcmp(event, "copy-saved");
+    if (!strcmp(event, kc_event_name[KC_EVENT_SNAPSHOT_FAILED]) && speaks && j->failed_saves++ == 0) {
         j->failed_step = kc_json_integer(o, "step", -1);
         snprintf(j->unsaved, sizeof j->unsaved, "%s", kc_json_text(o, "text", ""));
     }
