@@ -1,5 +1,5 @@
 /* test_console_journal.c - what the console finds in events.jsonl: where a job went back, to the step that is asked about and to the
- * first later one; what each snapshot cost. */
+ * first later one; what each snapshot cost; which one failed, and why. */
 #include "console/costs.h"
 #include "console/rollbacks.h"
 #include "console_home.h"
@@ -102,6 +102,27 @@ START_TEST(of_a_snapshot_the_slowest_rank_counts_and_unknown_is_none)
 }
 END_TEST
 
+/* A disk that is full from one snapshot to the next: each rank tells when it gets to it. */
+START_TEST(what_another_rank_tells_late_hides_no_failure)
+{
+    struct job j;
+    struct kc_home h;
+    console_home_job(&home, "demo-1", "running", 20, 40);
+    console_home_write(&home, "jobs/demo-1/events.jsonl",
+                       "{\"event\":\"snapshot-failed\",\"rank\":0,\"step\":5,\"text\":\"before\"}\n"
+                       "{\"event\":\"snapshot\",\"rank\":0,\"step\":15,\"version\":2}\n"
+                       "{\"event\":\"snapshot-failed\",\"rank\":0,\"step\":20,\"text\":\"no space\"}\n"
+                       "{\"event\":\"snapshot\",\"rank\":1,\"step\":15,\"version\":2}\n"
+                       "{\"event\":\"snapshot-failed\",\"rank\":1,\"step\":20,\"text\":\"rank 0 failed\"}\n");
+    ck_assert_int_eq(kc_home_find(NULL, NULL, &h, NULL), 0);
+    ck_assert_int_eq(job_read(&h, "demo-1", &j, NULL), 0);
+    ck_assert_str_eq(j.unsaved, "no space");
+    ck_assert_int_eq(j.failed_saves, 1);
+    ck_assert_int_eq(j.failed_step, 20);
+    job_free(&j);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("console journal");
@@ -110,6 +131,7 @@ int main(void)
     tcase_add_test(t, no_file_is_no_rollback);
     tcase_add_test(t, the_step_itself_and_the_first_later_one_are_told);
     tcase_add_test(t, of_a_snapshot_the_slowest_rank_counts_and_unknown_is_none);
+    tcase_add_test(t, what_another_rank_tells_late_hides_no_failure);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
