@@ -3,6 +3,7 @@
 #include "spec_impl.h"
 
 #include <errno.h>
+#include <stdio.h>
 
 static uint64_t up_to(uint64_t n, uint64_t unit)
 {
@@ -26,16 +27,29 @@ static int check_mesh(const struct kc_job_spec *s, struct kc_error *e)
                    s->axis[KC_PIPELINE], (unsigned long long)product, (unsigned long long)product, data);
 }
 
+/* The most sequences a micro-batch, up to those asked for, with which the batch stays as it is; 0: there is none. */
+static uint32_t smaller_micro(const struct kc_job_spec *s)
+{
+    uint32_t m = s->micro;
+    while (m && s->sequences % ((uint64_t)m * s->axis[KC_EXPERT] * s->axis[KC_DATA]))
+        m--;
+    return m;
+}
+
 /* Each rank of the batch axes has rows of its own; a sequence is cut into pairs of chunks of one length. */
 static int check_batch(const struct kc_job_spec *s, struct kc_error *e)
 {
     const uint64_t unit = (uint64_t)s->micro * s->axis[KC_EXPERT] * s->axis[KC_DATA], chunks = 2ull * s->axis[KC_CONTEXT];
-    if (s->sequences % unit)
+    if (s->sequences % unit) {
+        char same[64] = "";
+        if (smaller_micro(s))
+            snprintf(same, sizeof same, ", or for the same batch batch.micro %u", smaller_micro(s));
         return kc_fail(e, -EINVAL,
                        "batch.sequences is %u, which batch.micro × parallel.expert × parallel.data = %u × %u × %u = %llu does "
-                       "not divide: batch.sequences %llu would do",
+                       "not divide: batch.sequences %llu would do%s",
                        s->sequences, s->micro, s->axis[KC_EXPERT], s->axis[KC_DATA], (unsigned long long)unit,
-                       (unsigned long long)up_to(s->sequences, unit));
+                       (unsigned long long)up_to(s->sequences, unit), same);
+    }
     if (chunks > 2 && s->context % chunks)
         return kc_fail(e, -EINVAL,
                        "model.context is %u, which 2 × parallel.context = 2 × %u = %llu does not divide: model.context %llu "

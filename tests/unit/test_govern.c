@@ -260,7 +260,7 @@ static const struct {
     {"data.end_of_text", "-1", "data.end_of_text is -1: it must be a whole number from 0 to 16777215"},
     {"data", "{\"train\":\"a\",\"documents\":\"masked\",\"end_of_text\":256}", "data.end_of_text is 256, but model.vocab is 256"},
     {"batch.sequences", "6", "batch.sequences is 6, which batch.micro × parallel.expert × parallel.data = 2 × 1 × 2 = 4 does not divide: "
-                             "batch.sequences 8 would do"},
+                             "batch.sequences 8 would do, or for the same batch batch.micro 1"},
     {"batch.micro", NULL, "batch.micro is missing"},
     {"optimizer.lr", NULL, "optimizer.lr is missing"},
     {"optimizer.lr", "-0.1", "optimizer.lr is -0.1"},
