@@ -466,6 +466,25 @@ static void put_next(const struct job *j, const struct incident *in, struct kc_w
 #undef NEXT
 }
 
+/* A disk without room takes no journal: then what the board and state.json have of it. */
+static void put_unwritten(const struct job *j, const struct incident *in, struct kc_why *w)
+{
+    const bool hangs = in->open;
+    if (!hangs && !(j->restarts > 0 && *j->failure.reason))
+        return;
+    w->fault = true;
+    w->rank = hangs ? -1 : (int)j->failure.rank;
+    w->step = hangs ? j->step : j->failure.step;
+    if (hangs)
+        job_hang_text(j, w->first, sizeof w->first);
+    else if (w->rank >= 0)
+        ADD(w->first, "rank %d at step %lld in phase %s: ", w->rank, (long long)w->step, *j->failure.phase ? j->failure.phase : "?");
+    ADD(w->first, "%s; the journal does not have it (is there room on the disk?)", hangs ? "" : j->failure.reason);
+    const enum kc_owner owner = w->rank >= 0 ? KC_OWNER_ENGINE : KC_OWNER_SUPERVISOR;
+    snprintf(w->layer, sizeof w->layer, "%s", kc_owner_name[owner]);
+    snprintf(w->team, sizeof w->team, "%s", kc_team_of(owner));
+}
+
 void kc_why(const struct job *j, const json_t *events, const json_t *verdict, struct kc_why *w)
 {
     struct incident in;
@@ -474,6 +493,7 @@ void kc_why(const struct job *j, const json_t *events, const json_t *verdict, st
     w->rank = -1;
     w->step = -1;
     w->fault = find(events, &in);
+    in.open |= !w->fault && j->state == KC_JOB_RUNNING && !isnan(j->hangs);
     put_head(j, &in, w);
     if (w->fault) {
         put_first(j, events, &in, kc_json_text(verdict, "text", NULL), w);
@@ -488,6 +508,8 @@ void kc_why(const struct job *j, const json_t *events, const json_t *verdict, st
         snprintf(w->layer, sizeof w->layer, "%s", kc_owner_name[KC_OWNER_SUPERVISOR]);
         snprintf(w->team, sizeof w->team, "%s", kc_team_of(KC_OWNER_SUPERVISOR));
     }
+    if (!w->fault)
+        put_unwritten(j, &in, w);
     put_also(events, &in, w->fault, w);
     put_next(j, &in, w);
 }

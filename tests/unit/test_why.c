@@ -261,6 +261,27 @@ START_TEST(a_job_without_a_journal)
 }
 END_TEST
 
+/* F34: a full disk takes no journal; what the board says of the last fault is told all the same. */
+START_TEST(a_restart_that_the_journal_lacks_is_no_good_health)
+{
+    job.restarts = 1;
+    job.failure.rank = 1;
+    job.failure.step = 1940;
+    snprintf(job.failure.phase, sizeof job.failure.phase, "communication");
+    snprintf(job.failure.reason, sizeof job.failure.reason, "died of signal 11, SIGSEGV");
+    const char *text = STORY(NULL, "1 launched {}", "2 started {\"rank\":0,\"step\":0}");
+    ck_assert_ptr_nonnull(strstr(text, "first     rank 1 at step 1940 in phase communication: died of signal 11, SIGSEGV; the journal does "
+                                       "not have it"));
+    ck_assert_ptr_null(strstr(text, "nothing went wrong"));
+    job.hangs = 41;
+    snprintf(job.hang_text, sizeof job.hang_text, "rank 3 is stopped");
+    text = STORY(NULL, "1 launched {}");
+    ck_assert_ptr_nonnull(strstr(text, "gpt-1 hangs: step"));
+    ck_assert_ptr_nonnull(strstr(text, "first     hangs for 41.0 s: rank 3 is stopped; the journal does not have it"));
+    ck_assert_ptr_nonnull(strstr(text, "next      kc hang gpt-1; kc stack gpt-1; kc stop gpt-1\n"));
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("why");
@@ -277,6 +298,7 @@ int main(void)
     tcase_add_test(c, the_last_fault_is_told_and_those_before_are_counted);
     tcase_add_test(c, F08_out_of_memory_is_the_resource_layers);
     tcase_add_test(c, a_job_without_a_journal);
+    tcase_add_test(c, a_restart_that_the_journal_lacks_is_no_good_health);
     suite_add_tcase(s, c);
     return suite_run(s);
 }
