@@ -66,8 +66,8 @@ static void note_loss(struct session *s, const struct job *j, const struct makin
     if (losses_read(j->directory, j->steps, &l, NULL))
         return;
     if (losses_has(&l, m->step) && !losses_same(l.loss[m->step], m->loss))
-        session_note(s, "step %llu of %s had the loss %.17g, and %.17g in the run that was traced. `kc snap prove %s` finds the first "
-                     "step that differs", (unsigned long long)m->step, j->id, l.loss[m->step], m->loss, j->id);
+        session_note(s, "step %llu of %s had the loss %.17g, and %.17g in the run that was traced. If the layout or precision was "
+                     "changed since that step, last bits differ by that; else `kc snap prove %s` finds the first step that differs", (unsigned long long)m->step, j->id, l.loss[m->step], m->loss, j->id);
     losses_free(&l);
 }
 
