@@ -60,15 +60,17 @@ static int keep(struct session *s, const struct scratch *sc, const char *path)
 }
 
 /* A trace of another run than the job's is worth knowing about. */
-static void note_loss(struct session *s, const struct job *j, const struct making *m)
+static bool has_other_loss(struct session *s, const struct job *j, const struct making *m)
 {
     struct losses l;
     if (losses_read(j->directory, j->steps, &l, NULL))
-        return;
-    if (losses_has(&l, m->step) && !losses_same(l.loss[m->step], m->loss))
+        return false;
+    const bool other = losses_has(&l, m->step) && !losses_same(l.loss[m->step], m->loss);
+    if (other)
         session_note(s, "step %llu of %s had the loss %.17g, and %.17g in the run that was traced. If the layout or precision was "
                      "changed since that step, last bits differ by that; else `kc snap prove %s` finds the first step that differs", (unsigned long long)m->step, j->id, l.loss[m->step], m->loss, j->id);
     losses_free(&l);
+    return other;
 }
 
 /* Samples that a rollback left out stand in the next snapshot, and there alone (as in kc snap prove). Behind one that none tells, up
@@ -120,9 +122,7 @@ int trace_make(struct session *s, const char *id, uint64_t step, const char *pat
             code = session_fail(s, KC_EXIT_SYSTEM, "the replay ended before step %llu", (unsigned long long)step);
         if (!code)
             code = keep(s, &sc, path);
-        if (!code)
-            note_loss(s, &j, &m);
-        *out = (struct trace_made){.version = run.version, .loss = m.loss};
+        *out = (struct trace_made){.version = run.version, .loss = m.loss, .other = !code && has_other_loss(s, &j, &m)};
     }
     scratch_close(&sc);
     job_free(&j);

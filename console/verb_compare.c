@@ -26,6 +26,7 @@ struct side {
     char job[JOB_ID_ROOM]; /* "" a file */
     uint64_t step;         /* 0: of a job none in particular */
     struct trace trace;
+    bool other;            /* traced for this, and not what the job did at that step */
 };
 
 struct comparison {
@@ -75,6 +76,7 @@ static int load(struct session *s, struct side *side)
             return session_fail(s, KC_EXIT_SYSTEM, "%s: no file can be made: %s", s->home.home, strerror(errno));
         close(fd);
         code = trace_make(s, side->job, side->step, path, &made);
+        side->other = !code && made.other;
     }
     int rc = code ? 0 : trace_load(path, &side->trace, &e);
     if (side->job[0])
@@ -308,6 +310,8 @@ static int compare(struct session *s, const struct arguments *a)
         code = c.side[0].job[0] && !c.side[0].step ? compare_losses(&c) : compare_traces(&c);
     trace_free(&c.side[0].trace);
     trace_free(&c.side[1].trace);
+    if (!code && (c.side[0].other || c.side[1].other))
+        code = KC_EXIT_INCOMPLETE;
     return code;
 }
 

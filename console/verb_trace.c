@@ -59,6 +59,7 @@ static int emit(struct session *s, const char *job, const char *path, const stru
     json_object_set_new(o, "file", session_text(path));
     json_object_set_new(o, "from_version", made->version ? json_integer((json_int_t)made->version) : json_null());
     json_object_set_new(o, "loss", kc_json_number(made->loss));
+    json_object_set_new(o, "same_loss", json_boolean(!made->other));
     json_object_set_new(o, "ranks", json_integer(t->ranks));
     json_object_set_new(o, "rows", json_integer((json_int_t)rows_of(t)));
     json_object_set_new(o, "digests", digests ? json_incref(rows) : json_null());
@@ -110,6 +111,8 @@ static int trace(struct session *s, const struct arguments *a)
     if (!code)
         code = s->json ? emit(s, job, path, &made, &t, digests) : print(s, job, path, &made, &t, digests);
     trace_free(&t);
+    if (!code && made.other)
+        code = KC_EXIT_INCOMPLETE;
     return code;
 }
 

@@ -85,6 +85,7 @@ static const struct {
     [KC_EVENT_ROLLBACK] = {"step", "version"},
     [KC_EVENT_SNAPSHOT_SKIPPED] = {"step", "under_way"},
     [KC_EVENT_INJECTED] = {"step", NULL},
+    [KC_EVENT_REPLICA] = {"step", NULL},
 };
 
 /* Without "step" among its figures it has the step that its rank was in. */

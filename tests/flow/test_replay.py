@@ -87,6 +87,11 @@ def test_what_is_not_the_same_is_found():
         assert node.json("snap", "prove", job, "--from", "1")["proved"]  # steps 5 to 8 are as they were
         assert node.json("snap", "prove", job, "--from", "0")["to"]["version"] == 1
         assert "version 9" in node.kc("snap", "prove", job, "--from", "9", ok=(4,)).stderr
+        path = os.path.join(node.folder, "t")
+        told = node.kc("trace", job, "--step", "11", "--out", path, "--json", ok=(6,))
+        assert json.loads(told.stdout)["same_loss"] is False and "step 11" in told.stderr
+        assert node.json("compare", path, f"{job}@11", ok=(6,))["same"]
+        assert json.loads(node.kc("trace", job, "--step", "10", "--out", path, "--json").stdout)["same_loss"] is True
         assert not left_behind(node)
 
 
