@@ -41,7 +41,8 @@ void rule_digest(const struct rule *r, char out[33])
     json_decref(o);
 }
 
-/* The last line of the history stands for the rule as it is now. */
+/* The last line of the history stands for the rule as it is now, and for a change: lines before it are not judged any more,
+ * as nobody may mend them. */
 static int check_history(const struct rule *r, const json_t *object, struct kc_error *e)
 {
     static const char *const keys[] = {"date", "reason", "effect", "told", "digest"};
@@ -61,6 +62,11 @@ static int check_history(const struct rule *r, const json_t *object, struct kc_e
                        "rule %s was changed without saying so: raise its version to %lld and add a history line with "
                        "date, reason, effect, told and \"digest\":\"%s\"",
                        r->id, r->version + 1, now);
+    if (count > 1 && strcmp(kc_json_text(json_array_get(history, count - 2), "digest", ""), now) == 0)
+        return kc_fail(e, -EINVAL,
+                       "rule %s: history line %zu is of the digest of line %zu, so version %lld changes nothing: change what "
+                       "the rule says or checks, or take the line and the version back",
+                       r->id, count, count - 1, r->version);
     return 0;
 }
 

@@ -400,6 +400,37 @@ START_TEST(a_rule_changed_without_saying_so_is_refused)
 }
 END_TEST
 
+/* Add a version, and its line of history with the rule's digest; `digest`: all lines before it have that one. */
+static int check_with_line_more(const char *digest)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/layers/boundary.json", tree);
+    json_t *document = json_load_file(path, 0, NULL);
+    json_t *rule = json_array_get(json_object_get(document, "rules"), 0), *history = json_object_get(rule, "history");
+    json_t *line = json_copy(json_array_get(history, json_array_size(history) - 1));
+    for (size_t i = 0; digest && i < json_array_size(history); i++)
+        json_object_set_new(json_array_get(history, i), "digest", json_string(digest));
+    json_array_append_new(history, line);
+    json_object_set_new(rule, "version", json_integer((json_int_t)json_array_size(history)));
+    char *text = json_dumps(document, 0);
+    put("layers/boundary.json", text);
+    free(text);
+    json_decref(document);
+    return check_tree();
+}
+
+START_TEST(a_version_that_changes_nothing_is_refused_while_it_is_the_last)
+{
+    put_tree();
+    compile();
+    put_rules("{\"kind\":\"writable\",\"room\":\"comm\"}", "core", NULL);
+    ck_assert_int_eq(check_with_line_more(NULL), -EINVAL);
+    ck_assert_msg(strstr(error.text, "rule r: history line 2 is of the digest of line 1, so version 2 changes nothing"), "%s",
+                  error.text);
+    ck_assert_int_eq(check_with_line_more("0123456789abcdef0123456789abcdef"), 0);
+}
+END_TEST
+
 START_TEST(a_retired_rule_has_a_reason_and_stays_retired)
 {
     static const struct {
@@ -509,6 +540,7 @@ int main(void)
     tcase_add_test(t, a_program_holds_only_its_rooms_and_the_stamp);
     tcase_add_test(t, an_exemption_covers_its_place_until_it_expires);
     tcase_add_test(t, a_rule_changed_without_saying_so_is_refused);
+    tcase_add_test(t, a_version_that_changes_nothing_is_refused_while_it_is_the_last);
     tcase_add_test(t, the_readme_must_hold_the_table);
     tcase_add_test(t, the_farm_links_what_a_room_may_include);
     suite_add_tcase(s, t);
