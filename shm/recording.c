@@ -161,16 +161,54 @@ static void count_boots(struct kc_recording *r)
     }
 }
 
-/* Is it told by seconds, too? */
-static bool is_doubled(const struct kc_recording *r, const struct tape_segment *s, uint64_t time)
+/* What segments of seconds tell, from the first frame to the last. */
+struct told {
+    uint32_t epoch;
+    uint64_t from, to;
+};
+
+static int by_begin(const void *a, const void *b)
 {
-    for (uint32_t i = 0; i < r->segments && s->head.level != KC_TAPE_SECONDS; i++) {
-        const struct tape_segment *t = &r->segment[i];
-        if (t->head.level == KC_TAPE_SECONDS && t->epoch == s->epoch && t->frames &&
-            r->place[t->first].time <= time && time <= r->place[t->first + t->frames - 1].time)
-            return true;
+    const struct told *x = a, *y = b;
+    return x->epoch != y->epoch ? (x->epoch > y->epoch) - (x->epoch < y->epoch) : (x->from > y->from) - (x->from < y->from);
+}
+
+/* Apart and ascending; returns how many. */
+static uint32_t list_told(const struct kc_recording *r, struct told *told)
+{
+    uint32_t count = 0, apart = 0;
+    for (uint32_t i = 0; i < r->segments; i++) {
+        const struct tape_segment *s = &r->segment[i];
+        if (s->head.level != KC_TAPE_SECONDS || !s->frames)
+            continue;
+        const uint64_t from = r->place[s->first].time, to = r->place[s->first + s->frames - 1].time;
+        if (from <= to)
+            told[count++] = (struct told){s->epoch, from, to};
     }
-    return false;
+    if (count)
+        qsort(told, count, sizeof *told, by_begin);
+    for (uint32_t i = 0; i < count; i++) {
+        struct told *last = apart ? &told[apart - 1] : NULL;
+        if (!last || last->epoch != told[i].epoch || last->to < told[i].from)
+            told[apart++] = told[i];
+        else if (last->to < told[i].to)
+            last->to = told[i].to;
+    }
+    return apart;
+}
+
+/* Is it told by seconds, too? */
+static bool is_doubled(const struct told *told, uint32_t count, const struct tape_segment *s, uint64_t time)
+{
+    uint32_t low = 0, high = count; /* those before low begin no later */
+    while (s->head.level != KC_TAPE_SECONDS && low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (told[middle].epoch < s->epoch || (told[middle].epoch == s->epoch && told[middle].from <= time))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low && s->head.level != KC_TAPE_SECONDS && told[low - 1].epoch == s->epoch && time <= told[low - 1].to;
 }
 
 static int by_time(const void *a, const void *b, void *self)
@@ -185,11 +223,8 @@ static int by_time(const void *a, const void *b, void *self)
                                     : (x->frame > y->frame) - (x->frame < y->frame);
 }
 
-static int make_moments(struct kc_recording *r)
+static int list_moments(struct kc_recording *r, const struct told *told, uint32_t count)
 {
-    if (r->segments)
-        qsort(r->segment, r->segments, sizeof *r->segment, by_number);
-    count_boots(r);
     for (uint32_t i = 0; i < r->segments; i++) {
         struct tape_segment *s = &r->segment[i];
         uint64_t begin = s->at + sizeof s->head;
@@ -198,7 +233,7 @@ static int make_moments(struct kc_recording *r)
             if (p->flags & KC_FRAME_MORE)
                 continue;
             const uint64_t end = k + 1 < s->frames ? p[1].at : s->end;
-            if (!is_doubled(r, s, p->time)) {
+            if (!is_doubled(told, count, s, p->time)) {
                 if (grow(&r->moment, r->moments, sizeof *r->moment) < 0)
                     return -ENOMEM;
                 r->moment[r->moments++] = (struct tape_moment){.segment = i, .frame = k, .stored = end - begin};
@@ -207,9 +242,22 @@ static int make_moments(struct kc_recording *r)
         }
         r->torn += s->end - begin; /* parts of a moment whose last is missing */
     }
-    if (r->moments)
-        qsort_r(r->moment, r->moments, sizeof *r->moment, by_time, r);
     return 0;
+}
+
+static int make_moments(struct kc_recording *r)
+{
+    struct told *told = calloc(r->segments ? r->segments : 1, sizeof *told);
+    if (!told)
+        return -ENOMEM;
+    if (r->segments)
+        qsort(r->segment, r->segments, sizeof *r->segment, by_number);
+    count_boots(r);
+    const int code = list_moments(r, told, list_told(r, told));
+    free(told);
+    if (code == 0 && r->moments)
+        qsort_r(r->moment, r->moments, sizeof *r->moment, by_time, r);
+    return code;
 }
 
 /* ---- files ---- */

@@ -2,6 +2,7 @@
  * reader out of bounds (run under the address checker). */
 #include "base/file.h"
 #include "shm/board.h"
+#include "shm/segment.h"
 #include "shm/tape.h"
 #include "tests/unit/board_rig.h"
 #include "tests/unit/recording_rig.h"
@@ -439,6 +440,56 @@ START_TEST(entries_come_back_as_they_were)
 }
 END_TEST
 
+/* ---- the largest ---- */
+
+#define PAIRS 1024 /* of seconds and of minutes, even and odd: as many segments as there may be */
+#define MINUTES 640
+
+/* A segment of frames that say nothing, `apart` from one to the next. */
+static unsigned char *put_segment(unsigned char *to, uint64_t number, enum kc_tape_level level, uint32_t frames, uint64_t time,
+                                  uint64_t apart)
+{
+    struct kc_tape_head h = {.version = KC_TAPE_VERSION, .board_version = KC_BOARD_VERSION, .ranks = 1, .number = number,
+                             .board_bytes = kc_segment_bytes(1), .level = level, .id = "j", .boot = "b"};
+    memcpy(h.magic, KC_TAPE_MAGIC, sizeof h.magic);
+    h.digest = kc_digest(&h, offsetof(struct kc_tape_head, digest));
+    memcpy(to, &h, sizeof h);
+    to += sizeof h;
+    for (uint32_t i = 0; i < frames; i++, to += sizeof(struct kc_tape_frame)) {
+        struct kc_tape_frame f = {.magic = KC_FRAME_MAGIC, .flags = KC_FRAME_KEY, .time = time + i * apart, .wall = WALL};
+        f.digest = kc_tape_digest(&f, to);
+        memcpy(to, &f, sizeof f);
+    }
+    return to;
+}
+
+/* Seconds tell 1600 from every even thousand on, where what the odd one tells (400) lies within. */
+START_TEST(a_recording_of_a_million_frames_is_read_while_one_waits)
+{
+    const size_t room = UINT64_C(64) << 20;
+    struct kc_recording_info info;
+    unsigned char *data = malloc(room), *end = data;
+    char path[512];
+    ck_assert_ptr_nonnull(data);
+    for (uint64_t k = 0; k < 2 * PAIRS; k++) {
+        end = put_segment(end, 2 * k + 1, KC_TAPE_SECONDS, 2, 1000 * (k + 1), k % 2 ? 400 : 1600);
+        end = put_segment(end, 2 * k + 2, KC_TAPE_MINUTES, MINUTES, 1000 * (k + 1), 1);
+    }
+    ck_assert_uint_le((size_t)(end - data), room);
+    snprintf(path, sizeof path, "%s.large", rig.folder);
+    FILE *file = fopen(path, "w");
+    ck_assert_uint_eq(fwrite(data, 1, (size_t)(end - data), file), (size_t)(end - data));
+    ck_assert_int_eq(fclose(file), 0);
+    free(data);
+    struct kc_recording *r = recording_rig_open(path);
+    kc_recording_info(r, &info);
+    ck_assert_uint_eq(info.damaged + info.torn, 0);
+    ck_assert_uint_eq(info.moments, PAIRS * 4 + PAIRS * (MINUTES - 601));
+    kc_recording_free(r);
+    unlink(path);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("recording files");
@@ -457,6 +508,7 @@ int main(void)
     tcase_add_test(t, no_damage_leads_out_of_bounds);
     tcase_add_test(t, entries_of_nonsense_stay_on_the_board);
     tcase_add_test(t, entries_come_back_as_they_were);
+    tcase_add_test(t, a_recording_of_a_million_frames_is_read_while_one_waits);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
