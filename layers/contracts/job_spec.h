@@ -27,11 +27,12 @@
 /* a rank stands still for too long: say so; keep all that is known of it, stacks too; and then start from a snapshot */
 #define KC_ON_HANG_TABLE(X) X(HANG_REPORT, "report", 0) X(HANG_DUMP, "dump", 0) X(HANG_RESTART, "restart", 0)
 
-/* What is done to a rank on purpose, where kcd allows drills (kc-job(5) says what each is), and where in a step. */
+/* What is done to a rank on purpose, where kcd allows drills (kc-job(5) says what each is), and where in a step.
+ * 1: it is done to a process as such, once, at whatever it is; 0: while it goes on, or to a call. */
 #define KC_DRILL_TABLE(X)                                                                                              \
-    X(DRILL_EXIT, "exit", 0) X(DRILL_SIGNAL, "signal", 0) X(DRILL_STOP, "stop", 0) X(DRILL_SPIN, "spin", 0)            \
-    X(DRILL_BLOCK, "block", 0) X(DRILL_LOCK, "lock", 0) X(DRILL_SLEEP, "sleep", 0) X(DRILL_ERROR, "error", 0)          \
-    X(DRILL_GRANDCHILD, "grandchild", 0) X(DRILL_LEAK, "leak", 0) X(DRILL_SLOW, "slow", 0)                             \
+    X(DRILL_EXIT, "exit", 1) X(DRILL_SIGNAL, "signal", 1) X(DRILL_STOP, "stop", 1) X(DRILL_SPIN, "spin", 1)            \
+    X(DRILL_BLOCK, "block", 1) X(DRILL_LOCK, "lock", 1) X(DRILL_SLEEP, "sleep", 1) X(DRILL_ERROR, "error", 1)          \
+    X(DRILL_GRANDCHILD, "grandchild", 1) X(DRILL_LEAK, "leak", 1) X(DRILL_SLOW, "slow", 0)                             \
     X(DRILL_SKIP, "skip", 0) X(DRILL_COUNT, "count", 0) X(DRILL_TYPE, "type", 0) X(DRILL_PRIMITIVE, "primitive", 0)    \
     X(DRILL_REDUCE, "reduce", 0) X(DRILL_ROOT, "root", 0) X(DRILL_SWAP, "swap", 0)                                     \
     X(DRILL_UNRECEIVED, "unreceived", 0) X(DRILL_NONFINITE, "nonfinite", 0) X(DRILL_FLIP, "flip", 0)                   \
@@ -66,6 +67,7 @@ extern const char *const kc_family_name[KC_FAMILIES], *const kc_device_kind_name
     *const kc_busy_name[KC_BUSIES], *const kc_coding_name[KC_CODINGS], *const kc_on_nonfinite_name[KC_ON_NONFINITES],
     *const kc_on_crash_name[KC_ON_CRASHES], *const kc_on_hang_name[KC_ON_HANGS], *const kc_choice_name[KC_CHOICES],
     *const kc_drill_name[KC_DRILLS], *const kc_drill_at_name[KC_DRILL_ATS];
+extern const uint8_t kc_drill_of_process[KC_DRILLS];
 
 struct kc_spec_env {
     kc_text name, value;

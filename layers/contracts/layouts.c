@@ -55,6 +55,8 @@ const char *const kc_on_nonfinite_name[KC_ON_NONFINITES] = {KC_ON_NONFINITE_TABL
 const char *const kc_on_crash_name[KC_ON_CRASHES] = {KC_ON_CRASH_TABLE(NAME_ROW)};
 const char *const kc_on_hang_name[KC_ON_HANGS] = {KC_ON_HANG_TABLE(NAME_ROW)};
 const char *const kc_drill_name[KC_DRILLS] = {KC_DRILL_TABLE(NAME_ROW)};
+#define EXTRA_ROW(id, name, extra) extra,
+const uint8_t kc_drill_of_process[KC_DRILLS] = {KC_DRILL_TABLE(EXTRA_ROW)};
 const char *const kc_drill_at_name[KC_DRILL_ATS] = {KC_DRILL_AT_TABLE(NAME_ROW)};
 #define CHOICE_NAME_ROW(id, name, extra) [KC_CHOICE_##id] = name,
 const char *const kc_choice_name[KC_CHOICES] = {[KC_CHOICE_AUTO] = "auto", KC_ALGORITHM_TABLE(CHOICE_NAME_ROW)};

@@ -155,11 +155,6 @@ static int happen(struct kc_drill *d, struct fault *f, struct kc_error *e)
     }
 }
 
-static bool of_a_process(uint32_t what)
-{
-    return what <= KC_DRILL_LEAK;
-}
-
 int drill_process(struct kc_drill *d, enum kc_drill_at at, struct kc_error *e)
 {
     int code = 0;
@@ -174,7 +169,7 @@ int drill_process(struct kc_drill *d, enum kc_drill_at at, struct kc_error *e)
             if (!atomic_load(&f->done))
                 drill_tell(d, f, "every step");
             spin_for(f->say->milliseconds);
-        } else if (of_a_process(f->say->what) && f->say->what != KC_DRILL_SLOW && drill_due(d, f, at)) {
+        } else if (kc_drill_of_process[f->say->what] && drill_due(d, f, at)) {
             code = happen(d, f, e);
         }
     }
