@@ -1,6 +1,6 @@
 /* unwind.c - holds one thread of a process after the other, copies its registers and the top of its stack, lets it go, and
  * finds the callers in the copy (libdwfl, by .eh_frame). Writes into its pipe and nowhere else. A thread that does not
- * stop in time ends the looks: only our end takes back the wish that it stops. */
+ * stop in time stays seized until we end, which alone takes back the wish that it stops: the look under way is the last. */
 #include "unwind.h"
 
 #include "base/clock.h"
