@@ -411,6 +411,7 @@ static void put_also(const json_t *events, const struct incident *in, bool fault
                 {KC_EVENT_SNAPSHOT_BROKEN, "a snapshot was broken", "snapshots were broken"},
                 {KC_EVENT_ROLLBACK, "a rollback", "rollbacks"},
                 {KC_EVENT_STEP_SKIPPED, "a step was left out", "steps were left out"},
+                {KC_EVENT_SHRUNK, "it was started with fewer ranks", "starts with fewer ranks"},
                 {KC_EVENT_STRAGGLER, "an alarm of a straggler", "alarms of stragglers"},
                 {KC_EVENT_UNEXPECTED_CALLER, "an unexpected caller", "unexpected callers"}};
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {

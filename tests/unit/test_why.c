@@ -76,6 +76,8 @@ START_TEST(a_job_that_is_well_has_a_short_story)
     ck_assert_str_eq(STORY(NULL, "1 launched {}", "2 started {\"rank\":0,\"step\":0}"), "gpt-1 runs: step 1240 of 5000\n"
                                                                                        "first     nothing went wrong\n"
                                                                                        "next      kc watch gpt-1; kc hang gpt-1\n");
+    ck_assert_ptr_nonnull(strstr(STORY(NULL, "1 shrunk {\"ranks\":1,\"from\":2}", "1 launched {}"),
+                                 "also      it was started with fewer ranks\n"));
     job.state = KC_JOB_FINISHED;
     ck_assert_str_eq(STORY(NULL, "1 launched {}"), "gpt-1 finished: step 1240 of 5000\n"
                                                    "first     nothing went wrong\n"
