@@ -84,6 +84,8 @@ static void describe(const struct kc_rank_end *end, char *out, size_t room)
         snprintf(out, room, "%s: %s", kc_reason_name[w->reason], kc_reason_row[w->reason].help);
     else if (end->known && end->signal == SIGKILL && end->oom != KC_OOM_UNKNOWN)
         snprintf(out, room, "killed by the kernel, out of memory (%s: %s)", kc_oom_name[end->oom], end->oom_evidence);
+    else if (end->known && end->signal == SIGKILL && end->ended_by_us && !end->killed)
+        snprintf(out, room, "did not end when it was told to, and was killed for it (signal 9, SIGKILL)");
     else if (end->known && end->signal == SIGKILL)
         snprintf(out, room, "killed by someone (signal 9, SIGKILL)%s%s", end->oom_evidence[0] ? "; " : "",
                  end->oom_evidence);

@@ -225,6 +225,12 @@ START_TEST(test_what_is_not_known_is_not_told)
     e.phase = KC_PHASE_NONE;
     kc_failure_name(&e, 1, &v);
     ck_assert_str_eq(v.text, "rank 0 at step 7: killed by someone (signal 9, SIGKILL)");
+    e.ended_by_us = true; /* a stop whose grace was over: that someone is the keeper */
+    kc_failure_name(&e, 1, &v);
+    ck_assert_ptr_nonnull(strstr(v.text, "did not end when it was told to, and was killed for it"));
+    e.killed = true; /* within the grace, by somebody else */
+    kc_failure_name(&e, 1, &v);
+    ck_assert_ptr_nonnull(strstr(v.text, "killed by someone"));
     e = says(KC_REASON_SIGNAL, 1, 2, 1, "");
     e.words.fault = 4711;
     const int with[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL}, without[] = {SIGABRT, SIGSYS, SIGTRAP};
