@@ -71,6 +71,11 @@ static void add_words(const struct kc_last_words *w, char *out, size_t room)
              space ? " …" : "");
 }
 
+static bool killed_for_it(const struct kc_rank_end *end)
+{
+    return !said(end) && end->known && end->signal == SIGKILL && end->oom == KC_OOM_UNKNOWN && end->ended_by_us && !end->killed;
+}
+
 static void describe(const struct kc_rank_end *end, char *out, size_t room)
 {
     const struct kc_last_words *w = &end->words;
@@ -84,7 +89,7 @@ static void describe(const struct kc_rank_end *end, char *out, size_t room)
         snprintf(out, room, "%s: %s", kc_reason_name[w->reason], kc_reason_row[w->reason].help);
     else if (end->known && end->signal == SIGKILL && end->oom != KC_OOM_UNKNOWN)
         snprintf(out, room, "killed by the kernel, out of memory (%s: %s)", kc_oom_name[end->oom], end->oom_evidence);
-    else if (end->known && end->signal == SIGKILL && end->ended_by_us && !end->killed)
+    else if (killed_for_it(end))
         snprintf(out, room, "did not end when it was told to, and was killed for it (signal 9, SIGKILL)");
     else if (end->known && end->signal == SIGKILL)
         snprintf(out, room, "killed by someone (signal 9, SIGKILL)%s%s", end->oom_evidence[0] ? "; " : "",
@@ -111,11 +116,12 @@ void kc_failure_name(const struct kc_rank_end *ends, size_t count, struct kc_ver
 {
     struct kc_verdict v = {.rank = -1};
     bool cause = false;
-    uint32_t losses = 0;
+    uint32_t losses = 0, stuck = 0;
     for (size_t i = 0; i < count; i++) {
         if (!failed(&ends[i]))
             continue;
         losses++;
+        stuck += killed_for_it(&ends[i]);
         bool c = is_cause(&ends[i]);
         if (v.rank < 0 || (c && !cause) || (c == cause && when(&ends[i]) < v.time)) {
             v.rank = (int)i;
@@ -135,6 +141,13 @@ void kc_failure_name(const struct kc_rank_end *ends, size_t count, struct kc_ver
         v.phase = said(first) && first->words.phase < KC_PHASES ? (enum kc_phase)first->words.phase : first->phase;
         v.reason = reason_of(first);
         describe(first, v.detail, sizeof v.detail);
+        if (!cause && stuck > 1) { /* one held the others up, and being the first here does not make it this one */
+            snprintf(v.text, sizeof v.text, "%u ranks did not end when they were told to, and were killed for it (signal 9, SIGKILL)",
+                     stuck);
+            *out = v;
+            return;
+        }
+        v.alone = true;
         bool in = v.phase != KC_PHASE_NONE;
         int n = snprintf(v.text, sizeof v.text, "rank %d at step %llu%s%s: %s", v.rank, (unsigned long long)v.step,
                          in ? " in phase " : "", in ? kc_phase_name[v.phase] : "", v.detail);

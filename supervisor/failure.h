@@ -33,6 +33,7 @@ struct kc_rank_end {
 struct kc_verdict {
     int rank;                    /* -1: no rank; with a text: what failed was none of them, else nothing failed */
     bool cause; /* it failed of itself; false: all that is known followed something, or was ended by us */
+    bool alone;                  /* the text is of this rank; false: of several, none of which is to blame more than another */
     bool outside;                /* it was killed without a word: says nothing about what the rank did */
     bool killed;                 /* as in kc_rank_end */
     enum kc_oom_level oom;

@@ -121,7 +121,8 @@ void kc_keeper_end_failed(struct kc_keeper *k)
         kc_board_abort_for(k->board, (uint32_t)v.rank, v.reason);
     else
         kc_board_abort(k->board, v.reason);
-    kc_journal(k->record.directory, "rank-lost", json_pack("{s:i, s:s}", "rank", v.rank, "text", v.text));
+    kc_journal(k->record.directory, "rank-lost",
+               json_pack("{s:o, s:s}", "rank", v.alone ? json_integer(v.rank) : json_null(), "text", v.text));
     if (v.rank >= 0 && k->rank[v.rank].shown.pid) {
         k->rank[v.rank].shown.first = 1;
         kc_board_process(k->board, (uint32_t)v.rank, &k->rank[v.rank].shown);

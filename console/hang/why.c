@@ -227,6 +227,8 @@ static void put_followers(const json_t *events, const struct incident *in, struc
     } kind[8] = {0};
     uint32_t kinds = 0;
     char how[48];
+    if (w->rank < 0 && is(json_array_get(events, (size_t)in->at), "rank-lost"))
+        return; /* the sentence is of all of them */
     for (int i = in->begin; i < in->end; i++) {
         const json_t *e = json_array_get(events, (size_t)i);
         uint32_t k = 0;

@@ -228,6 +228,16 @@ START_TEST(test_what_is_not_known_is_not_told)
     e.ended_by_us = true; /* a stop whose grace was over: that someone is the keeper */
     kc_failure_name(&e, 1, &v);
     ck_assert_ptr_nonnull(strstr(v.text, "did not end when it was told to, and was killed for it"));
+    ck_assert(v.alone);
+    struct kc_rank_end two[3] = {e, e, e}; /* which of them held the others up nobody knows: no rank is blamed */
+    kc_failure_name(two, 3, &v);
+    ck_assert_str_eq(v.text, "3 ranks did not end when they were told to, and were killed for it (signal 9, SIGKILL)");
+    ck_assert(!v.alone && !v.cause);
+    two[1] = says(KC_REASON_STOPPED, 1, 2, 0, ""); /* the others left as they were told: it was this one */
+    two[2] = two[1];
+    kc_failure_name(two, 3, &v);
+    ck_assert_int_eq(v.rank, 0);
+    ck_assert(v.alone);
     e.killed = true; /* within the grace, by somebody else */
     kc_failure_name(&e, 1, &v);
     ck_assert_ptr_nonnull(strstr(v.text, "killed by someone"));
