@@ -10,6 +10,7 @@
 
 /* Does the verb take a job first, a file, or something that is not completed? */
 enum subject { SUBJECT_OTHER, SUBJECT_JOB, SUBJECT_FILE };
+static const char *const subject_name[] = {"", "jobs", "files"};
 
 static enum subject subject_of(const struct command *c)
 {
@@ -67,11 +68,10 @@ static void bash_words(FILE *out)
 
 static void bash_options(FILE *out)
 {
-    static const char *const subject[] = {"", "jobs", "files"};
     fprintf(out, "  case \"$verb${two:+ $two}\" in\n");
     for (size_t i = 0; i < commands_count; i++) {
         const struct command *c = &commands[i];
-        fprintf(out, "    '%s') subject='%s' options='", c->verb, subject[subject_of(c)]);
+        fprintf(out, "    '%s') subject='%s' options='", c->verb, subject_name[subject_of(c)]);
         for (int o = 0, n = 0; o < OPTIONS; o++)
             if (c->options & OPT_BIT(o))
                 fprintf(out, "%s--%s", n++ ? " " : "", option_rows[o].name);
@@ -146,11 +146,10 @@ static void zsh_verbs(FILE *out)
 
 static void zsh_options(FILE *out)
 {
-    static const char *const subject[] = {"", "jobs", "files"};
     fprintf(out, "  case $verb in\n");
     for (size_t i = 0; i < commands_count; i++) {
         const struct command *c = &commands[i];
-        fprintf(out, "    '%s') subject='%s' options=(", c->verb, subject[subject_of(c)]);
+        fprintf(out, "    '%s') subject='%s' options=(", c->verb, subject_name[subject_of(c)]);
         for (int o = 0; o < OPTIONS; o++)
             if (c->options & OPT_BIT(o)) {
                 fprintf(out, "'--%s:", option_rows[o].name);

@@ -257,6 +257,8 @@ def inside_a_full_disk():
         node.kc("wait", job)
         assert node.root(job) == _roots[60] and node.snapshots(job)[-1]["step"] == 60
         assert node.kc("resume", job, ok=(5,)).returncode == 5, "now it is saved"
+    subprocess.run(["umount", home], check=True)
+    os.rmdir(home)
 
 
 def test_the_last_step_in_memory_alone_is_saved_after_all():

@@ -118,7 +118,9 @@ START_TEST(what_waits_comes_back_from_the_record)
     ck_assert(back.failure.killed && back.failure.oom == KC_OOM_LIKELY);
     snprintf(path, sizeof path, "%s/state.json", folder);
     unlink(path);
-    rmdir(folder);
+    snprintf(path, sizeof path, "%s/.reserve", folder);
+    unlink(path);
+    ck_assert_int_eq(rmdir(folder), 0);
 }
 END_TEST
 
