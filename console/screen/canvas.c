@@ -14,7 +14,7 @@ int canvas_new(struct canvas *c, int rows, int cols, bool ascii)
     struct cell *cell = calloc((size_t)rows * (size_t)cols, sizeof *cell);
     if (!cell)
         return -ENOMEM;
-    *c = (struct canvas){.rows = rows, .cols = cols, .ascii = ascii, .cell = cell};
+    *c = (struct canvas){.rows = rows, .cols = cols, .stride = cols, .ascii = ascii, .cell = cell};
     canvas_clear(c);
     return 0;
 }
@@ -23,6 +23,28 @@ void canvas_free(struct canvas *c)
 {
     free(c->cell);
     memset(c, 0, sizeof *c);
+}
+
+struct canvas canvas_part(struct canvas *whole, int row, int col, int rows, int cols)
+{
+    rows = rows < whole->rows - row ? rows : whole->rows - row;
+    cols = cols < whole->cols - col ? cols : whole->cols - col;
+    return (struct canvas){.rows = rows, .cols = cols, .stride = whole->stride, .ascii = whole->ascii,
+                           .cell = whole->cell + (size_t)row * (size_t)whole->stride + (size_t)col,
+                           .cursor_row = -1, .cursor_col = -1, .whole = whole, .at_row = row, .at_col = col};
+}
+
+void canvas_cursor(struct canvas *c, int row, int col)
+{
+    c->cursor_row = row;
+    c->cursor_col = col;
+    if (c->whole)
+        canvas_cursor(c->whole, c->at_row + row, c->at_col + col);
+}
+
+static struct cell *cell_at(struct canvas *c, int row, int col)
+{
+    return &c->cell[(size_t)row * (size_t)c->stride + (size_t)col];
 }
 
 void canvas_clear(struct canvas *c)
@@ -36,15 +58,16 @@ void canvas_erase(struct canvas *c, int row, int col, int rows, int cols)
 {
     for (int r = row < 0 ? 0 : row; r < row + rows && r < c->rows; r++)
         for (int k = col < 0 ? 0 : col; k < col + cols && k < c->cols; k++)
-            c->cell[(size_t)r * (size_t)c->cols + (size_t)k] = (struct cell){' ', ROLE_NORMAL, false};
+            *cell_at(c, r, k) = (struct cell){' ', ROLE_NORMAL, false};
 }
 
 static void set(struct canvas *c, int row, int col, enum role role, uint32_t code)
 {
     if (row < 0 || row >= c->rows || col < 0 || col >= c->cols)
         return;
-    struct cell *cell = &c->cell[(size_t)row * (size_t)c->cols + (size_t)col];
-    c->overlaps += cell->written;
+    struct cell *cell = cell_at(c, row, col);
+    for (struct canvas *p = c; cell->written && p; p = p->whole)
+        p->overlaps++;
     *cell = (struct cell){code, (uint8_t)role, true};
 }
 
@@ -143,7 +166,7 @@ char *canvas_dump(const struct canvas *c)
     for (int r = 0; out && r < c->rows; r++) {
         char *end = at;
         for (int k = 0; k < c->cols; k++) {
-            const struct cell *cell = &c->cell[(size_t)r * (size_t)c->cols + (size_t)k];
+            const struct cell *cell = &c->cell[(size_t)r * (size_t)c->stride + (size_t)k];
             if (cell->code)
                 at += encode(cell->code, at);
             if (cell->code && cell->code != ' ')

@@ -29,16 +29,23 @@ struct cell {
 };
 
 struct canvas {
-    int rows, cols;
+    int rows, cols, stride; /* stride: cells from one row to the next */
     bool ascii;     /* the terminal can show nothing else */
     struct cell *cell;
     int overlaps;   /* cells that were written twice: always a bug of a view */
     int cursor_row, cursor_col; /* where the terminal's cursor belongs; -1: nowhere */
+    struct canvas *whole;       /* of a part: what it is a part of, whose cells it draws on; else NULL */
+    int at_row, at_col;         /* and where in it */
 };
 
 /* rows, cols ≥ 1. -ENOMEM. */
 int canvas_new(struct canvas *c, int rows, int cols, bool ascii);
 void canvas_free(struct canvas *c);
+/* A part of a canvas as a canvas of its own: what draws there begins at (0, 0) and cannot leave it. What lies outside the whole
+ * is cut off; at least 1×1 must be left. Owns nothing. */
+struct canvas canvas_part(struct canvas *whole, int row, int col, int rows, int cols);
+/* Where the terminal's cursor belongs, in the canvas that `c` is, or is a part of. */
+void canvas_cursor(struct canvas *c, int row, int col);
 /* Blank again. */
 void canvas_clear(struct canvas *c);
 

@@ -2,18 +2,14 @@
  * key. */
 #include "screen.h"
 
-#include "runner.h"
+#include "screen_impl.h"
 #include "terminal.h"
-#include "view.h"
 
 #include "console/check.h"
-#include "console/client.h"
 #include "console/follow.h"
 #include "console/report.h"
-#include "console/snapshots.h"
 #include "console/verbs.h"
 
-#include "base/clock.h"
 #include "supervisor/protocol.h"
 
 #include <errno.h>
@@ -22,103 +18,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
-
-#define LOOK_NS (500 * KC_MILLISECOND)
-#define LOOK_KCD 6 /* every so many looks */
-
-/* The layout of one job, which takes a plan to know: made again when its spec is another. */
-struct known_layout {
-    char id[JOB_ID_ROOM];
-    struct timespec changed; /* the spec */
-    char text[sizeof((struct job *)0)->layout];
-    bool planned;
-};
-
-struct screen {
-    struct session *session;
-    struct view view;
-    struct model model;
-    struct known_layout layout;
-    struct history history;
-    struct log_tail log;
-    struct runner runner;
-    struct replay *replay; /* NULL: it is about now */
-    bool moved;            /* in time, since the last look */
-    uint64_t looked, read; /* kc_now() of the last look, and of the last that succeeded */
-    unsigned looks;
-    bool more;             /* the history has more to read: go on at once */
-};
-
-static void read_model(struct screen *x)
-{
-    struct model fresh = {0};
-    struct kc_error e = {""};
-    struct view *v = &x->view;
-    int rc;
-    if (v->only) { /* one job alone: the others cost nothing */
-        fresh.job = calloc(1, sizeof *fresh.job);
-        rc = fresh.job ? job_read(&x->session->home, v->selected, fresh.job, &e) : -ENOMEM;
-        fresh.count = rc == 0;
-        if (rc)
-            model_free(&fresh);
-    } else {
-        rc = model_read(&x->session->home, &fresh, &e);
-    }
-    snprintf(v->trouble, sizeof v->trouble, "%.255s", rc ? e.text : "");
-    if (rc && rc != -ENOENT)
-        return; /* what is known stays on the screen, with its age */
-    model_free(&x->model);
-    x->model = fresh;
-    x->read = kc_now();
-}
-
-static void name_layout(struct screen *x, struct job *j)
-{
-    struct known_layout *k = &x->layout;
-    char path[JOB_PATH_ROOM + 16];
-    struct stat st;
-    snprintf(path, sizeof path, "%s/spec.json", j->directory);
-    if (stat(path, &st))
-        return;
-    if (strcmp(k->id, j->id) || k->changed.tv_sec != st.st_mtim.tv_sec || k->changed.tv_nsec != st.st_mtim.tv_nsec) {
-        check_algorithms(&x->session->home, j);
-        *k = (struct known_layout){.changed = st.st_mtim, .planned = j->planned};
-        snprintf(k->id, sizeof k->id, "%s", j->id);
-        snprintf(k->text, sizeof k->text, "%s", j->layout);
-        return;
-    }
-    j->planned = k->planned;
-    snprintf(j->layout, sizeof j->layout, "%s", k->text);
-}
-
-/* A moment is read once: what was changes no more. */
-static void look_back(struct screen *x)
-{
-    struct view *v = &x->view;
-    struct kc_error e = {""};
-    x->looked = x->read = kc_now();
-    if (!x->moved)
-        return;
-    x->moved = false;
-    struct model fresh = {.job = calloc(1, sizeof *fresh.job)};
-    int rc = fresh.job ? replay_job(x->replay, fresh.job, &x->history, &e) : -ENOMEM;
-    fresh.count = rc == 0;
-    model_free(&x->model);
-    x->model = fresh;
-    snprintf(v->trouble, sizeof v->trouble, "%.255s", rc ? e.text : "");
-    if (!rc)
-        snprintf(v->selected, sizeof v->selected, "%s", fresh.job->id);
-    struct kc_moment m = {0};
-    kc_recording_moment(x->replay->recording, x->replay->at, &m);
-    v->replay.wall = x->replay->wall;
-    v->replay.last = x->replay->info.last_wall;
-    v->replay.at = x->replay->at;
-    v->replay.of = x->replay->info.moments;
-    v->replay.wrong = replay_is_wrong(x->replay);
-    v->replay.minutes = m.minutes != 0;
-}
 
 static void walk(struct screen *x)
 {
@@ -141,34 +41,6 @@ static void read_on(struct screen *x)
     if (replay_again(x->replay, &e))
         snprintf(x->view.notice, sizeof x->view.notice, "%.255s", e.text);
     x->moved = true;
-}
-
-static void look(struct screen *x)
-{
-    if (x->replay) {
-        look_back(x);
-        return;
-    }
-    struct view *v = &x->view;
-    char path[JOB_PATH_ROOM + 64];
-    read_model(x);
-    if (x->looks++ % LOOK_KCD == 0)
-        v->kcd = client_pid(&x->session->home);
-    x->looked = kc_now();
-    v->age = (double)(x->looked - x->read) * 1e-9;
-    const struct job *j = view_job(v);
-    x->more = false;
-    if (!j)
-        return;
-    if (v->at == VIEW_JOB) {
-        snapshots_newest(&x->model.job[j - x->model.job]);
-        name_layout(x, &x->model.job[j - x->model.job]);
-    }
-    snprintf(path, sizeof path, "%s/metrics.jsonl", j->directory);
-    if (v->at == VIEW_JOB && !history_open(&x->history, path))
-        x->more = history_read(&x->history) == 1;
-    if (v->at == VIEW_LOG)
-        log_tail_read(&x->log, j, v->log_rank);
 }
 
 static void draw(struct screen *x)
@@ -306,9 +178,7 @@ static int run(struct session *s, const char *job, struct replay *replay)
     if (job && !replay && code == KC_EXIT_OK)
         code = tell_outcome(&x);
     runner_free(&x.runner);
-    history_free(&x.history);
-    log_tail_free(&x.log);
-    model_free(&x.model);
+    look_free(&x);
     return code;
 }
 

@@ -171,7 +171,7 @@ void terminal_paint(const struct canvas *c)
     erase();
     for (int r = 0; r < c->rows; r++)
         for (int k = 0; k < c->cols; k++) {
-            const struct cell *cell = &c->cell[(size_t)r * (size_t)c->cols + (size_t)k];
+            const struct cell *cell = &c->cell[(size_t)r * (size_t)c->stride + (size_t)k];
             if (!cell->code || (cell->code == ' ' && cell->role == ROLE_NORMAL))
                 continue;
             wchar_t text[2] = {(wchar_t)cell->code, 0};

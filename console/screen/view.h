@@ -10,10 +10,29 @@
 #include "console/model.h"
 #include "console/replay.h"
 
-enum view_id { VIEW_JOBS, VIEW_JOB, VIEW_RANKS, VIEW_LOG, VIEW_HELP, VIEWS };
+#define VIEW(id, name, function, of_job, up, down, needs, hints, walks) VIEW_##id,
+enum view_id {
+#include "views.def"
+    VIEWS
+};
+#undef VIEW
 
 /* What has the keys. */
-enum view_mode { MODE_NORMAL, MODE_LINE, MODE_MENU, MODE_CONFIRM, MODE_OUTPUT };
+enum view_mode { MODE_NORMAL, MODE_LINE, MODE_FIND, MODE_MENU, MODE_CONFIRM, MODE_OUTPUT };
+
+/* What look.c reads for a view that stands on the screen, besides the model. */
+enum {
+    NEED_HISTORY = 1 << 0,   /* of losses */
+    NEED_SNAPSHOT = 1 << 1,  /* the newest, with what it cost */
+    NEED_LAYOUT = 1 << 2,    /* how the job is cut, which takes a plan to know */
+    NEED_EVENTS = 1 << 3,
+    NEED_COMM = 1 << 4,
+    NEED_SNAPSHOTS = 1 << 5, /* all */
+    NEED_GOVERN = 1 << 6,
+    NEED_HANG = 1 << 7,
+    NEED_LOG = 1 << 8,
+    NEED_NODE = 1 << 9,
+};
 
 #define LINE_ROOM 512
 #define LINE_HISTORY 16
@@ -48,6 +67,7 @@ struct view {
     int output_code;
     const char *host, *instance;
     int kcd;                        /* pid; 0: none answers */
+    uint64_t now;                   /* kc_now() */
     double age;                     /* seconds since it was read */
     char trouble[256];              /* why it could not be read; "" */
     bool only;                      /* kc watch: one job, no list */
@@ -93,18 +113,6 @@ const struct job *view_job(struct view *v);
 /* The job that the menu is about, by the id that was fixed when it opened, or NULL: it is gone. */
 const struct job *view_target(const struct view *v);
 
-/* ---- parts, each its own file ---------------------------------------------------------------------------------- */
-void view_draw_jobs(struct view *v, struct canvas *c, int row, int rows);
-void view_draw_job(struct view *v, struct canvas *c, int row, int rows);
-void view_draw_ranks(struct view *v, struct canvas *c, int row, int rows);
-void view_draw_log(struct view *v, struct canvas *c, int row, int rows);
-void view_draw_help(struct view *v, struct canvas *c, int row, int rows);
-void view_draw_overlay(struct view *v, struct canvas *c);
-/* Lines of `l`, the newest at the bottom, `back` lines scrolled up. */
-void view_draw_lines(const struct lines *l, struct canvas *c, int row, int rows, int back);
-/* NULL: it may be done; else why not, for a person. */
-const char *view_action_refused(const struct job *j, enum action_id id);
-
 /* ---- keys.def -------------------------------------------------------------------------------------------------- */
 enum key_id {
 #define KEY(id, code, second, function, shown, help) KEY_ID_##id,
@@ -119,5 +127,58 @@ struct key_row {
 extern const struct key_row key_rows[KEY_IDS];
 /* KEY_IDS: no such key. */
 enum key_id key_find(int code);
+/* Rows that a key moves by: -1, 1, a page, to an end (then far beyond it); 0: another key. */
+int key_moves(const struct view *v, enum key_id key);
+
+/* ---- views, each its own file ---------------------------------------------------------------------------------- */
+/* A view draws all of `c` and nothing else: the canvas is its own, wherever on the screen that is. It takes keys that are not
+ * for all views, before they mean anything else; false: not this one. */
+struct view_kind {
+    const char *name;
+    bool of_job;                 /* shows the selected job */
+    enum view_id up, down;       /* where Esc and Enter lead */
+    unsigned needs;
+    const char *hints, *walks;   /* last line; in a replay, NULL: the same */
+    void (*draw)(struct view *v, struct canvas *c);
+    bool (*key)(struct view *v, enum key_id key);
+};
+extern const struct view_kind view_kinds[VIEWS];
+#define VIEW(id, name, function, of_job, up, down, needs, hints, walks)                                                \
+    void view_draw_##function(struct view *v, struct canvas *c);                                                       \
+    bool view_key_##function(struct view *v, enum key_id key);
+#include "views.def"
+#undef VIEW
+
+/* Go to a view; where it can't be, a notice says why. */
+void view_go(struct view *v, enum view_id to);
+/* Lines of `l` on all of `c`, the newest at the bottom, `back` lines scrolled up. */
+void view_draw_lines(const struct lines *l, struct canvas *c, int back);
+
+/* ---- frame.c: what stands around views ------------------------------------------------------------------------- */
+void frame_draw_title(struct view *v, struct canvas *c, const struct job *j);
+/* The worst thing now. */
+void frame_draw_trouble(struct view *v, struct canvas *c, int row, const struct job *j);
+void frame_draw_last(struct view *v, struct canvas *c);
+
+/* ---- typing.c: a line being typed: a statement, what to find, an answer ---------------------------------------- */
+void typing_set(struct view *v, const char *text);
+void typing_begin(struct view *v, enum view_mode mode);
+void typing_remember(struct view *v);
+/* Letters, Backspace, ^U. */
+void typing_edit(struct view *v, int code, bool character);
+bool typing_is_enter(int code, bool character);
+/* A key in MODE_LINE; in MODE_FIND: true when the line is done. */
+enum view_request typing_key(struct view *v, int code, bool character);
+bool typing_find_key(struct view *v, int code, bool character);
+
+/* ---- actions.c: what is done to a job: the menu, its questions, what came of it -------------------------------- */
+void actions_open(struct view *v);
+enum view_request actions_menu_key(struct view *v, int code);
+enum view_request actions_question_key(struct view *v, int code, bool character);
+/* Run v->line, after a question where the menu would ask one. */
+enum view_request actions_run(struct view *v);
+/* NULL: it may be done; else why not, for a person. */
+const char *view_action_refused(const struct job *j, enum action_id id);
+void view_draw_overlay(struct view *v, struct canvas *c);
 
 #endif

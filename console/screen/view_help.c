@@ -53,12 +53,20 @@ static void write_page(struct page *p)
     letters(p, "States of jobs", kc_job_state_row, kc_job_state_name, KC_JOB_STATES);
 }
 
-void view_draw_help(struct view *v, struct canvas *c, int row, int rows)
+void view_draw_help(struct view *v, struct canvas *c)
 {
+    const int rows = c->rows;
     struct page count = {.c = c, .rows = 0};
     write_page(&count); /* draws nothing: how long is it? */
     if (v->help_top > count.line - rows)
         v->help_top = count.line > rows ? count.line - rows : 0;
-    struct page p = {.c = c, .row = row, .rows = rows, .skip = v->help_top};
+    struct page p = {.c = c, .rows = rows, .skip = v->help_top};
     write_page(&p);
+}
+
+bool view_key_help(struct view *v, enum key_id key)
+{
+    const int by = key_moves(v, key);
+    v->help_top = v->help_top + by < 0 ? 0 : v->help_top + by;
+    return by != 0;
 }

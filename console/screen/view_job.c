@@ -141,8 +141,10 @@ static void draw_letters(const struct job *j, struct canvas *c, int row)
         canvas_text(c, row, 0, 0, ROLE_DIM, "ranks: none runs");
 }
 
-void view_draw_job(struct view *v, struct canvas *c, int row, int rows)
+void view_draw_job(struct view *v, struct canvas *c)
 {
+    const int rows = c->rows;
+    int row = 0;
     const struct job *j = view_job(v);
     if (!j) {
         canvas_text(c, row, 2, 0, ROLE_NORMAL, "The job is gone.");
@@ -177,4 +179,11 @@ void view_draw_job(struct view *v, struct canvas *c, int row, int rows)
         draw_snapshot(j, c, row++);
     if (under >= 2)
         draw_letters(j, c, row);
+}
+
+bool view_key_job(struct view *v, enum key_id key)
+{
+    (void)v;
+    (void)key;
+    return false;
 }

@@ -77,8 +77,10 @@ static enum role role_of(const struct job *j)
     }
 }
 
-void view_draw_jobs(struct view *v, struct canvas *c, int row, int rows)
+void view_draw_jobs(struct view *v, struct canvas *c)
 {
+    const int rows = c->rows;
+    int row = 0;
     const struct model *m = v->model;
     const struct job *selected = view_job(v);
     if (!selected) {
@@ -105,4 +107,16 @@ void view_draw_jobs(struct view *v, struct canvas *c, int row, int rows)
             canvas_text(c, row + i, 0, 1, ROLE_CURSOR, ">"); /* seen without colour and without reverse */
         draw_row(c, row + i, j, j == selected ? ROLE_CURSOR : role_of(j));
     }
+}
+
+bool view_key_jobs(struct view *v, enum key_id key)
+{
+    const int by = key_moves(v, key);
+    const struct job *j = view_job(v);
+    if (!by || !j)
+        return false;
+    long at = j - v->model->job + by, last = (long)v->model->count - 1;
+    at = at < 0 ? 0 : at > last ? last : at;
+    snprintf(v->selected, sizeof v->selected, "%s", v->model->job[at].id);
+    return true;
 }

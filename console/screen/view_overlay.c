@@ -65,8 +65,8 @@ static void draw_question(struct view *v, struct canvas *c)
                    v->target_name);
     if (high > 3) {
         canvas_bar(c, row + 3, col, wide, ROLE_STRONG, " > %s", v->line);
-        c->cursor_row = row + 3;
-        c->cursor_col = col + 3 + text_width(v->line) < c->cols ? col + 3 + text_width(v->line) : c->cols - 1;
+        const int end = col + 3 + text_width(v->line);
+        canvas_cursor(c, row + 3, end < c->cols ? end : c->cols - 1);
     }
     if (high > 4)
         canvas_bar(c, row + 4, col, wide, ROLE_NORMAL, "%s", "");
@@ -90,8 +90,10 @@ static void draw_output(struct view *v, struct canvas *c)
         v->output_back = (int)v->output->count > high - 2 ? (int)v->output->count - (high - 2) : 0;
     canvas_erase(c, row, 0, high, c->cols);
     canvas_bar(c, row, 0, 0, ROLE_TITLE, " $ kc %s", v->line);
-    if (v->output && high > 2)
-        view_draw_lines(v->output, c, row + 1, high - 2, v->output_back);
+    if (v->output && high > 2) {
+        struct canvas lines = canvas_part(c, row + 1, 0, high - 2, c->cols);
+        view_draw_lines(v->output, &lines, v->output_back);
+    }
     if (high > 1) {
         if (v->output_running)
             canvas_text(c, c->rows - 1, 0, 0, ROLE_DIM, "%s", esc_does(v->line));

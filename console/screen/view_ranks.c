@@ -85,8 +85,9 @@ static void draw_table(const struct job *j, struct canvas *c, int row, int rows,
     }
 }
 
-void view_draw_ranks(struct view *v, struct canvas *c, int row, int rows)
+void view_draw_ranks(struct view *v, struct canvas *c)
 {
+    const int row = 0, rows = c->rows;
     const struct job *j = view_job(v);
     if (!j || j->ranks_known == 0 || job_ended(j)) {
         canvas_text(c, row, 2, 0, ROLE_NORMAL, j ? "No rank runs. `2` shows how the job ended or what it waits for."
@@ -106,4 +107,16 @@ void view_draw_ranks(struct view *v, struct canvas *c, int row, int rows)
         if (left >= 4)
             draw_table(j, c, row + grid + 5, left - 1, v->rank);
     }
+}
+
+bool view_key_ranks(struct view *v, enum key_id key)
+{
+    const struct job *j = view_job(v);
+    int by = key_moves(v, key), count = j ? (int)j->ranks_known : 0;
+    by = key == KEY_ID_LEFT ? -1 : key == KEY_ID_RIGHT ? 1 : by == 1 || by == -1 ? by * v->page : by;
+    if (!by)
+        return false;
+    const int at = v->rank + by;
+    v->rank = at < 0 ? 0 : at >= count ? (count ? count - 1 : 0) : at;
+    return true;
 }

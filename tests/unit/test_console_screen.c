@@ -1,7 +1,7 @@
 /* test_console_screen.c - the screen as a pure function of what it shows: whole screens against golden ones
  * (tests/screen, KC_GOLDEN=write makes them anew, to be read before they are kept), every size, every key. */
 #include "console/screen/terminal.h"
-#include "console/screen/view.h"
+#include "tests/unit/screen_rig.h"
 #include "tests/unit/suite.h"
 
 #include <check.h>
@@ -14,201 +14,66 @@
 #include <string.h>
 #include <unistd.h>
 
-static struct job job[4];
-static struct job_rank rank[2];
-static struct model model;
-static struct history history;
-static struct lines logs, output;
-static struct view view;
-
-static void name_job(struct job *j, const char *id, int state, int64_t step, double loss)
-{
-    job_clear(j, id, "/home/jobs");
-    snprintf(j->name, sizeof j->name, "%.*s", (int)(strrchr(id, '-') - id), id);
-    j->state = state;
-    j->step = step;
-    j->steps = 300;
-    j->ranks = 2;
-    j->loss = loss;
-}
-
-static void fill_ranks(void)
-{
-    for (int i = 0; i < 2; i++) {
-        struct job_rank *r = &rank[i];
-        job_rank_clear(r, i);
-        r->pid = 4411 + i;
-        r->state = KC_RANK_RUNNING;
-        r->phase = i ? KC_PHASE_COMMUNICATION : KC_PHASE_BACKWARD;
-        r->letter = i ? 'c' : 'b';
-        r->step = 180;
-        r->incarnation = 1;
-        r->age = 0.042;
-        r->wait.what = KC_WAIT_NONE;
-        snprintf(r->cores, sizeof r->cores, "%d", i);
-    }
-    rank[1].wait =
-        (struct job_wait){.what = KC_WAIT_ALL_REDUCE, .group = "world", .sequence = 6650, .seconds = 0.031};
-}
-
-static void fill_running(struct job *j)
-{
-    j->board = j->keeper_alive = true;
-    j->keeper = 4400;
-    j->incarnation = 1;
-    j->restarts = 0;
-    j->validation_loss = 2.2011;
-    j->validation_step = 100;
-    j->grad_norm = 0.412;
-    j->lr = 9.2e-4;
-    j->tokens_per_second = 9310;
-    j->step_seconds = 0.44;
-    j->split[SPLIT_DATA] = 0.002;
-    j->split[SPLIT_FORWARD] = 0.131;
-    j->split[SPLIT_BACKWARD] = 0.262;
-    j->split[SPLIT_COMM_EXPOSED] = 0.019;
-    j->split[SPLIT_OPTIMIZER] = 0.016;
-    j->snapshot = (struct job_snapshot){.version = 1, .step = 100, .bytes = 10328064, .verified = true};
-    snprintf(j->model, sizeof j->model, "gpt2, 4 layers, 128 wide, 0.84 M parameters");
-    snprintf(j->layout, sizeof j->layout, "2 ranks: data 2, zero 1");
-    j->planned = true;
-    j->rank = rank;
-    j->ranks_known = 2;
-}
-
-static void setup(void)
-{
-    name_job(&job[0], "quickstart-2", KC_JOB_RUNNING, 180, 2.1134);
-    name_job(&job[1], "llama-small-1", KC_JOB_QUEUED, -1, NAN);
-    name_job(&job[2], "quickstart-1", KC_JOB_FINISHED, 300, 1.9021);
-    name_job(&job[3], "tiny-1", KC_JOB_FAILED, 17, NAN);
-    snprintf(job[3].text, sizeof job[3].text, "rank 1 was killed by someone (signal 9) at step 17 in backward");
-    fill_ranks();
-    fill_running(&job[0]);
-    model = (struct model){job, 4};
-    memset(&history, 0, sizeof history);
-    ck_assert_int_eq(history_open(&history, "/nowhere"), 0);
-    for (int s = 1; s <= 180; s++)
-        history_add(&history, (uint64_t)s, s == 120 ? NAN : 2.05 + 3.5 * exp(-s / 30.0) + 0.06 * sin(s * 1.7));
-    memset(&logs, 0, sizeof logs);
-    for (int i = 0; i < 40; i++) {
-        char line[96];
-        snprintf(line, sizeof line, "line %d of a log\n", i);
-        lines_feed(&logs, i % 2 ? "1| " : "0| ", line, strlen(line));
-    }
-    static const char odd[] = "an escape \033[31mred\033[0m and \377, t\303\251l\303\251\n";
-    lines_feed(&logs, "0| ", odd, strlen(odd));
-    memset(&output, 0, sizeof output);
-    static const char said[] = "quickstart-2 ended at step 181\n";
-    lines_feed(&output, "", said, strlen(said));
-    view = (struct view){.model = &model, .history = &history, .log = &logs, .output = &output, .host = "node7",
-                         .instance = "default", .kcd = 4242, .log_rank = -1};
-}
-
-static void teardown(void)
-{
-    history_free(&history);
-    lines_free(&logs);
-    lines_free(&output);
-}
-
-static char *shot(int rows, int cols, bool ascii)
-{
-    struct canvas c;
-    ck_assert_int_eq(canvas_new(&c, rows, cols, ascii), 0);
-    view_draw(&view, &c);
-    ck_assert_msg(c.overlaps == 0, "%d cells were written twice at %dx%d, view %d, mode %d", c.overlaps, cols, rows,
-                  view.at, view.mode);
-    char *text = canvas_dump(&c);
-    canvas_free(&c);
-    return text;
-}
-
-static void compare(const char *name, int rows, int cols, bool ascii)
-{
-    char path[256], *want = NULL, *got = shot(rows, cols, ascii);
-    size_t room = 0;
-    snprintf(path, sizeof path, "tests/screen/%s.txt", name);
-    const char *mode = getenv("KC_GOLDEN");
-    if (mode && !strcmp(mode, "write")) {
-        FILE *f = fopen(path, "w");
-        ck_assert(f && fputs(got, f) >= 0 && fclose(f) == 0);
-    }
-    FILE *f = fopen(path, "r");
-    ck_assert_msg(f != NULL, "%s: run this test from the root of the tree", path);
-    ck_assert_int_gt(getdelim(&want, &room, 0, f), 0);
-    fclose(f);
-    ck_assert_msg(!strcmp(got, want), "%s differs. It is now:\n%s", path, got);
-    free(want);
-    free(got);
-}
-
-static void press(const char *keys)
-{
-    for (; *keys; keys++)
-        view_key(&view, *keys, true);
-}
-
 /* ---- golden screens -------------------------------------------------------------------------------------------- */
 
 START_TEST(screens_are_as_they_were)
 {
-    compare("jobs-80x24", 24, 80, false);
-    compare("jobs-40x10", 10, 40, false);
-    view.at = VIEW_JOB;
-    compare("job-80x24", 24, 80, false);
-    compare("job-80x24-ascii", 24, 80, true);
-    compare("job-40x10", 10, 40, false);
-    compare("job-120x40", 40, 120, false);
+    rig_compare("jobs-80x24", 24, 80, false);
+    rig_compare("jobs-40x10", 10, 40, false);
+    rig_view.at = VIEW_JOB;
+    rig_compare("job-80x24", 24, 80, false);
+    rig_compare("job-80x24-ascii", 24, 80, true);
+    rig_compare("job-40x10", 10, 40, false);
+    rig_compare("job-120x40", 40, 120, false);
     static const uint32_t choices[] = {300, 100, 200, 200, 512, 96, 32, 160};
-    job[0].loads = loads_new(180, 2, 4, choices);
-    compare("job-experts-80x24", 24, 80, false);
-    free(job[0].loads);
-    job[0].loads = NULL;
-    snprintf(job[0].layout, sizeof job[0].layout, "8 ranks: data 2 tensor 2 with sequence pipeline 2, zero 1, order interleaved "
+    rig_job[0].loads = loads_new(180, 2, 4, choices);
+    rig_compare("job-experts-80x24", 24, 80, false);
+    free(rig_job[0].loads);
+    rig_job[0].loads = NULL;
+    snprintf(rig_job[0].layout, sizeof rig_job[0].layout, "8 ranks: data 2 tensor 2 with sequence pipeline 2, zero 1, order interleaved "
              "of 2 chunks, recompute full of 1 layer a stage");
-    compare("job-layout-80x24", 24, 80, false);
-    job[0].planned = false; /* of another host: nobody knows */
-    compare("job-unplanned-80x24", 24, 80, false);
-    job[0].planned = true;
-    view.at = VIEW_RANKS;
-    view.rank = 1;
-    compare("ranks-80x24", 24, 80, false);
-    compare("ranks-40x10", 10, 40, false);
-    view.at = VIEW_LOG;
-    compare("log-80x24", 24, 80, false);
-    compare("log-80x24-ascii", 24, 80, true);
-    view.at = VIEW_HELP;
-    compare("help-80x24", 24, 80, false);
+    rig_compare("job-layout-80x24", 24, 80, false);
+    rig_job[0].planned = false; /* of another host: nobody knows */
+    rig_compare("job-unplanned-80x24", 24, 80, false);
+    rig_job[0].planned = true;
+    rig_view.at = VIEW_RANKS;
+    rig_view.rank = 1;
+    rig_compare("ranks-80x24", 24, 80, false);
+    rig_compare("ranks-40x10", 10, 40, false);
+    rig_view.at = VIEW_LOG;
+    rig_compare("log-80x24", 24, 80, false);
+    rig_compare("log-80x24-ascii", 24, 80, true);
+    rig_view.at = VIEW_HELP;
+    rig_compare("help-80x24", 24, 80, false);
 }
 END_TEST
 
 /* The time is on the first line of every screen, however narrow. */
 static void replay_at(uint32_t moment, bool wrong)
 {
-    view.replay.on = view.only = true;
-    view.replay.wall = UINT64_C(1764472360100000000); /* 2025-11-30T03:12:40.100Z */
-    view.replay.last = view.replay.wall + UINT64_C(83400000000);
-    view.replay.at = moment;
-    view.replay.of = 4321;
-    view.replay.wrong = wrong;
-    snprintf(view.selected, sizeof view.selected, "quickstart-2");
+    rig_view.replay.on = rig_view.only = true;
+    rig_view.replay.wall = UINT64_C(1764472360100000000); /* 2025-11-30T03:12:40.100Z */
+    rig_view.replay.last = rig_view.replay.wall + UINT64_C(83400000000);
+    rig_view.replay.at = moment;
+    rig_view.replay.of = 4321;
+    rig_view.replay.wrong = wrong;
+    snprintf(rig_view.selected, sizeof rig_view.selected, "quickstart-2");
 }
 
 START_TEST(replays_are_as_they_were)
 {
     replay_at(1233, false);
-    view.at = VIEW_JOB;
-    compare("replay-job-80x24", 24, 80, false);
-    compare("replay-job-40x10", 10, 40, false);
-    view.at = VIEW_RANKS;
+    rig_view.at = VIEW_JOB;
+    rig_compare("replay-job-80x24", 24, 80, false);
+    rig_compare("replay-job-40x10", 10, 40, false);
+    rig_view.at = VIEW_RANKS;
     replay_at(1233, true);
-    compare("replay-ranks-80x24", 24, 80, false);
+    rig_compare("replay-ranks-80x24", 24, 80, false);
     for (int at = VIEW_JOB; at < VIEWS; at++)
         for (int rows = 1; rows <= 60; rows += 3)
             for (int cols = 1; cols <= 130; cols += 3) {
-                view.at = (enum view_id)at;
-                char *text = shot(rows, cols, cols % 2);
+                rig_view.at = (enum view_id)at;
+                char *text = rig_shot(rows, cols, cols % 2);
                 ck_assert_msg(at == VIEW_HELP || cols < 16 || strstr(text, "03:12:40.1Z"), "%dx%d: %s", cols, rows, text);
                 free(text);
             }
@@ -223,37 +88,37 @@ START_TEST(a_replay_walks_and_acts_on_nothing)
     } keys[] = {{'[', REPLAY_BACK}, {']', REPLAY_FORTH}, {'{', REPLAY_MINUTE_BACK}, {'}', REPLAY_MINUTE_FORTH},
                 {'<', REPLAY_WRONG_BACK}, {'>', REPLAY_WRONG_FORTH}, {'0', REPLAY_FIRST}, {'$', REPLAY_LAST}};
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) { /* without a replay there is one time alone */
-        ck_assert_int_eq(view_key(&view, keys[i].key, true), REQUEST_NONE);
-        ck_assert_ptr_nonnull(strstr(view.notice, "kc replay"));
+        ck_assert_int_eq(view_key(&rig_view, keys[i].key, true), REQUEST_NONE);
+        ck_assert_ptr_nonnull(strstr(rig_view.notice, "kc replay"));
     }
     replay_at(5, false);
     for (int at = VIEW_JOB; at < VIEWS; at++)
         for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
-            view.at = (enum view_id)at;
-            ck_assert_int_eq(view_key(&view, keys[i].key, true), REQUEST_WALK);
-            ck_assert_int_eq(view.replay.walk, keys[i].walk);
+            rig_view.at = (enum view_id)at;
+            ck_assert_int_eq(view_key(&rig_view, keys[i].key, true), REQUEST_WALK);
+            ck_assert_int_eq(rig_view.replay.walk, keys[i].walk);
         }
-    view.at = VIEW_JOB;
+    rig_view.at = VIEW_JOB;
     for (const char *key = "a:1"; *key; key++) {
-        ck_assert_int_eq(view_key(&view, *key, true), REQUEST_NONE);
-        ck_assert_int_eq(view.mode, MODE_NORMAL);
-        ck_assert_int_eq(view.at, VIEW_JOB);
-        ck_assert(view.notice[0]);
+        ck_assert_int_eq(view_key(&rig_view, *key, true), REQUEST_NONE);
+        ck_assert_int_eq(rig_view.mode, MODE_NORMAL);
+        ck_assert_int_eq(rig_view.at, VIEW_JOB);
+        ck_assert(rig_view.notice[0]);
     }
 }
 END_TEST
 
 START_TEST(overlays_are_as_they_were)
 {
-    press("a");
-    compare("menu-80x24", 24, 80, false);
-    press("jjjj\r");
-    compare("question-80x24", 24, 80, false);
-    press("yes\r");
-    view.output_running = false;
-    compare("output-80x24", 24, 80, false);
-    press("q:show quick");
-    compare("line-80x24", 24, 80, false);
+    rig_press("a");
+    rig_compare("menu-80x24", 24, 80, false);
+    rig_press("jjjj\r");
+    rig_compare("question-80x24", 24, 80, false);
+    rig_press("yes\r");
+    rig_view.output_running = false;
+    rig_compare("output-80x24", 24, 80, false);
+    rig_press("q:show quick");
+    rig_compare("line-80x24", 24, 80, false);
 }
 END_TEST
 
@@ -266,27 +131,27 @@ START_TEST(a_statement_that_runs_says_what_esc_does)
                  {":kc bench comm\r", "Esc ends the bench"},
                  {":wait quickstart-2\r", "Esc stops looking, the job goes on"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        press(cases[i].typed);
-        view.output_running = true;
-        char *text = shot(24, 80, false);
+        rig_press(cases[i].typed);
+        rig_view.output_running = true;
+        char *text = rig_shot(24, 80, false);
         ck_assert_msg(strstr(text, cases[i].says) != NULL, "%s", text);
         ck_assert(i == 2 || !strstr(text, "goes on"));
         free(text);
-        view.output_running = false;
-        press("q");
+        rig_view.output_running = false;
+        rig_press("q");
     }
 }
 END_TEST
 
 START_TEST(an_empty_house_says_what_to_type)
 {
-    model.count = 0;
-    view.kcd = 0;
-    compare("empty-80x24", 24, 80, false);
-    view.at = VIEW_JOB;
-    free(shot(24, 80, false));
-    view.at = VIEW_RANKS;
-    free(shot(24, 80, false));
+    rig_model.count = 0;
+    rig_view.kcd = 0;
+    rig_compare("empty-80x24", 24, 80, false);
+    rig_view.at = VIEW_JOB;
+    free(rig_shot(24, 80, false));
+    rig_view.at = VIEW_RANKS;
+    free(rig_shot(24, 80, false));
 }
 END_TEST
 
@@ -296,19 +161,19 @@ END_TEST
 START_TEST(f51_every_size_is_drawn_without_overlap)
 {
     static const enum view_mode modes[] = {MODE_NORMAL, MODE_LINE, MODE_MENU, MODE_CONFIRM, MODE_OUTPUT};
-    snprintf(view.target, sizeof view.target, "%s", "quickstart-2");
-    snprintf(view.line, sizeof view.line, "%s", "wait quickstart-2 --for 'step>=200'");
-    snprintf(view.asked.statement, sizeof view.asked.statement, "rm quickstart-2");
-    view.asked.shown = action_rows[ACTION_REMOVE].shown;
-    view.asked.tier = TIER_NAME;
+    snprintf(rig_view.target, sizeof rig_view.target, "%s", "quickstart-2");
+    snprintf(rig_view.line, sizeof rig_view.line, "%s", "wait quickstart-2 --for 'step>=200'");
+    snprintf(rig_view.asked.statement, sizeof rig_view.asked.statement, "rm quickstart-2");
+    rig_view.asked.shown = action_rows[ACTION_REMOVE].shown;
+    rig_view.asked.tier = TIER_NAME;
     for (int at = 0; at < VIEWS; at++)
         for (size_t mode = 0; mode < sizeof modes / sizeof modes[0]; mode++)
             for (int rows = 1; rows <= 100; rows += rows < 30 ? 1 : 7)
                 for (int cols = 1; cols <= 200; cols += cols < 90 ? 3 : 11) {
-                    view.at = (enum view_id)at;
-                    view.mode = modes[mode];
-                    view.selected[0] = 0;
-                    free(shot(rows, cols, (rows + cols) % 2));
+                    rig_view.at = (enum view_id)at;
+                    rig_view.mode = modes[mode];
+                    rig_view.selected[0] = 0;
+                    free(rig_shot(rows, cols, (rows + cols) % 2));
                 }
 }
 END_TEST
@@ -316,28 +181,28 @@ END_TEST
 /* How long comes first, so what 80 columns cut off is at most the end of a long group's name. */
 START_TEST(a_wait_fits_80_columns)
 {
-    view.at = VIEW_RANKS;
-    view.rank = 0;
-    rank[1].wait = (struct job_wait){.what = KC_WAIT_REDUCE_SCATTER, .group = "data.0", .sequence = 1052, .seconds = 41};
-    char *text = shot(24, 80, false);
+    rig_view.at = VIEW_RANKS;
+    rig_view.rank = 0;
+    rig_rank[1].wait = (struct job_wait){.what = KC_WAIT_REDUCE_SCATTER, .group = "data.0", .sequence = 1052, .seconds = 41};
+    char *text = rig_shot(24, 80, false);
     ck_assert_msg(strstr(text, " 41.0 s reduce-scatter data.0#1052") != NULL, "%s", text);
     free(text);
 }
 END_TEST
 
-/* F25: a straggler is told on every view of its job, and beside what it does itself. */
+/* F25: a straggler is told on every view of its rig_job, and beside what it does itself. */
 START_TEST(f25_a_straggler_is_told_on_every_view_of_its_job)
 {
     for (int i = 0; i < 2; i++)
-        rank[i].wait.what = KC_WAIT_NONE;
-    rank[1].metric[KC_METRIC_STRAGGLER] = 1;
-    rank[1].metric[KC_METRIC_PACE_SCORE] = 0.5;
-    rank[1].metric[KC_METRIC_LATE_SECONDS] = 0.02;
-    rank[1].busy = 0.04;
-    view.rank = 0;
+        rig_rank[i].wait.what = KC_WAIT_NONE;
+    rig_rank[1].metric[KC_METRIC_STRAGGLER] = 1;
+    rig_rank[1].metric[KC_METRIC_PACE_SCORE] = 0.5;
+    rig_rank[1].metric[KC_METRIC_LATE_SECONDS] = 0.02;
+    rig_rank[1].busy = 0.04;
+    rig_view.rank = 0;
     for (int at = 0; at < 2; at++) {
-        view.at = at ? VIEW_RANKS : VIEW_JOB;
-        char *text = shot(24, 100, false);
+        rig_view.at = at ? VIEW_RANKS : VIEW_JOB;
+        char *text = rig_shot(24, 100, false);
         ck_assert_msg(strstr(text, "rank 1 is a straggler: score 0.50, needs 40 ms of its own for a step"), "%s", text);
         ck_assert_msg(!at || strstr(text, "  straggler: score 0.50, needs 40 ms of"), "%s", text);
         free(text);
@@ -350,16 +215,16 @@ START_TEST(many_ranks_are_drawn_at_every_size)
 {
     struct job_rank *many = calloc(KC_RANKS_MAX, sizeof *many);
     for (int i = 0; i < KC_RANKS_MAX; i++) {
-        many[i] = rank[i % 2];
+        many[i] = rig_rank[i % 2];
         many[i].rank = i;
     }
-    job[0].rank = many;
-    job[0].ranks_known = KC_RANKS_MAX;
-    view.at = VIEW_RANKS;
-    view.rank = KC_RANKS_MAX - 1;
+    rig_job[0].rank = many;
+    rig_job[0].ranks_known = KC_RANKS_MAX;
+    rig_view.at = VIEW_RANKS;
+    rig_view.rank = KC_RANKS_MAX - 1;
     for (int rows = 1; rows <= 60; rows++)
         for (int cols = 1; cols <= 200; cols += 5)
-            free(shot(rows, cols, false));
+            free(rig_shot(rows, cols, false));
     free(many);
 }
 END_TEST
@@ -368,8 +233,8 @@ END_TEST
 START_TEST(f51_ascii_is_ascii)
 {
     for (int at = 0; at < VIEWS; at++) {
-        view.at = (enum view_id)at;
-        char *text = shot(24, 80, true);
+        rig_view.at = (enum view_id)at;
+        char *text = rig_shot(24, 80, true);
         for (const char *p = text; *p; p++)
             ck_assert_msg(*p == '\n' || (*p >= 0x20 && *p < 0x7f), "view %d has %#x", at, (unsigned char)*p);
         free(text);
@@ -379,14 +244,14 @@ END_TEST
 
 START_TEST(foreign_text_reaches_no_cell_unclean)
 {
-    snprintf(job[0].text, sizeof job[0].text, "evil \033[2J\007 \302\233");
-    job[0].state = KC_JOB_FAILED;
-    snprintf(job[0].model, sizeof job[0].model, "\033]0;x\007");
+    snprintf(rig_job[0].text, sizeof rig_job[0].text, "evil \033[2J\007 \302\233");
+    rig_job[0].state = KC_JOB_FAILED;
+    snprintf(rig_job[0].model, sizeof rig_job[0].model, "\033]0;x\007");
     for (int at = 0; at < VIEWS; at++) {
         struct canvas c;
-        view.at = (enum view_id)at;
+        rig_view.at = (enum view_id)at;
         ck_assert_int_eq(canvas_new(&c, 24, 80, false), 0);
-        view_draw(&view, &c);
+        view_draw(&rig_view, &c);
         for (int i = 0; i < 24 * 80; i++)
             ck_assert(c.cell[i].code == 0 ||
                       (c.cell[i].code >= 0x20 && !(c.cell[i].code >= 0x7f && c.cell[i].code < 0xa0)));
@@ -403,34 +268,34 @@ START_TEST(f49_no_single_key_changes_a_job)
     for (int at = 0; at < VIEWS; at++)
         for (int code = 0; code < 0x400; code++)
             for (int character = 0; character < 2; character++) {
-                view.at = (enum view_id)at;
-                view.mode = MODE_NORMAL;
-                ck_assert_int_ne(view_key(&view, code, character != 0), REQUEST_RUN);
+                rig_view.at = (enum view_id)at;
+                rig_view.mode = MODE_NORMAL;
+                ck_assert_int_ne(view_key(&rig_view, code, character != 0), REQUEST_RUN);
             }
-    view.at = VIEW_JOBS;
-    view.mode = MODE_NORMAL;
-    view.selected[0] = 0;
-    press("ajjjj\r");
-    ck_assert_int_eq(view.mode, MODE_CONFIRM);
-    press("y\r");
-    ck_assert_int_eq(view.mode, MODE_NORMAL); /* "y" is not "yes" */
-    ck_assert_ptr_nonnull(strstr(view.notice, "nothing was done to quickstart-2"));
-    press("ajjjj\ryes");
-    ck_assert_int_eq(view_key(&view, '\r', true), REQUEST_RUN);
-    ck_assert_str_eq(view.line, "stop quickstart-2");
+    rig_view.at = VIEW_JOBS;
+    rig_view.mode = MODE_NORMAL;
+    rig_view.selected[0] = 0;
+    rig_press("ajjjj\r");
+    ck_assert_int_eq(rig_view.mode, MODE_CONFIRM);
+    rig_press("y\r");
+    ck_assert_int_eq(rig_view.mode, MODE_NORMAL); /* "y" is not "yes" */
+    ck_assert_ptr_nonnull(strstr(rig_view.notice, "nothing was done to quickstart-2"));
+    rig_press("ajjjj\ryes");
+    ck_assert_int_eq(view_key(&rig_view, '\r', true), REQUEST_RUN);
+    ck_assert_str_eq(rig_view.line, "stop quickstart-2");
 }
 END_TEST
 
 /* F49: rm wants the job's name. */
 START_TEST(f49_rm_wants_the_jobs_name)
 {
-    press("jja"); /* quickstart-1, which has ended */
-    ck_assert_str_eq(view.target, "quickstart-1");
-    press("jjjjj\ryes\r");
-    ck_assert_int_eq(view.mode, MODE_NORMAL);
-    press("ajjjjj\rquickstart");
-    ck_assert_int_eq(view_key(&view, '\r', true), REQUEST_RUN);
-    ck_assert_str_eq(view.line, "rm quickstart-1");
+    rig_press("jja"); /* quickstart-1, which has ended */
+    ck_assert_str_eq(rig_view.target, "quickstart-1");
+    rig_press("jjjjj\ryes\r");
+    ck_assert_int_eq(rig_view.mode, MODE_NORMAL);
+    rig_press("ajjjjj\rquickstart");
+    ck_assert_int_eq(view_key(&rig_view, '\r', true), REQUEST_RUN);
+    ck_assert_str_eq(rig_view.line, "rm quickstart-1");
 }
 END_TEST
 
@@ -438,23 +303,23 @@ END_TEST
 START_TEST(f50_the_cursor_stays_on_the_job)
 {
     struct job moved[4];
-    press("j");
-    ck_assert_str_eq(view.selected, "llama-small-1");
-    view.selected[0] = 0;
-    press("a");
-    ck_assert_str_eq(view.target, "quickstart-2");
+    rig_press("j");
+    ck_assert_str_eq(rig_view.selected, "llama-small-1");
+    rig_view.selected[0] = 0;
+    rig_press("a");
+    ck_assert_str_eq(rig_view.target, "quickstart-2");
     for (int i = 0; i < 4; i++)
-        moved[i] = job[3 - i];
-    model.job = moved;
-    free(shot(24, 80, false));
-    ck_assert_str_eq(view.selected, "quickstart-2");
-    press("j\r");
-    ck_assert_str_eq(view.line, "pause quickstart-2");
-    model.count = 3; /* its job has gone: nothing happens to another in its row */
-    view.mode = MODE_MENU;
-    view.menu_at = 0;
-    ck_assert_int_ne(view_key(&view, '\r', true), REQUEST_RUN);
-    ck_assert_ptr_nonnull(strstr(view.notice, "the job is gone"));
+        moved[i] = rig_job[3 - i];
+    rig_model.job = moved;
+    free(rig_shot(24, 80, false));
+    ck_assert_str_eq(rig_view.selected, "quickstart-2");
+    rig_press("j\r");
+    ck_assert_str_eq(rig_view.line, "pause quickstart-2");
+    rig_model.count = 3; /* its job has gone: nothing happens to another in its row */
+    rig_view.mode = MODE_MENU;
+    rig_view.menu_at = 0;
+    ck_assert_int_ne(view_key(&rig_view, '\r', true), REQUEST_RUN);
+    ck_assert_ptr_nonnull(strstr(rig_view.notice, "the job is gone"));
 }
 END_TEST
 
@@ -469,47 +334,47 @@ START_TEST(f49_typed_statements_ask_too)
     static const char *const runs[] = {"pause quickstart-2", "stop --help", "help stop", "stop", "rm a b", "\"open"};
     for (size_t i = 0; i < sizeof asks / sizeof asks[0]; i++)
         for (int right = 0; right < 2; right++) {
-            view.mode = MODE_NORMAL;
-            press(":");
-            press(asks[i].typed);
-            ck_assert_int_eq(view_key(&view, '\r', true), REQUEST_NONE);
-            ck_assert_int_eq(view.mode, MODE_CONFIRM);
-            free(shot(24, 80, false));
-            press(right ? asks[i].answer : "no");
-            ck_assert_int_eq(view_key(&view, '\r', true), right ? REQUEST_RUN : REQUEST_NONE);
-            ck_assert_int_eq(view.mode, right ? MODE_OUTPUT : MODE_NORMAL);
+            rig_view.mode = MODE_NORMAL;
+            rig_press(":");
+            rig_press(asks[i].typed);
+            ck_assert_int_eq(view_key(&rig_view, '\r', true), REQUEST_NONE);
+            ck_assert_int_eq(rig_view.mode, MODE_CONFIRM);
+            free(rig_shot(24, 80, false));
+            rig_press(right ? asks[i].answer : "no");
+            ck_assert_int_eq(view_key(&rig_view, '\r', true), right ? REQUEST_RUN : REQUEST_NONE);
+            ck_assert_int_eq(rig_view.mode, right ? MODE_OUTPUT : MODE_NORMAL);
             if (right)
-                ck_assert_str_eq(view.line, asks[i].typed);
+                ck_assert_str_eq(rig_view.line, asks[i].typed);
         }
     for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
-        view.mode = MODE_NORMAL;
-        press(":");
-        press(runs[i]);
-        ck_assert_int_eq(view_key(&view, '\r', true), REQUEST_RUN);
+        rig_view.mode = MODE_NORMAL;
+        rig_press(":");
+        rig_press(runs[i]);
+        ck_assert_int_eq(view_key(&rig_view, '\r', true), REQUEST_RUN);
     }
 }
 END_TEST
 
-/* F49: what is typed over the output of a statement does nothing to a job; `:` begins the next statement. */
+/* F49: what is typed over the output of a statement does nothing to a rig_job; `:` begins the next statement. */
 START_TEST(f49_keys_over_an_output_do_nothing_else)
 {
-    view.mode = MODE_OUTPUT;
-    press("wait x\r"); /* typed too early, without the `:` */
-    ck_assert_int_ne(view.mode, MODE_OUTPUT);
-    ck_assert_int_ne(view.mode, MODE_MENU);
-    view.mode = MODE_OUTPUT;
-    press(":wait x-1");
-    ck_assert_int_eq(view.mode, MODE_LINE);
-    ck_assert_str_eq(view.line, "wait x-1");
-    view.mode = MODE_OUTPUT;
-    view.at = VIEW_JOBS;
-    press("?");
-    ck_assert_int_eq(view.at, VIEW_HELP);
-    view.at = VIEW_JOBS;
-    press("a");
+    rig_view.mode = MODE_OUTPUT;
+    rig_press("wait x\r"); /* typed too early, without the `:` */
+    ck_assert_int_ne(rig_view.mode, MODE_OUTPUT);
+    ck_assert_int_ne(rig_view.mode, MODE_MENU);
+    rig_view.mode = MODE_OUTPUT;
+    rig_press(":wait x-1");
+    ck_assert_int_eq(rig_view.mode, MODE_LINE);
+    ck_assert_str_eq(rig_view.line, "wait x-1");
+    rig_view.mode = MODE_OUTPUT;
+    rig_view.at = VIEW_JOBS;
+    rig_press("?");
+    ck_assert_int_eq(rig_view.at, VIEW_HELP);
+    rig_view.at = VIEW_JOBS;
+    rig_press("a");
     for (int i = 0; i < 3; i++) { /* nothing is marked: Enter chooses nothing */
-        ck_assert_int_eq(view_key(&view, '\r', true), REQUEST_NONE);
-        ck_assert_int_eq(view.mode, MODE_MENU);
+        ck_assert_int_eq(view_key(&rig_view, '\r', true), REQUEST_NONE);
+        ck_assert_int_eq(rig_view.mode, MODE_MENU);
     }
 }
 END_TEST
@@ -517,16 +382,16 @@ END_TEST
 /* What is left of a run is told whole, however long, at 80 columns. */
 START_TEST(the_time_left_is_not_cut)
 {
-    job[0].step = 1;
-    job[0].steps = 101;
-    job[0].step_seconds = 22.73; /* of 100: 37 min 53 s */
-    job[0].grad_norm = 1234.5;
-    char *text = shot(24, 80, false);
+    rig_job[0].step = 1;
+    rig_job[0].steps = 101;
+    rig_job[0].step_seconds = 22.73; /* of 100: 37 min 53 s */
+    rig_job[0].grad_norm = 1234.5;
+    char *text = rig_shot(24, 80, false);
     ck_assert_ptr_nonnull(strstr(text, "37 min 53 s"));
     free(text);
-    view.at = VIEW_JOB;
+    rig_view.at = VIEW_JOB;
     for (int cols = 40; cols <= 80; cols += 40) {
-        text = shot(24, cols, false);
+        text = rig_shot(24, cols, false);
         ck_assert_msg(strstr(text, "left 37 min 53 s"), "%s", text);
         free(text);
     }
@@ -535,41 +400,41 @@ END_TEST
 
 START_TEST(keys_go_down_and_up)
 {
-    press("\r");
-    ck_assert_int_eq(view.at, VIEW_JOB);
-    press("3");
-    ck_assert_int_eq(view.at, VIEW_RANKS);
-    press("?");
-    ck_assert_int_eq(view.at, VIEW_HELP);
-    press("q");
-    ck_assert_int_eq(view.at, VIEW_RANKS);
-    press("q");
-    ck_assert_int_eq(view.at, VIEW_JOB);
-    press("\033");
-    ck_assert_int_eq(view.at, VIEW_JOBS);
-    ck_assert_int_eq(view_key(&view, 27, true), REQUEST_NONE); /* Esc does not leave, q does */
-    ck_assert_int_eq(view_key(&view, 'q', true), REQUEST_QUIT);
-    ck_assert_int_eq(view_key(&view, 'Q', true), REQUEST_QUIT);
-    ck_assert_int_eq(view_key(&view, KEY_F(1), false), REQUEST_NONE);
-    ck_assert_int_eq(view.at, VIEW_HELP);
+    rig_press("\r");
+    ck_assert_int_eq(rig_view.at, VIEW_JOB);
+    rig_press("3");
+    ck_assert_int_eq(rig_view.at, VIEW_RANKS);
+    rig_press("?");
+    ck_assert_int_eq(rig_view.at, VIEW_HELP);
+    rig_press("q");
+    ck_assert_int_eq(rig_view.at, VIEW_RANKS);
+    rig_press("q");
+    ck_assert_int_eq(rig_view.at, VIEW_JOB);
+    rig_press("\033");
+    ck_assert_int_eq(rig_view.at, VIEW_JOBS);
+    ck_assert_int_eq(view_key(&rig_view, 27, true), REQUEST_NONE); /* Esc does not leave, q does */
+    ck_assert_int_eq(view_key(&rig_view, 'q', true), REQUEST_QUIT);
+    ck_assert_int_eq(view_key(&rig_view, 'Q', true), REQUEST_QUIT);
+    ck_assert_int_eq(view_key(&rig_view, KEY_F(1), false), REQUEST_NONE);
+    ck_assert_int_eq(rig_view.at, VIEW_HELP);
 }
 END_TEST
 
 START_TEST(the_line_takes_text_and_remembers)
 {
-    press(":ps\177\177");
-    press("show ");
-    view_key(&view, 0x72c2, true); /* the first letter of Kuangchao */
-    ck_assert_str_eq(view.line, "show \347\213\202");
-    press("\177");
-    ck_assert_str_eq(view.line, "show ");
-    ck_assert_int_eq(view_key(&view, '\r', true), REQUEST_RUN);
-    view.output_running = false;
-    press("q:");
-    view_key(&view, KEY_UP, false);
-    ck_assert_str_eq(view.line, "show ");
-    press("\033");
-    ck_assert_int_eq(view.mode, MODE_NORMAL);
+    rig_press(":ps\177\177");
+    rig_press("show ");
+    view_key(&rig_view, 0x72c2, true); /* the first letter of Kuangchao */
+    ck_assert_str_eq(rig_view.line, "show \347\213\202");
+    rig_press("\177");
+    ck_assert_str_eq(rig_view.line, "show ");
+    ck_assert_int_eq(view_key(&rig_view, '\r', true), REQUEST_RUN);
+    rig_view.output_running = false;
+    rig_press("q:");
+    view_key(&rig_view, KEY_UP, false);
+    ck_assert_str_eq(rig_view.line, "show ");
+    rig_press("\033");
+    ck_assert_int_eq(rig_view.mode, MODE_NORMAL);
 }
 END_TEST
 
@@ -579,27 +444,27 @@ START_TEST(a_long_run_fits_and_keeps_its_extremes)
 {
     double least = INFINITY, most = -INFINITY, sum = 0, kept = 0, low = INFINITY, high = -INFINITY;
     uint32_t finite = 0;
-    history_free(&history);
-    ck_assert_int_eq(history_open(&history, "/nowhere"), 0);
+    history_free(&rig_history);
+    ck_assert_int_eq(history_open(&rig_history, "/nowhere"), 0);
     for (uint64_t s = 1; s <= 100000; s++) {
         double loss = 3 + sin((double)s * 0.37) + (s == 77777 ? 50 : 0);
-        history_add(&history, s, loss);
+        history_add(&rig_history, s, loss);
         least = fmin(least, loss);
         most = fmax(most, loss);
         sum += loss;
     }
-    ck_assert_uint_le(history.count, HISTORY_POINTS);
-    for (size_t i = 0; i < history.count; i++) {
-        low = fmin(low, history.point[i].min);
-        high = fmax(high, history.point[i].max);
-        kept += history.point[i].sum;
-        finite += history.point[i].finite;
-        ck_assert(i == 0 || history.point[i].first == history.point[i - 1].last + 1);
+    ck_assert_uint_le(rig_history.count, HISTORY_POINTS);
+    for (size_t i = 0; i < rig_history.count; i++) {
+        low = fmin(low, rig_history.point[i].min);
+        high = fmax(high, rig_history.point[i].max);
+        kept += rig_history.point[i].sum;
+        finite += rig_history.point[i].finite;
+        ck_assert(i == 0 || rig_history.point[i].first == rig_history.point[i - 1].last + 1);
     }
     ck_assert(low == least && high == most);
     ck_assert_double_le(fabs(kept - sum), 1e-6 * sum);
     ck_assert_uint_eq(finite, 100000);
-    ck_assert_uint_eq(history.point[history.count - 1].last, 100000);
+    ck_assert_uint_eq(rig_history.point[rig_history.count - 1].last, 100000);
 }
 END_TEST
 
@@ -610,18 +475,18 @@ START_TEST(a_file_that_was_cut_back_is_read_again)
     ck_assert_int_ge(fd, 0);
     dprintf(fd, "{\"step\":1,\"loss\":5.0}\n{\"step\":2,\"loss\":4.0}\n{\"step\":2,\"validation_loss\":4.5}\n{"
                 "\"step\":3,\"lo");
-    ck_assert_int_eq(history_open(&history, path), 0);
-    ck_assert_int_eq(history_read(&history), 0);
-    ck_assert_uint_eq(history.last_step, 2);
-    ck_assert_uint_eq(history.evaluations, 1);
+    ck_assert_int_eq(history_open(&rig_history, path), 0);
+    ck_assert_int_eq(history_read(&rig_history), 0);
+    ck_assert_uint_eq(rig_history.last_step, 2);
+    ck_assert_uint_eq(rig_history.evaluations, 1);
     dprintf(fd, "ss\":null}\n");
-    ck_assert_int_eq(history_read(&history), 0);
-    ck_assert_uint_eq(history.last_step, 3);
-    ck_assert_uint_eq(history.point[2].nonfinite, 1);
+    ck_assert_int_eq(history_read(&rig_history), 0);
+    ck_assert_uint_eq(rig_history.last_step, 3);
+    ck_assert_uint_eq(rig_history.point[2].nonfinite, 1);
     ck_assert_int_eq(ftruncate(fd, 22), 0); /* a restart from step 1 */
-    ck_assert_int_eq(history_read(&history), 0);
-    ck_assert_uint_eq(history.last_step, 1);
-    ck_assert(history.point[0].max == 5.0);
+    ck_assert_int_eq(history_read(&rig_history), 0);
+    ck_assert_uint_eq(rig_history.last_step, 1);
+    ck_assert(rig_history.point[0].max == 5.0);
     close(fd);
     unlink(path);
 }
@@ -634,7 +499,7 @@ static void paint_and_compare(int rows, int cols)
     struct canvas c;
     resizeterm(rows, cols);
     ck_assert_int_eq(canvas_new(&c, rows, cols, false), 0);
-    view_draw(&view, &c);
+    view_draw(&rig_view, &c);
     terminal_paint(&c);
     for (int r = 0; r < rows; r++)
         for (int k = 0; k < cols; k++) {
@@ -662,7 +527,7 @@ START_TEST(the_terminal_shows_the_canvas)
         set_term(screen);
         terminal_colours(kind == 0);
         for (int at = 0; at < VIEWS; at++) {
-            view.at = (enum view_id)at;
+            rig_view.at = (enum view_id)at;
             paint_and_compare(24, 80);
             paint_and_compare(10, 40);
             paint_and_compare(1, 1);
@@ -679,7 +544,7 @@ int main(void)
 {
     Suite *s = suite_create("console screen");
     TCase *t = tcase_create("screen");
-    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_add_checked_fixture(t, rig_screen_setup, rig_screen_teardown);
     tcase_set_timeout(t, 60);
     tcase_add_test(t, screens_are_as_they_were);
     tcase_add_test(t, replays_are_as_they_were);

@@ -1,0 +1,164 @@
+/* look.c - what the screen reads: files and boards, for the views that stand on it, and nothing else. */
+#include "screen_impl.h"
+
+#include "console/check.h"
+#include "console/client.h"
+#include "console/snapshots.h"
+
+#include "shm/reader.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define LOOK_KCD 6 /* every so many looks */
+
+static void read_model(struct screen *x)
+{
+    struct model fresh = {0};
+    struct kc_error e = {""};
+    struct view *v = &x->view;
+    int rc;
+    if (v->only) { /* one job alone: the others cost nothing */
+        fresh.job = calloc(1, sizeof *fresh.job);
+        rc = fresh.job ? job_read(&x->session->home, v->selected, fresh.job, &e) : -ENOMEM;
+        fresh.count = rc == 0;
+        if (rc)
+            model_free(&fresh);
+    } else {
+        rc = model_read(&x->session->home, &fresh, &e);
+    }
+    snprintf(v->trouble, sizeof v->trouble, "%.255s", rc ? e.text : "");
+    if (rc && rc != -ENOENT)
+        return; /* what is known stays on the screen, with its age */
+    model_free(&x->model);
+    x->model = fresh;
+    x->read = kc_now();
+}
+
+static void name_layout(struct screen *x, struct job *j)
+{
+    struct known_layout *k = &x->layout;
+    char path[JOB_PATH_ROOM + 16];
+    struct stat st;
+    snprintf(path, sizeof path, "%s/spec.json", j->directory);
+    if (stat(path, &st))
+        return;
+    if (strcmp(k->id, j->id) || k->changed.tv_sec != st.st_mtim.tv_sec || k->changed.tv_nsec != st.st_mtim.tv_nsec) {
+        check_algorithms(&x->session->home, j);
+        *k = (struct known_layout){.changed = st.st_mtim, .planned = j->planned};
+        snprintf(k->id, sizeof k->id, "%s", j->id);
+        snprintf(k->text, sizeof k->text, "%s", j->layout);
+        return;
+    }
+    j->planned = k->planned;
+    snprintf(j->layout, sizeof j->layout, "%s", k->text);
+}
+
+/* A moment is read once: what was changes no more. */
+static void look_back(struct screen *x)
+{
+    struct view *v = &x->view;
+    struct kc_error e = {""};
+    x->looked = x->read = kc_now();
+    if (!x->moved)
+        return;
+    x->moved = false;
+    struct model fresh = {.job = calloc(1, sizeof *fresh.job)};
+    int rc = fresh.job ? replay_job(x->replay, fresh.job, &x->history, &e) : -ENOMEM;
+    fresh.count = rc == 0;
+    model_free(&x->model);
+    x->model = fresh;
+    snprintf(v->trouble, sizeof v->trouble, "%.255s", rc ? e.text : "");
+    if (!rc)
+        snprintf(v->selected, sizeof v->selected, "%s", fresh.job->id);
+    struct kc_moment m = {0};
+    kc_recording_moment(x->replay->recording, x->replay->at, &m);
+    v->replay.wall = x->replay->wall;
+    v->replay.last = x->replay->info.last_wall;
+    v->replay.at = x->replay->at;
+    v->replay.of = x->replay->info.moments;
+    v->replay.wrong = replay_is_wrong(x->replay);
+    v->replay.minutes = m.minutes != 0;
+}
+
+struct kc_reader *look_board(struct screen *x)
+{
+    const struct job *j = view_job(&x->view);
+    struct kc_error e = {""};
+    if (x->board || !j)
+        return x->board;
+    if (x->replay)
+        replay_board(x->replay, &x->board, &e);
+    else if (j->board)
+        kc_reader_attach(*j->instance ? j->instance : x->session->home.instance, j->id, &x->board, &e);
+    return x->board;
+}
+
+/* What the views on the screen need. */
+static unsigned needs_of(const struct view *v)
+{
+    return view_kinds[v->at].needs;
+}
+
+static void look_history(struct screen *x, const struct job *j)
+{
+    char path[JOB_PATH_ROOM + 64];
+    snprintf(path, sizeof path, "%s/metrics.jsonl", j->directory);
+    if (!history_open(&x->history, path))
+        x->more = history_read(&x->history) == 1;
+}
+
+static void look_now(struct screen *x)
+{
+    struct view *v = &x->view;
+    read_model(x);
+    if (x->looks++ % LOOK_KCD == 0)
+        v->kcd = client_pid(&x->session->home);
+    x->looked = kc_now();
+    v->age = (double)(x->looked - x->read) * 1e-9;
+}
+
+/* What only a job of now has: its files. */
+static void look_at_files(struct screen *x, struct job *j, unsigned needs)
+{
+    if (needs & NEED_SNAPSHOT)
+        snapshots_newest(j);
+    if (needs & NEED_LAYOUT)
+        name_layout(x, j);
+    if (needs & NEED_HISTORY)
+        look_history(x, j);
+    if (needs & NEED_LOG)
+        log_tail_read(&x->log, j, x->view.log_rank);
+}
+
+void look(struct screen *x)
+{
+    struct view *v = &x->view;
+    if (!x->replay || x->moved) { /* the board of a moment stays the same */
+        kc_reader_free(x->board);
+        x->board = NULL;
+    }
+    x->more = false;
+    if (x->replay)
+        look_back(x);
+    else
+        look_now(x);
+    v->now = kc_now();
+    const struct job *selected = view_job(v);
+    const unsigned needs = needs_of(v);
+    if (!selected)
+        return;
+    if (!x->replay)
+        look_at_files(x, &x->model.job[selected - x->model.job], needs);
+}
+
+void look_free(struct screen *x)
+{
+    kc_reader_free(x->board);
+    history_free(&x->history);
+    log_tail_free(&x->log);
+    model_free(&x->model);
+}

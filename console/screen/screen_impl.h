@@ -1,0 +1,47 @@
+/* screen_impl.h - what the loop (screen.c) and its looks (look.c) share. */
+#ifndef KC_CONSOLE_SCREEN_IMPL_H
+#define KC_CONSOLE_SCREEN_IMPL_H
+
+#include "runner.h"
+#include "view.h"
+
+#include "console/replay.h"
+#include "console/session.h"
+
+#include "base/clock.h"
+
+#define LOOK_NS (500 * KC_MILLISECOND)
+
+/* The layout of one job, which takes a plan to know: made again when its spec is another. */
+struct known_layout {
+    char id[JOB_ID_ROOM];
+    struct timespec changed; /* the spec */
+    char text[sizeof((struct job *)0)->layout];
+    bool planned;
+};
+
+struct kc_reader;
+
+struct screen {
+    struct session *session;
+    struct view view;
+    struct model model;
+    struct known_layout layout;
+    struct kc_reader *board;  /* of the selected job, once look_board() was asked in this look */
+    struct history history;
+    struct log_tail log;
+    struct runner runner;
+    struct replay *replay; /* NULL: it is about now */
+    bool moved;            /* in time, since the last look */
+    uint64_t looked, read; /* kc_now() of the last look, and of the last that succeeded */
+    unsigned looks;
+    bool more;             /* the history has more to read: go on at once */
+};
+
+/* Look at all that the views on the screen need; sets view.now, and x->more where there is more to read at once. */
+void look(struct screen *x);
+/* The board of the selected job as it is, or in a replay as it was; NULL: there is none. Borrowed, until the next look. */
+struct kc_reader *look_board(struct screen *x);
+void look_free(struct screen *x);
+
+#endif

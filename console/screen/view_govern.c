@@ -1,0 +1,15 @@
+/* view_govern.c */
+#include "view.h"
+
+void view_draw_govern(struct view *v, struct canvas *c)
+{
+    (void)v;
+    canvas_text(c, 0, 2, 0, ROLE_DIM, "Governance is not shown here yet.");
+}
+
+bool view_key_govern(struct view *v, enum key_id key)
+{
+    (void)v;
+    (void)key;
+    return false;
+}

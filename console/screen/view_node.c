@@ -1,0 +1,15 @@
+/* view_node.c */
+#include "view.h"
+
+void view_draw_node(struct view *v, struct canvas *c)
+{
+    (void)v;
+    canvas_text(c, 0, 2, 0, ROLE_DIM, "The node is not shown here yet.");
+}
+
+bool view_key_node(struct view *v, enum key_id key)
+{
+    (void)v;
+    (void)key;
+    return false;
+}

@@ -1,0 +1,144 @@
+/* screen_rig.c */
+#include "screen_rig.h"
+
+#include <check.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct job rig_job[4];
+struct job_rank rig_rank[2];
+struct model rig_model;
+struct history rig_history;
+struct lines rig_logs, rig_output;
+struct view rig_view;
+
+static void name_job(struct job *j, const char *id, int state, int64_t step, double loss)
+{
+    job_clear(j, id, "/home/jobs");
+    snprintf(j->name, sizeof j->name, "%.*s", (int)(strrchr(id, '-') - id), id);
+    j->state = state;
+    j->step = step;
+    j->steps = 300;
+    j->ranks = 2;
+    j->loss = loss;
+}
+
+static void fill_ranks(void)
+{
+    for (int i = 0; i < 2; i++) {
+        struct job_rank *r = &rig_rank[i];
+        job_rank_clear(r, i);
+        r->pid = 4411 + i;
+        r->state = KC_RANK_RUNNING;
+        r->phase = i ? KC_PHASE_COMMUNICATION : KC_PHASE_BACKWARD;
+        r->letter = i ? 'c' : 'b';
+        r->step = 180;
+        r->incarnation = 1;
+        r->age = 0.042;
+        r->wait.what = KC_WAIT_NONE;
+        snprintf(r->cores, sizeof r->cores, "%d", i);
+    }
+    rig_rank[1].wait =
+        (struct job_wait){.what = KC_WAIT_ALL_REDUCE, .group = "world", .sequence = 6650, .seconds = 0.031};
+}
+
+static void fill_running(struct job *j)
+{
+    j->board = j->keeper_alive = true;
+    j->keeper = 4400;
+    j->incarnation = 1;
+    j->restarts = 0;
+    j->validation_loss = 2.2011;
+    j->validation_step = 100;
+    j->grad_norm = 0.412;
+    j->lr = 9.2e-4;
+    j->tokens_per_second = 9310;
+    j->step_seconds = 0.44;
+    j->split[SPLIT_DATA] = 0.002;
+    j->split[SPLIT_FORWARD] = 0.131;
+    j->split[SPLIT_BACKWARD] = 0.262;
+    j->split[SPLIT_COMM_EXPOSED] = 0.019;
+    j->split[SPLIT_OPTIMIZER] = 0.016;
+    j->snapshot = (struct job_snapshot){.version = 1, .step = 100, .bytes = 10328064, .verified = true};
+    snprintf(j->model, sizeof j->model, "gpt2, 4 layers, 128 wide, 0.84 M parameters");
+    snprintf(j->layout, sizeof j->layout, "2 ranks: data 2, zero 1");
+    j->planned = true;
+    j->rank = rig_rank;
+    j->ranks_known = 2;
+}
+
+void rig_screen_setup(void)
+{
+    name_job(&rig_job[0], "quickstart-2", KC_JOB_RUNNING, 180, 2.1134);
+    name_job(&rig_job[1], "llama-small-1", KC_JOB_QUEUED, -1, NAN);
+    name_job(&rig_job[2], "quickstart-1", KC_JOB_FINISHED, 300, 1.9021);
+    name_job(&rig_job[3], "tiny-1", KC_JOB_FAILED, 17, NAN);
+    snprintf(rig_job[3].text, sizeof rig_job[3].text, "rank 1 was killed by someone (signal 9) at step 17 in backward");
+    fill_ranks();
+    fill_running(&rig_job[0]);
+    rig_model = (struct model){rig_job, 4};
+    memset(&rig_history, 0, sizeof rig_history);
+    ck_assert_int_eq(history_open(&rig_history, "/nowhere"), 0);
+    for (int s = 1; s <= 180; s++)
+        history_add(&rig_history, (uint64_t)s, s == 120 ? NAN : 2.05 + 3.5 * exp(-s / 30.0) + 0.06 * sin(s * 1.7));
+    memset(&rig_logs, 0, sizeof rig_logs);
+    for (int i = 0; i < 40; i++) {
+        char line[96];
+        snprintf(line, sizeof line, "line %d of a log\n", i);
+        lines_feed(&rig_logs, i % 2 ? "1| " : "0| ", line, strlen(line));
+    }
+    static const char odd[] = "an escape \033[31mred\033[0m and \377, t\303\251l\303\251\n";
+    lines_feed(&rig_logs, "0| ", odd, strlen(odd));
+    memset(&rig_output, 0, sizeof rig_output);
+    static const char said[] = "quickstart-2 ended at step 181\n";
+    lines_feed(&rig_output, "", said, strlen(said));
+    rig_view = (struct view){.model = &rig_model, .history = &rig_history, .log = &rig_logs, .output = &rig_output, .host = "node7",
+                         .instance = "default", .kcd = 4242, .log_rank = -1};
+}
+
+void rig_screen_teardown(void)
+{
+    history_free(&rig_history);
+    lines_free(&rig_logs);
+    lines_free(&rig_output);
+}
+
+char *rig_shot(int rows, int cols, bool ascii)
+{
+    struct canvas c;
+    ck_assert_int_eq(canvas_new(&c, rows, cols, ascii), 0);
+    view_draw(&rig_view, &c);
+    ck_assert_msg(c.overlaps == 0, "%d cells were written twice at %dx%d, view %d, mode %d", c.overlaps, cols, rows,
+                  rig_view.at, rig_view.mode);
+    char *text = canvas_dump(&c);
+    canvas_free(&c);
+    return text;
+}
+
+void rig_compare(const char *name, int rows, int cols, bool ascii)
+{
+    char path[256], *want = NULL, *got = rig_shot(rows, cols, ascii);
+    size_t room = 0;
+    snprintf(path, sizeof path, "tests/screen/%s.txt", name);
+    const char *mode = getenv("KC_GOLDEN");
+    if (mode && !strcmp(mode, "write")) {
+        FILE *f = fopen(path, "w");
+        ck_assert(f && fputs(got, f) >= 0 && fclose(f) == 0);
+    }
+    FILE *f = fopen(path, "r");
+    ck_assert_msg(f != NULL, "%s: run this test from the root of the tree", path);
+    ck_assert_int_gt(getdelim(&want, &room, 0, f), 0);
+    fclose(f);
+    ck_assert_msg(!strcmp(got, want), "%s differs. It is now:\n%s", path, got);
+    free(want);
+    free(got);
+}
+
+void rig_press(const char *keys)
+{
+    for (; *keys; keys++)
+        view_key(&rig_view, *keys, true);
+}
+

@@ -1,0 +1,26 @@
+/* screen_rig.h - the example world of the screen's tests, and whole screens against golden ones (tests/screen; KC_GOLDEN=write
+ * makes them anew, to be read before they are kept). */
+#ifndef KC_TESTS_SCREEN_RIG_H
+#define KC_TESTS_SCREEN_RIG_H
+
+#include "console/screen/view.h"
+
+/* Four jobs; quickstart-2, the first, runs with two ranks. All is `rig_`… and belongs to the rig. */
+extern struct job rig_job[4];
+extern struct job_rank rig_rank[2];
+extern struct model rig_model;
+extern struct history rig_history;
+extern struct lines rig_logs, rig_output;
+extern struct view rig_view;
+
+/* As fixtures: the world as new. */
+void rig_screen_setup(void);
+void rig_screen_teardown(void);
+/* The screen as text; fails where cells were written twice. Owned by the caller. */
+char *rig_shot(int rows, int cols, bool ascii);
+/* The screen is tests/screen/NAME.txt. */
+void rig_compare(const char *name, int rows, int cols, bool ascii);
+/* Letters, one key each. */
+void rig_press(const char *keys);
+
+#endif
