@@ -32,7 +32,8 @@ struct option_row {
 };
 extern const struct option_row option_rows[OPTIONS];
 
-enum command_needs { NEEDS_NOTHING, NEEDS_KCD };
+/* OWNER: no kcd, but it changes something of a job or the node, which a screen that only looks refuses. */
+enum command_needs { NEEDS_NOTHING, NEEDS_KCD, NEEDS_OWNER };
 
 /* What follows a verb. All strings are borrowed from the words that were parsed. */
 struct arguments {
@@ -56,6 +57,9 @@ extern const size_t commands_count;
 
 /* of a verb that lists: listings.def has a row for it */
 #define LISTS (OPT(WHERE) | OPT(COLS) | OPT(PLAIN))
+
+/* of a verb that opens the screen: config.def says what they choose */
+#define OF_SCREEN (OPT(THEME) | OPT(ASCII) | OPT(INTERVAL) | OPT(MOUSE) | OPT(READONLY))
 
 #define STATEMENT_WORDS 256
 

@@ -4,6 +4,7 @@
  *
  *   <home>/jobs/<id>/                         a job's files (kc-job(5))
  *   <home>/models/<name>/                     an imported model: a folder of snapshots (kc(1))
+ *   <home>/history                            what was run on kc's screen (kc(1))
  *   <home>/run/<host>/<instance>/kcd.sock     the supervisor answers here (supervisor/protocol.h)
  *   <home>/run/<host>/<instance>/kcd.lock     held with flock() by the living supervisor
  *   <home>/run/<host>/<instance>/<id>.sock    a job's keeper answers here

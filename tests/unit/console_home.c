@@ -20,6 +20,7 @@ void console_home_make(struct console_home *h)
     snprintf(h->instance, sizeof h->instance, "t%d", (int)getpid());
     setenv("KC_HOME", h->path, 1);
     setenv("KC_INSTANCE", h->instance, 1);
+    setenv("XDG_CONFIG_HOME", h->path, 1); /* no file of the person who runs the tests */
 }
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *where)
