@@ -46,6 +46,7 @@ void job_rank_clear(struct job_rank *r, int rank)
 {
     memset(r, 0, sizeof *r);
     r->rank = rank;
+    r->node = -1;
     r->pid = r->step = r->incarnation = -1;
     r->state = r->phase = r->wait.what = -1;
     r->wait.sequence = -1;

@@ -27,7 +27,7 @@ struct job_wait {
 };
 
 struct job_rank {
-    int rank;
+    int rank, node;  /* node: number of its machine among the job's; -1 */
     int64_t pid;     /* -1 */
     int state, phase;/* enums kc_rank_state, kc_phase; -1 */
     int64_t step, incarnation;

@@ -26,7 +26,7 @@ static void metrics_of(const struct kc_metrics *m, double out[KC_METRICS])
 static void read_wait(const struct kc_reader *r, const struct kc_rank_view *v, uint64_t now, double unchanged,
                       struct job_wait *w)
 {
-    struct kc_group_entry group;
+    char group[32];
     memset(w, 0, sizeof *w);
     w->what = v->torn & KC_TORN_WAIT || v->wait.what >= KC_WAITS || v->wait.what == KC_WAIT_UNKNOWN
                   ? -1
@@ -44,8 +44,8 @@ static void read_wait(const struct kc_reader *r, const struct kc_rank_view *v, u
     if (v->wait.group == KC_NO_GROUP)
         return;
     w->sequence = (int64_t)v->wait.sequence;
-    if (!kc_reader_group(r, v->wait.group, &group))
-        snprintf(w->group, sizeof w->group, "%s", group.name);
+    if (!kc_reader_group_name(r, v->wait.group, group))
+        snprintf(w->group, sizeof w->group, "%s", group);
     else
         snprintf(w->group, sizeof w->group, "%u", v->wait.group);
 }
@@ -85,6 +85,7 @@ static void read_rank(const struct kc_reader *r, uint32_t rank, struct job_rank 
     if (out->pid < 0)
         out->pid = v.identity.pid;
     out->incarnation = v.identity.incarnation;
+    out->node = v.identity.node < KC_BOARD_RANKS ? (int)v.identity.node : -1;
     out->phase = v.phase == KC_PHASE_UNKNOWN ? -1 : (int)v.phase;
     out->step = (int64_t)v.step;
     out->age = age(now, v.since);

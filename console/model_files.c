@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "shm/records.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -72,7 +73,7 @@ static void read_processes(struct job *j, const json_t *state)
     size_t n = json_array_size(list);
     if (left && j->incarnation > 0) /* it had ranks once */
         n = (size_t)kc_json_integer(state, "ranks", 0);
-    n = n < KC_RANKS_MAX ? n : KC_RANKS_MAX;
+    n = n < KC_BOARD_RANKS ? n : KC_BOARD_RANKS;
     j->rank = n ? calloc(n, sizeof *j->rank) : NULL;
     j->ranks_known = j->rank ? n : 0;
     for (size_t i = 0; i < j->ranks_known; i++) {

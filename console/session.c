@@ -99,7 +99,7 @@ int session_code(int rc)
     switch (-rc) {
     case 0: return KC_EXIT_OK;
     case ENOENT: case ENODEV: return KC_EXIT_NO_OBJECT;
-    case EINVAL: case ENOTSUP: case EBADMSG: case EDEADLK: case ERANGE: case EDOM: case EISDIR: case EILSEQ:
+    case EINVAL: case ENOTSUP: case EBADMSG: case EDEADLK: case ERANGE: case EDOM: case EISDIR: case EILSEQ: case E2BIG:
         return KC_EXIT_INVALID;
     case EPROTO: return KC_EXIT_VERSION;
     case ETIMEDOUT: return KC_EXIT_TIMEOUT;

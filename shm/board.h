@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define KC_BOARD_VERSION 7
+#define KC_BOARD_VERSION 8
 #define KC_BOARD_MAGIC UINT64_C(0x314452414f42434b) /* "KCBOARD1" */
 
 /* ---- every segment begins with this; written by its creator, magic last, never changed afterwards ---- */
@@ -35,7 +35,7 @@ struct kc_segment_head {
     uint64_t saved, saved_wall;/* a saved board: when; 0 in a live one */
     uint32_t creator;          /* pid */
     uint32_t uid;
-    uint32_t ranks;            /* job segments: slots; 1 … KC_RANKS_MAX */
+    uint32_t ranks;            /* job segments: slots; 1 … KC_BOARD_RANKS */
     uint32_t pad;
     char boot[40];             /* boot id */
     char name[144];            /* of the segment, "/kc.0.default.quickstart-1" */
@@ -58,8 +58,18 @@ struct kc_metric_block {
     _Atomic uint64_t value[KC_METRICS_MAX]; /* bits of a double */
 };
 
-/* Writer: the rank of this index, and nobody else. */
+/* Writers: everybody. bell: atomic add, then wake if `sleeping`. sleeping: set by the rank it belongs to. */
+struct kc_bell {
+    _Atomic uint32_t bell, sleeping;
+    uint8_t pad[56];
+};
+
+/* Writer: the rank of this index, and nobody else; but of its bell, process and pace. Slots begin at multiples of 64, so a
+ * bell has a line of its own. */
 struct kc_rank_slot {
+    struct kc_bell bell;
+    KC_RECORD(struct kc_rank_process) process; /* writer: the keeper */
+    KC_RECORD(struct kc_rank_pace) pace;       /* writer: the keeper */
     KC_RECORD(struct kc_identity) identity;
     _Atomic uint64_t status; /* word: step << 16 | phase << 8 | state */
     _Atomic uint64_t since;  /* kc_now() of the last change of state, phase or step */
@@ -87,7 +97,7 @@ struct kc_leader_area {
      * changes; a point stands for 1 << shift steps. Halving and cutting fill the other half first. */
     _Atomic uint64_t curve_head;
     KC_RECORD(struct kc_curve_point) pending; /* steps that do not fill a point yet */
-    KC_RECORD(struct kc_group_entry) group[KC_GROUPS];
+    KC_RECORD(struct kc_group_named) group[KC_GROUPS];
     KC_RECORD(struct kc_snapshot_entry) snapshot[KC_SNAPSHOTS]; /* ring */
     KC_RECORD(struct kc_evaluation) evaluation[KC_EVALUATIONS]; /* ring */
     KC_RECORD(struct kc_step_record) step[KC_STEPS];            /* ring */
@@ -103,26 +113,18 @@ struct kc_keeper_area {
     _Atomic uint32_t gate;        /* incarnation whose ranks may pass */
     _Atomic uint32_t pad;
     struct kc_metric_block metrics; /* of layer "supervisor" */
-    KC_RECORD(struct kc_rank_process) process[KC_RANKS_MAX];
     KC_RECORD(struct kc_watch_seen) watch;
-    KC_RECORD(struct kc_rank_pace) pace[KC_RANKS_MAX];
-};
-
-/* Writers: everybody. bell: atomic add, then wake if `sleeping`. sleeping: set by the rank it belongs to. */
-struct kc_bell {
-    _Atomic uint32_t bell, sleeping;
-    uint8_t pad[56];
 };
 
 struct kc_job_segment {
     struct kc_segment_head head;
-    /* 0: none. rank + 1 (keeper: KC_RANKS_MAX + 1) << 32 | enum kc_reason. Compare-and-swap from 0, once an
+    /* 0: none. rank + 1 (keeper: KC_BOARD_RANKS + 1) << 32 | enum kc_reason. Compare-and-swap from 0, once an
      * incarnation; the keeper clears it when all ranks of that incarnation are gone. */
     _Atomic uint64_t abort;
     uint64_t pad[5];
-    struct kc_bell bell[KC_RANKS_MAX];
     struct kc_keeper_area keeper;
     struct kc_leader_area leader;
+    uint64_t pad_slots[6]; /* slots begin at a multiple of 64 */
     struct kc_rank_slot rank[]; /* head.ranks of them */
 };
 
@@ -149,7 +151,7 @@ KC_LAYOUT(struct kc_loads, 65560);
 KC_LAYOUT(struct kc_evaluation, 48);
 KC_LAYOUT(struct kc_curve_point, 40);
 KC_LAYOUT(struct kc_snapshot_entry, 312);
-KC_LAYOUT(struct kc_group_entry, 112);
+KC_LAYOUT(struct kc_group_named, 168);
 KC_LAYOUT(struct kc_plan_facts, 168);
 KC_LAYOUT(struct kc_ack, 312);
 KC_LAYOUT(struct kc_job_facts, 840);
@@ -161,10 +163,12 @@ KC_LAYOUT(struct kc_directory_facts, 848);
 KC_LAYOUT(struct kc_directory_job, 240);
 KC_LAYOUT(struct kc_directory_device, 288);
 KC_LAYOUT(struct kc_metric_block, 1040);
-KC_LAYOUT(struct kc_rank_slot, 119760);
-KC_LAYOUT(struct kc_leader_area, 830056);
-KC_LAYOUT(struct kc_keeper_area, 14120);
-KC_LAYOUT(struct kc_job_segment, 848784);
+KC_LAYOUT(struct kc_rank_slot, 120000);
+KC_LAYOUT(struct kc_leader_area, 844392);
+KC_LAYOUT(struct kc_keeper_area, 2856);
+KC_LAYOUT(struct kc_job_segment, 847808);
 KC_LAYOUT(struct kc_directory_segment, 204072);
+
+_Static_assert(sizeof(struct kc_rank_slot) % 64 == 0 && sizeof(struct kc_job_segment) % 64 == 0, "bells share no line");
 
 #endif

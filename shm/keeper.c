@@ -58,7 +58,7 @@ struct kc_reader *kc_board_reader(struct kc_board *b)
 void kc_board_wake(struct kc_board *b)
 {
     for (uint32_t i = 0; i < b->board->head.ranks; i++)
-        bell_ring(&b->board->bell[i]);
+        bell_ring(&b->board->rank[i].bell);
 }
 
 void kc_board_incarnation(struct kc_board *b, uint32_t n)
@@ -66,9 +66,9 @@ void kc_board_incarnation(struct kc_board *b, uint32_t n)
     struct kc_keeper_area *k = &b->board->keeper;
     b->incarnation = n;
     atomic_store(&k->gate, 0);
-    for (uint32_t i = 0; i < KC_RANKS_MAX; i++) {
+    for (uint32_t i = 0; i < b->board->head.ranks; i++) {
         struct kc_rank_process none = {.incarnation = n};
-        KC_WRITE(k->process[i], &none);
+        KC_WRITE(b->board->rank[i].process, &none);
     }
     atomic_store(&b->board->abort, 0);
 }
@@ -101,7 +101,7 @@ void kc_board_process(struct kc_board *b, uint32_t rank, const struct kc_rank_pr
         return;
     struct kc_rank_process p = *process;
     KC_END(p.cores);
-    KC_WRITE(b->board->keeper.process[rank], &p);
+    KC_WRITE(b->board->rank[rank].process, &p);
 }
 
 void kc_board_watch(struct kc_board *b, const struct kc_watch_seen *watch)
@@ -114,7 +114,7 @@ void kc_board_watch(struct kc_board *b, const struct kc_watch_seen *watch)
 void kc_board_pace(struct kc_board *b, uint32_t rank, const struct kc_rank_pace *pace)
 {
     if (rank < b->board->head.ranks)
-        KC_WRITE(b->board->keeper.pace[rank], pace);
+        KC_WRITE(b->board->rank[rank].pace, pace);
 }
 
 void kc_board_gate_open(struct kc_board *b)
@@ -143,7 +143,7 @@ uint64_t kc_board_abort_for(struct kc_board *b, uint32_t rank, enum kc_reason re
 
 uint64_t kc_board_abort(struct kc_board *b, enum kc_reason reason)
 {
-    return kc_board_abort_for(b, KC_RANKS_MAX, reason);
+    return kc_board_abort_for(b, KC_BOARD_RANKS, reason);
 }
 
 void kc_board_set(struct kc_board *b, enum kc_metric m, double value)

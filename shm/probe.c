@@ -53,7 +53,7 @@ static void take_slot(struct kc_probe *p)
     metric_clear(&s->metrics);
     atomic_store_explicit(&s->status, KC_PHASE_STARTING << 8 | KC_RANK_STARTING, memory_order_release);
     atomic_store_explicit(&s->since, kc_now(), memory_order_release);
-    atomic_store(&p->board->bell[p->rank].sleeping, 0);
+    atomic_store(&p->slot->bell.sleeping, 0);
     struct kc_identity id = {
         .rank = p->rank,
         .incarnation = p->incarnation,
@@ -145,12 +145,12 @@ static void private_unref(struct private_board *b)
 
 int kc_probe_private(uint32_t ranks, struct kc_probe *out[], struct kc_error *e)
 {
-    if (ranks < 1 || ranks > KC_RANKS_MAX)
-        return kc_fail(e, -EINVAL, "a board of %u ranks can't be made; it has 1 to %d", ranks, KC_RANKS_MAX);
+    if (ranks < 1 || ranks > KC_BOARD_RANKS)
+        return kc_fail(e, -EINVAL, "a board of %u ranks can't be made; it has 1 to %d", ranks, KC_BOARD_RANKS);
     size_t bytes = kc_segment_bytes(ranks);
     struct private_board *b = calloc(1, sizeof *b);
     void *m = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    struct kc_probe *probe[KC_RANKS_MAX] = {0};
+    struct kc_probe *probe[KC_BOARD_RANKS] = {0};
     if (!b || m == MAP_FAILED)
         goto no_memory;
     segment_fill_head(m, "/private", "private", ranks);

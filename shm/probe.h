@@ -88,8 +88,8 @@ void kc_probe_leave(struct kc_probe *p, enum kc_reason reason, int code, int32_t
 /* ---- leader: recorded by rank 0, ignored on other ranks ---- */
 int kc_probe_leads(const struct kc_probe *p);
 void kc_probe_plan(struct kc_probe *p, const struct kc_plan_facts *facts);
-/* Name a group. Ids may come in any order, each once an incarnation. -ENOSPC, -EINVAL more than KC_RANKS_MAX
- * members. */
+/* Name a group. Ids may come in any order, each once an incarnation. -ENOSPC, -EINVAL more than KC_BOARD_RANKS
+ * members, or one beyond. */
 int kc_probe_group(struct kc_probe *p, uint32_t id, uint32_t generation, const char *name, const uint32_t *ranks,
                    uint32_t count);
 /* The run goes on from `step` (0: from the start): the curve is cut back to it. Call once, before the first step. */
@@ -120,7 +120,7 @@ void kc_probe_ack_last(const struct kc_probe *p, struct kc_ack *out);
 uint64_t kc_probe_control(const struct kc_probe *p);
 /* 0, or rank + 1 << 32 | reason. */
 uint64_t kc_probe_aborted(const struct kc_probe *p);
-#define KC_ABORT_RANK(word) ((int32_t)((word) >> 32) - 1) /* KC_RANKS_MAX: the keeper */
+#define KC_ABORT_RANK(word) ((int32_t)((word) >> 32) - 1) /* KC_BOARD_RANKS: the keeper */
 #define KC_ABORT_REASON(word) ((enum kc_reason)(uint32_t)(word))
 /* Abort the group, once: wakes every rank. Returns the word that stands now, somebody else's if that came first. */
 uint64_t kc_probe_abort(struct kc_probe *p, enum kc_reason reason);

@@ -27,14 +27,17 @@ int kc_probe_group(struct kc_probe *p, uint32_t id, uint32_t generation, const c
         return 0;
     struct kc_leader_area *a = p->leader;
     uint64_t n = atomic_load_explicit(&a->groups, memory_order_relaxed);
-    if (count > KC_RANKS_MAX)
+    if (count > KC_BOARD_RANKS)
         return -EINVAL;
     if (n >= KC_GROUPS)
         return -ENOSPC;
-    struct kc_group_entry g = {.id = id, .generation = generation, .count = count};
+    struct kc_group_named g = {.id = id, .generation = generation};
     KC_FIELD(g.name, name);
-    for (uint32_t i = 0; i < count; i++)
-        g.ranks[i] = (uint8_t)ranks[i];
+    for (uint32_t i = 0; i < count; i++) {
+        if (ranks[i] >= KC_BOARD_RANKS)
+            return -EINVAL;
+        g.member[ranks[i] / 64] |= UINT64_C(1) << ranks[i] % 64;
+    }
     KC_WRITE(a->group[n], &g);
     atomic_store_explicit(&a->groups, n + 1, memory_order_release);
     return 0;

@@ -50,14 +50,14 @@ uint64_t kc_probe_abort(struct kc_probe *p, enum kc_reason reason)
 
 uint32_t kc_probe_bell(struct kc_probe *p)
 {
-    return p ? atomic_load(&p->board->bell[p->rank].bell) : 0;
+    return p ? atomic_load(&p->slot->bell.bell) : 0;
 }
 
 void kc_probe_bell_sleep(struct kc_probe *p, uint32_t seen, uint64_t limit_ns)
 {
     if (!p)
         return;
-    struct kc_bell *b = &p->board->bell[p->rank];
+    struct kc_bell *b = &p->slot->bell;
     atomic_fetch_add(&b->sleeping, 1); /* several threads of a rank may sleep */
     kc_futex_wait(&b->bell, seen, limit_ns < SLEEP_MAX ? limit_ns : SLEEP_MAX);
     atomic_fetch_sub(&b->sleeping, 1);
@@ -66,13 +66,13 @@ void kc_probe_bell_sleep(struct kc_probe *p, uint32_t seen, uint64_t limit_ns)
 void kc_probe_bell_ring(struct kc_probe *p, uint32_t rank)
 {
     if (p && rank < p->ranks)
-        bell_ring(&p->board->bell[rank]);
+        bell_ring(&p->board->rank[rank].bell);
 }
 
 void kc_probe_bell_ring_all(struct kc_probe *p)
 {
     for (uint32_t i = 0; p && i < p->ranks; i++)
-        bell_ring(&p->board->bell[i]);
+        bell_ring(&p->board->rank[i].bell);
 }
 
 int kc_probe_keeper_alive(const struct kc_probe *p)

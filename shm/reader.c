@@ -11,7 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FILE_MAX (64 << 20)
+#define FILE_MAX (128 << 20)
+_Static_assert(sizeof(struct kc_job_segment) + KC_BOARD_RANKS * sizeof(struct kc_rank_slot) <= FILE_MAX, "a board's file");
 
 const struct kc_job_segment *reader_job(const struct kc_reader *r)
 {

@@ -61,6 +61,8 @@ uint64_t kc_reader_control(const struct kc_reader *r); /* KC_CONTROL_…, probe.
 uint64_t kc_reader_abort(const struct kc_reader *r);   /* KC_ABORT_…, probe.h */
 /* The group with that id. */
 int kc_reader_group(const struct kc_reader *r, uint32_t id, struct kc_group_entry *out);
+/* Its name alone, for who asks of every rank. -ENOENT also where it is torn. */
+int kc_reader_group_name(const struct kc_reader *r, uint32_t id, char out[32]);
 
 /* Is it getting on, as the keeper sees it. */
 int kc_reader_watch(const struct kc_reader *r, struct kc_watch_seen *out);

@@ -88,6 +88,24 @@ uint64_t kc_reader_abort(const struct kc_reader *r)
     return b ? atomic_load_explicit(&b->abort, memory_order_acquire) : 0;
 }
 
+/* -EAGAIN: it is damaged, which is no better than torn. */
+static int list_members(const struct kc_group_named *g, uint32_t ranks, struct kc_group_entry *out)
+{
+    out->count = 0;
+    for (uint32_t w = 0; w < KC_BOARD_RANKS / 64; w++)
+        for (uint64_t left = g->member[w]; left; left &= left - 1) {
+            const uint32_t rank = w * 64 + (uint32_t)__builtin_ctzll(left);
+            if (rank >= ranks)
+                return -EAGAIN;
+            out->ranks[out->count++] = (uint16_t)rank;
+        }
+    out->id = g->id;
+    out->generation = g->generation;
+    memcpy(out->name, g->name, sizeof out->name);
+    KC_END(out->name);
+    return 0;
+}
+
 int kc_reader_group(const struct kc_reader *r, uint32_t id, struct kc_group_entry *out)
 {
     const struct kc_job_segment *b = reader_job(r);
@@ -96,20 +114,32 @@ int kc_reader_group(const struct kc_reader *r, uint32_t id, struct kc_group_entr
     uint64_t n = atomic_load_explicit(&b->leader.groups, memory_order_acquire);
     int torn = 0;
     for (uint64_t i = 0; i < n && i < KC_GROUPS; i++) {
-        struct kc_group_entry g;
-        int code = KC_READ(b->leader.group[i], &g), bad = 0;
+        struct kc_group_named g;
+        int code = KC_READ(b->leader.group[i], &g);
         torn |= code == -EAGAIN;
-        if (code < 0 || g.id != id)
-            continue;
-        KC_END(g.name);
-        for (uint32_t k = 0; k < g.count && k < KC_RANKS_MAX; k++)
-            bad |= g.ranks[k] >= b->head.ranks;
-        if (bad || g.count > KC_RANKS_MAX)
-            return -EAGAIN; /* damaged: no better than torn */
-        *out = g;
-        return 0;
+        if (code == 0 && g.id == id)
+            return list_members(&g, b->head.ranks, out);
     }
     return torn ? -EAGAIN : -ENOENT;
+}
+
+int kc_reader_group_name(const struct kc_reader *r, uint32_t id, char out[32])
+{
+    const struct kc_job_segment *b = reader_job(r);
+    uint64_t n = b ? atomic_load_explicit(&b->leader.groups, memory_order_acquire) : 0;
+    for (uint64_t i = 0; i < n && i < KC_GROUPS; i++) {
+        const void *body = &b->leader.group[i].body;
+        struct kc_group_named g;
+        uint64_t first; /* id and generation: most need no more of it */
+        kc_words_load(&first, body, sizeof first);
+        memcpy(&g, &first, sizeof first);
+        if (g.id != id || KC_READ(b->leader.group[i], &g) != 0 || g.id != id)
+            continue;
+        KC_END(g.name);
+        memcpy(out, g.name, sizeof g.name);
+        return 0;
+    }
+    return -ENOENT;
 }
 
 /* ---- histories ---- */

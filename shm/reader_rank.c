@@ -97,7 +97,7 @@ int kc_reader_rank(const struct kc_reader *r, uint32_t rank, struct kc_rank_view
     const struct kc_rank_slot *s = &b->rank[rank];
     struct kc_rank_view *v = out;
     memset(v, 0, sizeof *v);
-    int process = KC_READ(b->keeper.process[rank], &v->process);
+    int process = KC_READ(s->process, &v->process);
     int identity = KC_READ(s->identity, &v->identity);
     if (process == -EAGAIN)
         v->torn |= KC_TORN_PROCESS;
@@ -132,8 +132,8 @@ int kc_reader_pace(const struct kc_reader *r, uint32_t rank, struct kc_rank_pace
     memset(out, 0, sizeof *out);
     if (!b || rank >= b->head.ranks)
         return -EINVAL;
-    int code = KC_READ(b->keeper.pace[rank], out);
-    if (code == 0 && KC_READ(b->keeper.process[rank], &process) == 0 && process.incarnation != out->incarnation)
+    int code = KC_READ(b->rank[rank].pace, out);
+    if (code == 0 && KC_READ(b->rank[rank].process, &process) == 0 && process.incarnation != out->incarnation)
         code = -ENOENT;
     if (code < 0)
         memset(out, 0, sizeof *out);
@@ -178,7 +178,7 @@ int kc_reader_pulse(const struct kc_reader *r, uint32_t rank, struct kc_pulse *o
     struct kc_rank_process process;
     struct kc_identity identity;
     memset(out, 0, sizeof *out);
-    if (KC_READ(b->keeper.process[rank], &process) != 0 || !process.pid || process.ended)
+    if (KC_READ(s->process, &process) != 0 || !process.pid || process.ended)
         return 0;
     out->there = true;
     out->state = KC_RANK_STARTING;

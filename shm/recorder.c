@@ -254,16 +254,9 @@ int kc_recorder_look(struct kc_recorder *w, uint64_t now, uint64_t wall, int wro
     return first < 0 ? kc_fail(e, first, "what the job does is not recorded: %s", strerror(-first)) : 0;
 }
 
-uint64_t kc_recorder_peek(struct kc_recorder *w)
+void kc_recorder_peek(struct kc_recorder *w, uint64_t still[KC_BOARD_RANKS / 64])
 {
-    uint64_t still = 0;
-    for (uint32_t i = 0; i < w->ranks; i++) {
-        const uint32_t movement = tape_movement(&w->board->rank[i]);
-        if (movement == w->peeked[i])
-            still |= UINT64_C(1) << i;
-        w->peeked[i] = movement;
-    }
-    return still;
+    tape_find_still(w, w->peeked, still);
 }
 
 /* ---- beginning and end ---- */

@@ -57,7 +57,7 @@ struct tape_look {
     struct tape_level *l;
     uint64_t now, wall;
     bool wrong, beat;            /* beat: a frame is due though nothing changed */
-    uint64_t still;              /* ranks that have not moved since the look before: a bit each */
+    uint64_t still[KC_BOARD_RANKS / 64]; /* ranks that have not moved since the look before: a bit each */
     struct tape_work *work;      /* NULL until something is put */
     unsigned char *end;          /* of raw */
     uint32_t parts;
@@ -72,7 +72,11 @@ uint64_t *tape_copy(struct tape_look *k);
 void tape_look_around(struct tape_look *k);
 /* How many units seen[] has for a board of so many ranks. */
 size_t tape_units(uint32_t ranks);
-/* Hash of the words of a rank that change while it gets on. */
-uint32_t tape_movement(const struct kc_rank_slot *s);
+/* Which ranks have not moved since `moved` was filled, which is filled anew. */
+void tape_find_still(const struct kc_recorder *w, uint32_t *moved, uint64_t still[KC_BOARD_RANKS / 64]);
+static inline bool tape_is_still(const uint64_t still[KC_BOARD_RANKS / 64], uint32_t rank)
+{
+    return still[rank / 64] >> rank % 64 & 1;
+}
 
 #endif

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-enum of { OF_JOB, OF_RANK, IN_SLOT }; /* one; one a rank, side by side; one in each rank's slot */
+enum of { OF_JOB, IN_SLOT }; /* one; one in each rank's slot */
 enum how { RECORDS, WORDS };
 enum when { ALWAYS, ALONG };          /* along: changes too often to be worth a frame of its own */
 struct row {
@@ -21,8 +21,7 @@ struct row {
 #define SIZE(type, member) (uint32_t)(sizeof(((type *)0)->member) / 8)
 #define JOB_RECORD(member, when) {JOB(member), SIZE(struct kc_job_segment, member), 1, OF_JOB, RECORDS, when}
 #define JOB_RECORDS(member, count) {JOB(member), SIZE(struct kc_job_segment, member[0]), count, OF_JOB, RECORDS, ALWAYS}
-#define RANK_RECORD(member, when) {JOB(member), SIZE(struct kc_job_segment, member[0]), 1, OF_RANK, RECORDS, when}
-#define SLOT_RECORD(member) {SLOT(member), SIZE(struct kc_rank_slot, member), 1, IN_SLOT, RECORDS, ALWAYS}
+#define SLOT_RECORD(member, when) {SLOT(member), SIZE(struct kc_rank_slot, member), 1, IN_SLOT, RECORDS, when}
 #define SLOT_RECORDS(member, count) {SLOT(member), SIZE(struct kc_rank_slot, member[0]), count, IN_SLOT, RECORDS, ALWAYS}
 
 /* Metrics in use, 8 words at once: which are known, then values. */
@@ -30,7 +29,6 @@ struct row {
 #define LINES (uint32_t)((KC_METRICS_MAX / 64 + KC_METRICS + LINE - 1) / LINE)
 _Static_assert(sizeof(struct kc_metric_block) / 8 >= ((KC_METRICS_MAX / 64 + KC_METRICS + LINE - 1) / LINE) * LINE,
                "the last line of metrics in use must lie in their block");
-_Static_assert(KC_RANKS_MAX <= 64, "ranks are bits of a word here");
 
 /* Heads of rings before what they count: what is newer than a head is not looked at by readers. */
 static const struct row rows[] = {
@@ -43,17 +41,17 @@ static const struct row rows[] = {
     JOB_RECORD(keeper.facts, ALWAYS),
     JOB_RECORD(keeper.status, ALWAYS),
     JOB_RECORD(keeper.watch, ALWAYS),
-    RANK_RECORD(keeper.process, ALWAYS),
+    SLOT_RECORD(process, ALWAYS),
     JOB_RECORD(leader.ack, ALWAYS),
     JOB_RECORD(leader.plan, ALWAYS),
     JOB_RECORDS(leader.group, KC_GROUPS),
     JOB_RECORDS(leader.snapshot, KC_SNAPSHOTS),
-    SLOT_RECORD(identity),
+    SLOT_RECORD(identity, ALWAYS),
     SLOT_RECORDS(wait, KC_WAIT_SLOTS),
-    SLOT_RECORD(words),
+    SLOT_RECORD(words, ALWAYS),
     SLOT_RECORDS(events, KC_RANK_EVENTS),
     SLOT_RECORDS(stack, KC_STACK_SLOTS),
-    RANK_RECORD(keeper.pace, ALONG),
+    SLOT_RECORD(pace, ALONG),
     {JOB(keeper.metrics), LINE, LINES, OF_JOB, WORDS, ALONG},
     {SLOT(metrics), LINE, LINES, IN_SLOT, WORDS, ALONG},
 };
@@ -83,7 +81,8 @@ static uint32_t hash(const uint64_t *word, size_t words)
     return (uint32_t)kc_digest(word, words * 8).low;
 }
 
-uint32_t tape_movement(const struct kc_rank_slot *s)
+/* Hash of the words of a rank that change while it gets on. */
+static uint32_t movement_of(const struct kc_rank_slot *s)
 {
     uint64_t word[5] = {0};
     kc_words_load(word, &s->status, 16); /* and since */
@@ -127,7 +126,7 @@ static void look_at(struct tape_look *k, const struct row *r, const uint64_t *at
 static bool is_due(const struct tape_look *k, const struct row *r, uint32_t rank)
 {
     return r->how == RECORDS || r->when == ALWAYS || r->of == OF_JOB || k->wrong || !k->l->whole ||
-           k->l->looks % (rank ? RARELY : FEWER) == 0 || (k->still >> rank & 1);
+           k->l->looks % (rank ? RARELY : FEWER) == 0 || tape_is_still(k->still, rank);
 }
 
 /* The rows for `when`; returns how many units all rows have. */
@@ -140,8 +139,7 @@ static void look_at_rows(struct tape_look *k, enum when when)
         const uint32_t ranks = r->of == OF_JOB ? 1 : k->w->ranks;
         for (uint32_t n = 0; n < r->count && r->when == when; n++)
             for (uint32_t rank = 0; rank < ranks; rank++) {
-                const char *area = r->of == IN_SLOT ? (const char *)&b->rank[rank]
-                                                    : (const char *)b + (r->of == OF_RANK ? rank * r->words * 8 : 0);
+                const char *area = r->of == IN_SLOT ? (const char *)&b->rank[rank] : (const char *)b;
                 if (is_due(k, r, rank))
                     look_at(k, r, (const void *)(area + r->at + n * r->words * 8), &seen[n * ranks + rank]);
             }
@@ -177,7 +175,7 @@ static void look_at_ops(struct tape_look *k)
     for (uint32_t i = 0; i < k->w->ranks; i++, seen += KC_OPS) {
         const struct kc_rank_slot *s = &k->w->board->rank[i];
         const uint64_t head = load(&s->ops_head);
-        uint64_t most = k->wrong || (k->still >> i & 1) ? KC_OPS : ORDINARY_OPS;
+        uint64_t most = k->wrong || tape_is_still(k->still, i) ? KC_OPS : ORDINARY_OPS;
         most = most < head ? most : head;
         for (uint64_t n = head - most; n < head; n++)
             look_at_op(k, s, n, &seen[n % KC_OPS]);
@@ -284,16 +282,15 @@ static void look_at_loads(struct tape_look *k)
 /* ---- all of it ---- */
 
 /* Which ranks stand still. A rank that never had a slot taken stands still, and has nothing to tell. */
-static uint64_t find_still(struct tape_look *k)
+void tape_find_still(const struct kc_recorder *w, uint32_t *moved, uint64_t still[KC_BOARD_RANKS / 64])
 {
-    uint64_t still = 0;
-    for (uint32_t i = 0; i < k->w->ranks; i++) {
-        const uint32_t movement = tape_movement(&k->w->board->rank[i]);
-        if (movement == k->l->moved[i])
-            still |= UINT64_C(1) << i;
-        k->l->moved[i] = movement;
+    memset(still, 0, KC_BOARD_RANKS / 8);
+    for (uint32_t i = 0; i < w->ranks; i++) {
+        const uint32_t movement = movement_of(&w->board->rank[i]);
+        if (movement == moved[i])
+            still[i / 64] |= UINT64_C(1) << i % 64;
+        moved[i] = movement;
     }
-    return still;
 }
 
 void tape_look_around(struct tape_look *k)
@@ -302,7 +299,7 @@ void tape_look_around(struct tape_look *k)
     const uint64_t steps = k->l->steps;
     if (!k->l->whole) /* a segment's first entry: the head, which never changes */
         tape_put(k, 0, (const uint64_t *)(const void *)&k->w->board->head, sizeof k->w->board->head / 8);
-    k->still = find_still(k);
+    tape_find_still(k->w, k->l->moved, k->still);
     look_at_rows(k, ALWAYS);
     look_at_ops(k);
     look_at_histories(k);

@@ -88,7 +88,7 @@ static int grow(void *list, uint32_t count, size_t size)
 static bool can_read(const struct kc_tape_head *h)
 {
     return h->version == KC_TAPE_VERSION && h->board_version == KC_BOARD_VERSION && h->ranks >= 1 &&
-           h->ranks <= KC_RANKS_MAX && h->board_bytes == kc_segment_bytes(h->ranks) && h->level < KC_TAPE_LEVELS &&
+           h->ranks <= KC_BOARD_RANKS && h->board_bytes == kc_segment_bytes(h->ranks) && h->level < KC_TAPE_LEVELS &&
            memchr(h->id, 0, sizeof h->id) && memchr(h->boot, 0, sizeof h->boot);
 }
 

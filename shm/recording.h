@@ -12,6 +12,7 @@
 #define KC_SHM_RECORDING_H
 
 #include "base/error.h"
+#include "shm/records.h"
 
 #include <stdint.h>
 
@@ -32,7 +33,7 @@ void kc_recorder_free(struct kc_recorder *w); /* NULL is fine */
  * look begins a segment anew, so a caller may go on, at its leisure. */
 int kc_recorder_look(struct kc_recorder *w, uint64_t now, uint64_t wall, int wrong, struct kc_error *e);
 /* Ranks that have not moved since the last peek or longer: a bit each. Reads a few words of each. */
-uint64_t kc_recorder_peek(struct kc_recorder *w);
+void kc_recorder_peek(struct kc_recorder *w, uint64_t still[KC_BOARD_RANKS / 64]);
 
 /* ---- reading ---- */
 struct kc_recording;

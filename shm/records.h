@@ -11,6 +11,7 @@
 
 #include <stdint.h>
 
+#define KC_BOARD_RANKS 1024    /* slots that a board can have; a keeper runs KC_RANKS_MAX ranks */
 #define KC_OPS 256             /* flight recorder, a rank */
 #define KC_RANK_EVENTS 32      /* a rank */
 #define KC_TRACE_LANES 2       /* compute, communication: enum kc_lane_id of contracts/exec_plan.h */
@@ -35,7 +36,8 @@
 /* Who sits in a rank's slot. Writer: the rank, when it attaches. */
 struct kc_identity {
     uint32_t rank, incarnation;
-    uint32_t pid, pad;
+    uint32_t pid;
+    uint32_t node;       /* number of its machine among those of the job; 0 where there is one */
     uint64_t start_time; /* clock ticks since boot */
     uint64_t attached;   /* kc_now() */
     uint64_t image;      /* load address of its program: stack addresses minus this are offsets in the file */
@@ -165,13 +167,19 @@ struct kc_snapshot_entry {
     uint32_t broken;       /* 1: did not verify; never used again */
     char path[256];        /* relative to the job's directory; cut if longer */
 };
-struct kc_group_entry {
+/* A group as it lies on the board. */
+struct kc_group_named {
     uint32_t id;           /* index in comm_plan */
     uint32_t generation;
-    uint32_t count;        /* members */
-    uint32_t pad;
     char name[32];
-    uint8_t ranks[KC_RANKS_MAX];
+    uint64_t member[KC_BOARD_RANKS / 64]; /* a bit each */
+};
+/* And as it is read. */
+struct kc_group_entry {
+    uint32_t id, generation;
+    uint32_t count;        /* members */
+    char name[32];
+    uint16_t ranks[KC_BOARD_RANKS]; /* ascending; the first `count` */
 };
 /* What all ranks agreed to run. Writer: the leader, before step 1. */
 struct kc_plan_facts {

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* A run of records: seq, then the body. */
@@ -25,9 +26,7 @@ struct run {
 static const struct run keeper_runs[] = {
     RUN(struct kc_keeper_area, facts),
     RUN(struct kc_keeper_area, status),
-    RUNS(struct kc_keeper_area, process),
     RUN(struct kc_keeper_area, watch),
-    RUNS(struct kc_keeper_area, pace),
 };
 static const struct run leader_runs[] = {
     RUN(struct kc_leader_area, ack),        RUN(struct kc_leader_area, plan),
@@ -36,6 +35,7 @@ static const struct run leader_runs[] = {
     RUN(struct kc_leader_area, loads),
 };
 static const struct run rank_runs[] = {
+    RUN(struct kc_rank_slot, process),  RUN(struct kc_rank_slot, pace),
     RUN(struct kc_rank_slot, identity), RUNS(struct kc_rank_slot, wait), RUN(struct kc_rank_slot, words),
     RUNS(struct kc_rank_slot, stack),
     RUNS(struct kc_rank_slot, events),  RUNS(struct kc_rank_slot, ops),
@@ -126,9 +126,12 @@ int kc_reader_save_memory(struct kc_reader *r, struct kc_error *e)
 
 int kc_saved_process(int fd, uint32_t rank, const struct kc_rank_process *process)
 {
-    const size_t at = offsetof(struct kc_job_segment, keeper.process) + rank * sizeof ((struct kc_job_segment *)0)->keeper.process[0] +
-                      offsetof(__typeof__(((struct kc_job_segment *)0)->keeper.process[0]), body);
-    if (rank >= KC_RANKS_MAX)
+    const size_t at = offsetof(struct kc_job_segment, rank) + rank * sizeof(struct kc_rank_slot) +
+                      offsetof(struct kc_rank_slot, process.body);
+    struct stat st;
+    if (fstat(fd, &st) != 0)
+        return -errno;
+    if (rank >= KC_BOARD_RANKS || (uint64_t)st.st_size < kc_segment_bytes(rank + 1)) /* no slot of this board */
         return -EINVAL;
     return pwrite(fd, process, sizeof *process, (off_t)at) == (ssize_t)sizeof *process ? 0 : -EIO;
 }

@@ -98,7 +98,7 @@ int segment_check_head(const char *name, const struct kc_segment_head *h, uint64
         return kc_fail(e, -EPROTO, "%s has board version %u, this program reads version %u", name, h->version,
                        KC_BOARD_VERSION);
     if ((h->kind != KC_SEGMENT_DIRECTORY || h->ranks != 0) &&
-        (h->kind != KC_SEGMENT_JOB || h->ranks < 1 || h->ranks > KC_RANKS_MAX))
+        (h->kind != KC_SEGMENT_JOB || h->ranks < 1 || h->ranks > KC_BOARD_RANKS))
         return kc_fail(e, -EBADMSG, "%s is damaged: kind %u with %u ranks", name, h->kind, h->ranks);
     if (h->bytes != kc_segment_bytes(h->ranks) || h->bytes != bytes)
         return kc_fail(e, -EBADMSG, "%s is damaged: its head says %llu bytes, there are %llu, a board of %u ranks "
@@ -405,8 +405,8 @@ int kc_segment_create(const char *instance, const char *id, uint32_t ranks, stru
     int r = kc_segment_name(name, instance, id, e);
     if (r < 0)
         return r;
-    if ((id && (ranks < 1 || ranks > KC_RANKS_MAX)) || (!id && ranks != 0))
-        return kc_fail(e, -EINVAL, "a board of %u ranks can't be made; a job has 1 to %d", ranks, KC_RANKS_MAX);
+    if ((id && (ranks < 1 || ranks > KC_BOARD_RANKS)) || (!id && ranks != 0))
+        return kc_fail(e, -EINVAL, "a board of %u ranks can't be made; it has 1 to %d", ranks, KC_BOARD_RANKS);
     size_t bytes = kc_segment_bytes(ranks);
     int fd = claim_name(name, e);
     if (fd < 0)

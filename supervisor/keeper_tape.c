@@ -76,10 +76,12 @@ static void look(struct kc_keeper *k, uint64_t now, bool wrong)
 /* Who stands still, and since when. */
 static void peek(struct kc_keeper *k, uint64_t now)
 {
-    const uint64_t still = k->tape.recorder ? kc_recorder_peek(k->tape.recorder) : 0;
+    uint64_t still[KC_BOARD_RANKS / 64] = {0};
+    if (k->tape.recorder)
+        kc_recorder_peek(k->tape.recorder, still);
     k->tape.peeked = now;
     for (uint32_t i = 0; i < k->record.ranks; i++)
-        k->tape.still[i] = !(still >> i & 1) ? 0 : k->tape.still[i] ? k->tape.still[i] : now;
+        k->tape.still[i] = !(still[i / 64] >> i % 64 & 1) ? 0 : k->tape.still[i] ? k->tape.still[i] : now;
 }
 
 void kc_keeper_tape_tick(struct kc_keeper *k, uint64_t now)

@@ -62,6 +62,9 @@ int kc_gather_board(const struct kc_reader *r, struct kc_evidence **out, struct 
     struct kc_segment_info info;
     struct kc_evidence *e = NULL;
     kc_reader_info(r, &info);
+    if (kc_reader_ranks(r) > KC_RANKS_MAX)
+        return kc_fail(error, -E2BIG, "the board has %u ranks, the diagnosis of a hang compares at most %d: look at who "
+                       "stands still with kc ranks or kc replay", kc_reader_ranks(r), KC_RANKS_MAX);
     int code = kc_evidence_new(kc_reader_ranks(r), &e);
     if (code < 0)
         return code == -EINVAL ? kc_fail(error, -EBADMSG, "%s is not the board of a job", info.name)

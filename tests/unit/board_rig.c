@@ -13,7 +13,7 @@ struct kc_board *board_rig_busy(const char *instance, uint32_t ranks, struct kc_
 {
     struct kc_job_facts f = {.id = "demo-1", .name = "demo", .model = "gpt2", .ranks = ranks, .steps = 300};
     struct kc_board *b = NULL;
-    uint32_t members[KC_RANKS_MAX];
+    uint32_t members[KC_BOARD_RANKS];
     struct kc_error error;
     ck_assert_msg(kc_board_create(instance, &f, &b, &error) == 0, "%s", error.text);
     kc_board_incarnation(b, 1);

@@ -30,7 +30,7 @@ struct kc_evidence *hang_job(uint32_t ranks)
     e->group[0] = (struct kc_group_entry){.id = HANG_WORLD, .generation = 1, .count = ranks, .name = "world"};
     for (uint32_t r = 0; r < ranks; r++) {
         struct kc_rank_evidence *k = &e->rank[r];
-        e->group[0].ranks[r] = (uint8_t)r;
+        e->group[0].ranks[r] = (uint16_t)r;
         k->view.identity = (struct kc_identity){.rank = r, .incarnation = 1, .pid = 100 + r, .start_time = 7};
         k->view.process = (struct kc_rank_process){.incarnation = 1, .pid = 100 + r, .start_time = 7, .started = ago(900)};
         k->view.state = KC_RANK_RUNNING;
@@ -52,7 +52,7 @@ void hang_group(struct kc_evidence *e, uint32_t id, const char *name, ...)
     strncpy(g->name, name, sizeof g->name - 1);
     va_start(list, name);
     for (int r; (r = va_arg(list, int)) >= 0;)
-        g->ranks[g->count++] = (uint8_t)r;
+        g->ranks[g->count++] = (uint16_t)r;
     va_end(list);
 }
 

@@ -620,7 +620,7 @@ START_TEST(snapshots_groups_plan_and_ack)
     uint32_t members[2] = {0, 1};
     ck_assert_int_eq(kc_reader_group(r, 7, &g), -ENOENT);
     ck_assert_int_eq(kc_probe_group(p, 7, 1, "world", members, 2), 0);
-    ck_assert_int_eq(kc_probe_group(p, 8, 1, "big", members, KC_RANKS_MAX + 1), -EINVAL);
+    ck_assert_int_eq(kc_probe_group(p, 8, 1, "big", members, KC_BOARD_RANKS + 1), -EINVAL);
     ck_assert_int_eq(kc_reader_group(r, 7, &g), 0);
     ck_assert_str_eq(g.name, "world");
     ck_assert(g.count == 2 && g.ranks[1] == 1);
@@ -653,6 +653,48 @@ START_TEST(snapshots_groups_plan_and_ack)
 }
 END_TEST
 
+/* The largest board: every slot has what its rank and keeper said, and groups have members beyond what one keeper runs. */
+START_TEST(a_board_of_1024_ranks)
+{
+    static struct kc_probe *p[KC_BOARD_RANKS];
+    static struct kc_group_entry g;
+    uint32_t odd[KC_BOARD_RANKS / 2], beyond = KC_BOARD_RANKS;
+    struct kc_reader *r = NULL;
+    struct kc_rank_view v;
+    char name[32];
+    ck_assert_int_eq(kc_probe_private(KC_BOARD_RANKS + 1, p, &error), -EINVAL);
+    ck_assert_msg(kc_probe_private(KC_BOARD_RANKS, p, &error) == 0, "%s", error.text);
+    ck_assert_int_eq(kc_reader_of_probe(p[0], &r, &error), 0);
+    ck_assert_uint_eq(kc_reader_ranks(r), 1024);
+    for (uint32_t i = 0; i < KC_BOARD_RANKS; i++) {
+        kc_probe_step(p[i], i * 3);
+        if (i % 2)
+            odd[i / 2] = KC_BOARD_RANKS - i; /* descending: members have no order */
+    }
+    for (uint32_t i = 0; i < KC_BOARD_RANKS; i++) {
+        ck_assert_int_eq(kc_reader_rank(r, i, &v), 0);
+        ck_assert(v.identity.rank == i && v.step == i * 3);
+    }
+    ck_assert_int_eq(kc_reader_rank(r, KC_BOARD_RANKS, &v), -EINVAL);
+    ck_assert_int_eq(kc_probe_group(p[0], 5, 1, "odd", odd, KC_BOARD_RANKS / 2), 0);
+    ck_assert_int_eq(kc_probe_group(p[0], 6, 1, "none", &beyond, 1), -EINVAL);
+    ck_assert_int_eq(kc_reader_group(r, 5, &g), 0);
+    ck_assert_uint_eq(g.count, 512);
+    for (uint32_t i = 0; i < g.count; i++)
+        ck_assert_uint_eq(g.ranks[i], 2 * i + 1);
+    ck_assert_int_eq(kc_reader_group_name(r, 5, name), 0);
+    ck_assert_str_eq(name, "odd");
+    ck_assert_int_eq(kc_reader_group_name(r, 6, name), -ENOENT);
+    const uint32_t bell = kc_probe_bell(p[1023]);
+    kc_probe_bell_ring(p[0], 1023); /* each has a bell of its own */
+    ck_assert_uint_eq(kc_probe_bell(p[1023]), bell + 1);
+    ck_assert_uint_eq(kc_probe_bell(p[1022]), 0);
+    kc_reader_free(r);
+    for (uint32_t i = 0; i < KC_BOARD_RANKS; i++)
+        kc_probe_free(p[i]);
+}
+END_TEST
+
 START_TEST(job_is_read_as_the_keeper_wrote_it)
 {
     struct kc_board *b = new_board(2);
@@ -682,7 +724,7 @@ START_TEST(job_is_read_as_the_keeper_wrote_it)
     ck_assert_uint_eq(kc_reader_abort(r), w);
     kc_board_incarnation(b, 2);
     ck_assert_uint_eq(kc_reader_abort(r), 0);
-    ck_assert_int_eq(KC_ABORT_RANK(kc_board_abort(b, KC_REASON_ENDED)), KC_RANKS_MAX);
+    ck_assert_int_eq(KC_ABORT_RANK(kc_board_abort(b, KC_REASON_ENDED)), KC_BOARD_RANKS);
     kc_board_free(b, 1);
 }
 END_TEST
@@ -918,6 +960,7 @@ int main(void)
     tcase_add_test(c, histories_are_streams);
     tcase_add_test(c, curve_holds_the_whole_run);
     tcase_add_test(c, snapshots_groups_plan_and_ack);
+    tcase_add_test(c, a_board_of_1024_ranks);
     tcase_add_test(c, job_is_read_as_the_keeper_wrote_it);
     tcase_add_test(c, directory_is_read_as_kcd_wrote_it);
     tcase_add_test(c, F10_abort_wakes_everybody_at_once);

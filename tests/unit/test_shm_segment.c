@@ -79,7 +79,7 @@ START_TEST(created_whole_and_reserved)
     ck_assert_str_eq(s.head->instance, instance);
     ck_assert_int_eq(s.head->creator, getpid());
     ck_assert_int_eq(kc_segment_create(instance, "a-1", 0, &s, &error), -EINVAL);
-    ck_assert_int_eq(kc_segment_create(instance, "a-1", 65, &s, &error), -EINVAL);
+    ck_assert_int_eq(kc_segment_create(instance, "a-1", KC_BOARD_RANKS + 1, &s, &error), -EINVAL);
     ck_assert_int_eq(kc_segment_create("Not.Valid", "a-1", 1, &s, &error), -EINVAL);
     ck_assert_ptr_nonnull(strstr(error.text, "Not.Valid"));
     kc_segment_close(&s);
