@@ -151,7 +151,13 @@ TEST_SUPPORT := $(patsubst %.c,$(B)/%.o,$(filter-out tests/unit/test_%.c,$(wildc
 $(B)/tests/%: $(B)/tests/unit/%.o $(TEST_SUPPORT) $(call archives,$(TEST_ROOMS))
 	@mkdir -p $(@D)
 	$(call link,-Wl$(comma)--wrap=_mark_point $< $(TEST_SUPPORT),$(call archives,$(TEST_ROOMS)),$(LIBS) $(LIBS_CONSOLE) $(shell pkg-config --libs check))
-unit: $(addprefix $(B)/tests/,$(UNIT))
+# tests/tools/NAME.c: programs that tests start
+TOOLS := $(patsubst tests/tools/%.c,%,$(wildcard tests/tools/*.c))
+$(addprefix $(B)/tests/,$(TOOLS)): $(B)/tests/%: $(B)/tests/tools/%.o $(addprefix $(B)/tests/unit/,board_make.o board_make_ranks.o board_home.o) \
+                                   $(call archives,shm contracts base)
+	@mkdir -p $(@D)
+	$(call link,$(filter %.o,$^),$(call archives,shm contracts base),-lzstd $(LIBS_BASE))
+unit: $(addprefix $(B)/tests/,$(UNIT) $(TOOLS))
 .SECONDARY:
 # everything under ASan+UBSan; what threads share under TSan
 TSAN_TESTS := $(filter test_comm% test_shm% test_storage% test_background%,$(UNIT))
