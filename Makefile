@@ -88,7 +88,7 @@ $(BIN)/kc: $(B)/console/main.o $(call archives,$(KC_ROOMS))
 	@mkdir -p $(@D)
 	$(call link,$<,$(call archives,$(KC_ROOMS)),$(LIBS) $(LIBS_CONSOLE))
 
-.PHONY: all found check deps drills faults torture layouts bench bench-peers boundary install clean quickstart unit sanitized
+.PHONY: all found check deps drills faults torture layouts bench bench-peers boundary install clean quickstart unit sanitized pictures
 all: found $(BIN)/kc-rank $(BIN)/kcd $(BIN)/kc
 
 # What was found, and what is therefore left out. NVML is looked for when a program runs, not here.
@@ -159,6 +159,10 @@ $(addprefix $(B)/tests/,$(TOOLS)): $(B)/tests/%: $(B)/tests/tools/%.o $(addprefi
 	$(call link,$(filter %.o,$^),$(call archives,shm contracts base),-lzstd $(LIBS_BASE))
 unit: $(addprefix $(B)/tests/,$(UNIT) $(TOOLS))
 .SECONDARY:
+# the pictures of README, from the golden screens; a new one begins as an empty man/pictures/NAME.svg
+SCREENS := $(filter test_view_% test_console_screen,$(UNIT))
+pictures: $(addprefix $(B)/tests/,$(SCREENS))
+	@for t in $(SCREENS); do KC_GOLDEN=pictures $(B)/tests/$$t >/dev/null || exit 1; done; ls man/pictures
 # everything under ASan+UBSan; what threads share under TSan
 TSAN_TESTS := $(filter test_comm% test_shm% test_storage% test_background%,$(UNIT))
 sanitized:

@@ -1,11 +1,13 @@
 /* screen_rig.c */
 #include "screen_rig.h"
+#include "screen_picture.h"
 
 #include <check.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct job rig_job[4];
 struct job_rank rig_rank[2];
@@ -105,35 +107,55 @@ void rig_screen_teardown(void)
     lines_free(&rig_output);
 }
 
-char *rig_shot(int rows, int cols, bool ascii)
+static struct canvas draw(int rows, int cols, bool ascii)
 {
     struct canvas c;
     ck_assert_int_eq(canvas_new(&c, rows, cols, ascii), 0);
     view_draw(&rig_view, &c);
     ck_assert_msg(c.overlaps == 0, "%d cells were written twice at %dx%d, view %d, mode %d", c.overlaps, cols, rows,
                   rig_view.at, rig_view.mode);
+    return c;
+}
+
+char *rig_shot(int rows, int cols, bool ascii)
+{
+    struct canvas c = draw(rows, cols, ascii);
     char *text = canvas_dump(&c);
     canvas_free(&c);
     return text;
 }
 
-void rig_compare(const char *name, int rows, int cols, bool ascii)
+/* Is `text` what the file holds? With KC_GOLDEN=`mode` it is written first. */
+static void compare_file(const char *path, const char *text, const char *mode, const char *what)
 {
-    char path[256], *want = NULL, *got = rig_shot(rows, cols, ascii);
+    char *want = NULL;
     size_t room = 0;
-    snprintf(path, sizeof path, "tests/screen/%s.txt", name);
-    const char *mode = getenv("KC_GOLDEN");
-    if (mode && !strcmp(mode, "write")) {
+    const char *asked = getenv("KC_GOLDEN");
+    if (asked && !strcmp(asked, mode)) {
         FILE *f = fopen(path, "w");
-        ck_assert(f && fputs(got, f) >= 0 && fclose(f) == 0);
+        ck_assert(f && fputs(text, f) >= 0 && fclose(f) == 0);
     }
     FILE *f = fopen(path, "r");
     ck_assert_msg(f != NULL, "%s: run this test from the root of the tree", path);
-    ck_assert_int_gt(getdelim(&want, &room, 0, f), 0);
+    ck_assert_int_ge(getdelim(&want, &room, 0, f), 0);
     fclose(f);
-    ck_assert_msg(!strcmp(got, want), "%s differs. It is now:\n%s", path, got);
+    ck_assert_msg(!strcmp(text, want), "%s differs. %s", path, what ? what : text);
     free(want);
-    free(got);
+}
+
+void rig_compare(const char *name, int rows, int cols, bool ascii)
+{
+    char path[256];
+    struct canvas c = draw(rows, cols, ascii);
+    char *text = canvas_dump(&c), *picture = screen_picture(&c);
+    snprintf(path, sizeof path, "tests/screen/%s.txt", name);
+    compare_file(path, text, "write", NULL);
+    snprintf(path, sizeof path, "man/pictures/%s.svg", name);
+    if (access(path, F_OK) == 0) /* README shows it */
+        compare_file(path, picture, "pictures", "make pictures");
+    free(text);
+    free(picture);
+    canvas_free(&c);
 }
 
 void rig_press(const char *keys)

@@ -1,5 +1,6 @@
 /* screen_rig.h - the example world of the screen's tests, and whole screens against golden ones (tests/screen; KC_GOLDEN=write
- * makes them anew, to be read before they are kept). */
+ * makes them anew, to be read before they are kept). Those of which man/pictures has a picture must look like it, too: make
+ * pictures. */
 #ifndef KC_TESTS_SCREEN_RIG_H
 #define KC_TESTS_SCREEN_RIG_H
 
