@@ -88,7 +88,7 @@ $(BIN)/kc: $(B)/console/main.o $(call archives,$(KC_ROOMS))
 	@mkdir -p $(@D)
 	$(call link,$<,$(call archives,$(KC_ROOMS)),$(LIBS) $(LIBS_CONSOLE))
 
-.PHONY: all found check deps drills faults torture layouts bench bench-peers boundary install clean quickstart unit sanitized pictures
+.PHONY: all found check deps drills faults torture layouts bench bench-peers boundary install clean quickstart unit sanitized pictures fuzz
 all: found $(BIN)/kc-rank $(BIN)/kcd $(BIN)/kc
 
 # What was found, and what is therefore left out. NVML is looked for when a program runs, not here.
@@ -133,6 +133,12 @@ drills: all
 # snapshots under every fault and power cut, for minutes; the unit tests have a short form
 torture: all $(B)/tests/test_torture
 	@$(B)/tests/test_torture long
+
+# keys, sizes and saved boards at random, sanitizers on, for minutes; the unit tests have a short form
+FUZZ := test_screen_fuzz
+fuzz:
+	@$(MAKE) -s CONFIG=asan $(addprefix build/asan/tests/,$(FUZZ))
+	@for t in $(FUZZ); do build/asan/tests/$$t long || exit 1; done
 
 boundary: all
 	@bin/kc boundary check
