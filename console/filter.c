@@ -1,4 +1,4 @@
-/* filter.c - pure: text and JSON in, yes or no out. */
+/* filter.c - pure: text and rows in, yes or no out. */
 #include "filter.h"
 
 #include "base/suggest.h"
@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fnmatch.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,15 +43,26 @@ static int take_value(const char **at, char *out, size_t room, struct kc_error *
     return 0;
 }
 
-static int take_term(const char **at, struct filter_term *t, struct kc_error *e)
+/* The sign at `at`; SIGNS: there is none. */
+static size_t sign_at(const char *at)
 {
-    size_t n = strspn(*at, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-."), s = 0;
+    size_t s = 0;
+    while (s < SIGNS && strncmp(at, signs[s].sign, strlen(signs[s].sign)))
+        s++;
+    return s;
+}
+
+static int take_term(const char **at, bool words, struct filter_term *t, struct kc_error *e)
+{
+    size_t n = strspn(*at, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-."), s = sign_at(skip(*at + n));
+    if (words && s == SIGNS) {
+        t->how = FILTER_WORD;
+        return take_value(at, t->text, sizeof t->text, e);
+    }
     if (n == 0 || n >= sizeof t->key)
         return kc_fail(e, -EINVAL, "\"%.60s\" does not begin with a name; an example: state=running step>=100", *at);
     snprintf(t->key, sizeof t->key, "%.*s", (int)n, *at);
     *at = skip(*at + n);
-    while (s < SIGNS && strncmp(*at, signs[s].sign, strlen(signs[s].sign)))
-        s++;
     if (s == SIGNS)
         return kc_fail(e, -EINVAL, "\"%s\" is not followed by a comparison; there are = != < <= > >= ~ !~, as in step>=100",
                        t->key);
@@ -68,22 +80,40 @@ static int take_term(const char **at, struct filter_term *t, struct kc_error *e)
     return 0;
 }
 
-int filter_parse(const char *text, struct filter *out, struct kc_error *e)
+/* Past a word that joins two terms. */
+static const char *skip_joint(const char *at)
 {
-    const char *at = skip(text);
-    memset(out, 0, sizeof *out);
-    while (*at) {
-        if (out->count && !strncmp(at, "and", 3) && isspace((unsigned char)at[3]))
-            at = skip(at + 3);
-        if (out->count == FILTER_TERMS)
+    size_t n = !strncmp(at, "and", 3) ? 3 : !strncmp(at, "&&", 2) ? 2 : 0;
+    return n && isspace((unsigned char)at[n]) ? skip(at + n) : at;
+}
+
+static int parse(const char *text, bool words, struct filter *out, struct kc_error *e)
+{
+    struct filter f = {0};
+    for (const char *at = skip(text); *at; at = skip(at)) {
+        if (f.count)
+            at = skip_joint(at);
+        if (f.count == FILTER_TERMS)
             return kc_fail(e, -EINVAL, "more than %d comparisons", FILTER_TERMS);
-        int code = take_term(&at, &out->term[out->count], e);
+        int code = take_term(&at, words, &f.term[f.count], e);
         if (code < 0)
             return code;
-        out->count++;
-        at = skip(at);
+        f.count++;
     }
-    return out->count ? 0 : kc_fail(e, -EINVAL, "nothing is compared; an example: state=running step>=100");
+    if (!f.count)
+        return kc_fail(e, -EINVAL, "nothing is compared; an example: state=running step>=100");
+    *out = f;
+    return 0;
+}
+
+int filter_parse(const char *text, struct filter *out, struct kc_error *e)
+{
+    return parse(text, false, out, e);
+}
+
+int filter_parse_words(const char *text, struct filter *out, struct kc_error *e)
+{
+    return parse(text, true, out, e);
 }
 
 const json_t *filter_member(const json_t *row, const char *key)
@@ -98,31 +128,32 @@ const json_t *filter_member(const json_t *row, const char *key)
     return row;
 }
 
-/* As it is compared: an object as its first text ({"what":"all-reduce",…}), letters small, '_' as '-'. false: unknown. */
-static bool value_text(const json_t *v, char *out, size_t room)
+static void json_get(const void *row, const char *key, struct filter_value *out)
 {
-    const char *key;
+    const json_t *v = filter_member(row, key);
+    const char *name;
     json_t *inner;
-    if (json_is_object(v)) {
+    if (json_is_object(v)) { /* {"what":"all-reduce",…}: its first text */
         const json_t *first = NULL;
-        json_object_foreach((json_t *)v, key, inner)
+        json_object_foreach((json_t *)v, name, inner)
             if (!first && json_is_string(inner))
                 first = inner;
         v = first;
     }
+    out->known = json_is_string(v) || json_is_number(v) || json_is_boolean(v);
+    if (json_is_number(v))
+        out->number = json_number_value(v);
     if (json_is_string(v))
-        snprintf(out, room, "%s", json_string_value(v));
+        snprintf(out->text, sizeof out->text, "%s", json_string_value(v));
     else if (json_is_integer(v))
-        snprintf(out, room, "%lld", (long long)json_integer_value(v));
+        snprintf(out->text, sizeof out->text, "%lld", (long long)json_integer_value(v));
     else if (json_is_real(v))
-        snprintf(out, room, "%.9g", json_real_value(v));
+        snprintf(out->text, sizeof out->text, "%.9g", out->number);
     else if (json_is_boolean(v))
-        snprintf(out, room, "%s", json_is_true(v) ? "true" : "false");
-    else
-        return false;
-    return true;
+        snprintf(out->text, sizeof out->text, "%s", json_is_true(v) ? "true" : "false");
 }
 
+/* As texts are compared: letters small, '_' as '-'. */
 static void fold(char *text)
 {
     for (; *text; text++)
@@ -142,35 +173,41 @@ static bool by_number(enum filter_how how, double a, double b)
     }
 }
 
-static bool term_holds(const struct filter_term *t, const json_t *row)
+static bool term_holds(const struct filter_term *t, filter_get *get, const void *row)
 {
-    char have[512], want[sizeof t->text];
-    const json_t *v = filter_member(row, t->key);
-    bool known = value_text(v, have, sizeof have);
+    struct filter_value have = {.number = NAN};
+    char want[sizeof t->text];
+    get(row, t->key, &have);
     if (!strcmp(t->text, "-") && t->how <= FILTER_NE)
-        return known == (t->how == FILTER_NE);
-    if (!known)
+        return have.known == (t->how == FILTER_NE);
+    if (!have.known)
         return false;
-    if (json_is_number(v) && !isnan(t->number) && t->how <= FILTER_GE)
-        return by_number(t->how, json_number_value(v), t->number);
+    if (!isnan(have.number) && !isnan(t->number) && t->how <= FILTER_GE)
+        return by_number(t->how, have.number, t->number);
     snprintf(want, sizeof want, "%s", t->text);
-    fold(have);
+    fold(have.text);
     fold(want);
     switch (t->how) {
-    case FILTER_EQ: return !strcmp(have, want);
-    case FILTER_NE: return strcmp(have, want) != 0;
-    case FILTER_LIKE: return fnmatch(want, have, 0) == 0;
-    case FILTER_UNLIKE: return fnmatch(want, have, 0) != 0;
+    case FILTER_EQ: return !strcmp(have.text, want);
+    case FILTER_NE: return strcmp(have.text, want) != 0;
+    case FILTER_LIKE: return fnmatch(want, have.text, 0) == 0;
+    case FILTER_UNLIKE: return fnmatch(want, have.text, 0) != 0;
+    case FILTER_WORD: return strstr(have.text, want) != NULL;
     default: return false; /* a text has no order */
     }
 }
 
-bool filter_holds(const struct filter *f, const json_t *row)
+bool filter_holds_by(const struct filter *f, filter_get *get, const void *row)
 {
     for (int i = 0; i < f->count; i++)
-        if (!term_holds(&f->term[i], row))
+        if (!term_holds(&f->term[i], get, row))
             return false;
     return true;
+}
+
+bool filter_holds(const struct filter *f, const json_t *row)
+{
+    return filter_holds_by(f, json_get, row);
 }
 
 /* Names of the members that rows have, each once. */
@@ -190,20 +227,31 @@ static size_t all_keys(const json_t *rows, const char *keys[KEYS_MAX])
     return n;
 }
 
+int filter_unknown(const char *name, const char *const *names, size_t count, struct kc_error *e, const char *format, ...)
+{
+    char what[KC_ERROR_TEXT / 2], list[KC_ERROR_TEXT / 2] = "";
+    const char *near = kc_suggest(name, names, count);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    if (near)
+        return kc_fail(e, -EINVAL, "%s. Did you mean %s?", what, near);
+    size_t at = 0;
+    for (size_t i = 0; i < count && at < sizeof list; i++)
+        at += (size_t)snprintf(list + at, sizeof list - at, "%s%s", i ? ", " : "", names[i]);
+    return kc_fail(e, -EINVAL, "%s. There are: %s", what, list);
+}
+
 int filter_key_known(const json_t *rows, const char *key, const char *option, struct kc_error *e)
 {
-    const char *keys[KEYS_MAX], *near;
-    char first[64], list[KC_ERROR_TEXT / 2] = "";
-    size_t n = all_keys(rows, keys), at = 0;
-    if (json_array_size(rows) == 0)
-        return 0;
+    const char *keys[KEYS_MAX];
+    char first[64];
+    size_t n = all_keys(rows, keys);
     snprintf(first, sizeof first, "%.*s", (int)strcspn(key, "."), key);
     for (size_t i = 0; i < n; i++)
         if (!strcmp(keys[i], first))
             return 0;
-    if ((near = kc_suggest(first, keys, n)))
-        return kc_fail(e, -EINVAL, "no row has a member \"%s\" (%s). Did you mean %s?", key, option, near);
-    for (size_t i = 0; i < n && at < sizeof list; i++)
-        at += (size_t)snprintf(list + at, sizeof list - at, "%s%s", i ? ", " : "", keys[i]);
-    return kc_fail(e, -EINVAL, "no row has a member \"%s\" (%s). There are: %s", key, option, list);
+    return json_array_size(rows) == 0 ? 0
+                                      : filter_unknown(first, keys, n, e, "no row has a member \"%s\" (%s)", key, option);
 }

@@ -1,0 +1,74 @@
+/* list.h - rows one can walk through: every view that lists draws and moves with this. Rows come from a source, which is
+ * looked at anew each time; where the person is in them (struct list) holds by what a row is called, never by its number:
+ * the cursor stays on its object, wherever that goes, and the order stands still while the cursor has just moved. Pure. */
+#ifndef KC_CONSOLE_SCREEN_LIST_H
+#define KC_CONSOLE_SCREEN_LIST_H
+
+#include "canvas.h"
+#include "keys.h"
+
+#include "base/error.h"
+#include "console/filter.h"
+
+#define LIST_ID 96
+#define LIST_MARKS 64    /* rows that can be marked at once */
+#define LIST_ORDER 1024  /* rows whose order can stand still */
+#define LIST_STILL UINT64_C(5000000000) /* ns after a move of the cursor for which it does */
+
+struct list_cell {
+    char text[160];
+    char value[64];  /* what is compared and sorted by instead of the text; "": the text */
+    double number;   /* and by this before any text; NaN: it has none */
+    enum role role;
+    bool unknown;    /* sorts last, and holds no comparison */
+};
+
+/* In the order in which they are shown, and kept as the room narrows. */
+struct list_column {
+    const char *head, *key; /* key: what it is called in the verb's JSON, and in a filter */
+    int width;              /* 0: what is left, LIST_REST at least */
+    bool right;
+};
+#define LIST_REST 10
+
+struct list_source {
+    const void *self;
+    size_t rows;
+    const struct list_column *column;
+    int columns;
+    void (*id)(const void *self, size_t row, char out[LIST_ID]); /* what the cursor stays on */
+    /* *out comes without texts, number NaN, role normal. */
+    void (*cell)(const void *self, size_t row, int column, struct list_cell *out);
+};
+
+/* All zero: at the first row, nothing sorted, filtered or marked. */
+struct list {
+    char cursor[LIST_ID]; /* the row it is on; "": the first */
+    size_t at, top, page; /* its place among the rows shown, the place of the first on the screen, how many fit there */
+    int sort;             /* 1 + column; 0: as the source has them */
+    bool invert;
+    bool filtered;
+    char wanted[256];     /* the filter as it was typed: in force, or (for n N) the last that was */
+    struct filter filter;
+    char mark[LIST_MARKS][LIST_ID];
+    size_t marks;
+    uint64_t moved, now;  /* when the cursor was last moved, 0: never; when it was last looked at */
+    uint64_t order[LIST_ORDER]; /* digests of ids as they stood */
+    size_t ordered;
+};
+
+/* What is filtered and marked (only then), heads, rows; '>' before the row under the cursor, '*' before marked ones. Of a
+ * source without rows nothing: the view says why. */
+void list_draw(struct list *l, const struct list_source *s, struct canvas *c, uint64_t now);
+/* Takes keys that move, sort, jump and mark; what is to be said goes to `notice`. false: not a key of lists. */
+bool list_key(struct list *l, const struct list_source *s, enum key_id key, uint64_t now, char *notice, size_t room);
+/* Show only rows for which `text` holds (filter.h, over cells by the column's key; a word alone is looked for in all cells);
+ * "": all. -EINVAL: e says what is wrong with it, and the one before stays. */
+int list_filter(struct list *l, const struct list_source *s, const char *text, struct kc_error *e);
+/* The row under the cursor; SIZE_MAX: none. */
+size_t list_row(struct list *l, const struct list_source *s);
+/* Put the cursor on the row of that id, or where it will be. */
+void list_go(struct list *l, const char *id, uint64_t now);
+bool list_marked(const struct list *l, const char *id);
+
+#endif
