@@ -57,8 +57,43 @@ static enum view_request key_in_output(struct view *v, int code)
     return v->mode == MODE_NORMAL && (key == KEY_ID_LINE || key == KEY_ID_HELP) ? key_in_view(v, code) : REQUEST_NONE;
 }
 
+bool view_list_key(struct view *v, enum view_id at, enum key_id key)
+{
+    struct list_source s;
+    return view_kinds[at].source && view_kinds[at].source(v, &s) &&
+           list_key(&v->list[at], &s, key, v->now, v->notice, sizeof v->notice);
+}
+
+static void begin_find(struct view *v)
+{
+    struct list_source s;
+    const struct view_kind *k = &view_kinds[v->at];
+    if (!k->find && !(k->source && k->source(v, &s))) {
+        snprintf(v->notice, sizeof v->notice, "there is nothing to look through here");
+        return;
+    }
+    typing_begin(v, MODE_FIND);
+    if (k->source && v->list[v->at].filtered)
+        typing_set(v, v->list[v->at].wanted);
+}
+
+static void find(struct view *v, const char *text)
+{
+    struct list_source s;
+    struct kc_error e = {""};
+    const struct view_kind *k = &view_kinds[v->at];
+    if (k->find)
+        k->find(v, text);
+    else if (k->source && k->source(v, &s) && list_filter(&v->list[v->at], &s, text, &e) < 0)
+        snprintf(v->notice, sizeof v->notice, "%.255s", e.text);
+}
+
 static enum view_request go_back(struct view *v, int code)
 {
+    if (code == 27 && view_kinds[v->at].source && v->list[v->at].filtered) {
+        find(v, "");
+        return REQUEST_NONE;
+    }
     const enum view_id up = v->at == VIEW_HELP ? v->before_help : view_kinds[v->at].up;
     if (up != v->at && (view_kinds[up].of_job || !v->only))
         v->at = up;
@@ -88,7 +123,7 @@ static void begin_line(struct view *v)
 static enum view_request key_in_view(struct view *v, int code)
 {
     const enum key_id key = key_find(code);
-    if (key == KEY_IDS || view_kinds[v->at].key(v, key))
+    if (key == KEY_IDS || view_kinds[v->at].key(v, key) || view_list_key(v, v->at, key))
         return REQUEST_NONE;
     switch (key) {
     case KEY_ID_ENTER: view_go(v, view_kinds[v->at].down); break;
@@ -100,6 +135,7 @@ static enum view_request key_in_view(struct view *v, int code)
         break;
     case KEY_ID_ACTIONS: actions_open(v); break;
     case KEY_ID_LINE: begin_line(v); break;
+    case KEY_ID_FIND: begin_find(v); break;
     case KEY_ID_EARLIER: return walk(v, REPLAY_BACK);
     case KEY_ID_LATER: return walk(v, REPLAY_FORTH);
     case KEY_ID_MINUTE_BACK: return walk(v, REPLAY_MINUTE_BACK);
@@ -122,7 +158,10 @@ enum view_request view_key(struct view *v, int code, bool character)
     const int known = character && code > 0x7f ? 0 : code;
     switch (v->mode) {
     case MODE_LINE: return typing_key(v, code, character);
-    case MODE_FIND: typing_find_key(v, code, character); break;
+    case MODE_FIND:
+        if (typing_find_key(v, code, character))
+            find(v, v->line);
+        break;
     case MODE_MENU: return actions_menu_key(v, known);
     case MODE_CONFIRM: return actions_question_key(v, code, character);
     case MODE_OUTPUT: return key_in_output(v, known);

@@ -198,6 +198,8 @@ static size_t find_cursor(const struct list *l, const size_t *place_of, size_t c
 {
     if (count == 0)
         return SIZE_MAX;
+    if (!*l->cursor)
+        return 0;
     if (place == SIZE_MAX)
         return l->at < count ? l->at : count - 1;
     for (size_t i = 0; i < count; i++)

@@ -4,8 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define VIEW(id, name, function, of_job, up, down, needs, hints, walks)                                                \
-    [VIEW_##id] = {name, of_job, VIEW_##up, VIEW_##down, needs, hints, walks, view_draw_##function, view_key_##function},
+#define VIEW(id, name, function, of_job, up, down, needs, source, find, hints, walks)                                  \
+    [VIEW_##id] = {name,  of_job, VIEW_##up,            VIEW_##down,         needs,                                    \
+                   hints, walks,  view_draw_##function, view_key_##function, source, find},
 const struct view_kind view_kinds[VIEWS] = {
 #include "views.def"
 };
@@ -28,8 +29,12 @@ const struct job *view_job(struct view *v)
             return &m->job[i];
     if (v->only)
         return NULL;
-    snprintf(v->selected, sizeof v->selected, "%s", m->job[0].id); /* it was removed, or this is the first look */
-    return &m->job[0];
+    struct list_source s; /* it was removed, or this is the first look */
+    view_source_jobs(v, &s);
+    const size_t row = list_row(&v->list[VIEW_JOBS], &s);
+    const struct job *next = &m->job[row < m->count ? row : 0];
+    snprintf(v->selected, sizeof v->selected, "%s", next->id);
+    return next;
 }
 
 const struct job *view_target(const struct view *v)

@@ -4,13 +4,15 @@
 #define KC_CONSOLE_SCREEN_VIEW_H
 
 #include "canvas.h"
+#include "keys.h"
 #include "lines.h"
+#include "list.h"
 
 #include "console/history.h"
 #include "console/model.h"
 #include "console/replay.h"
 
-#define VIEW(id, name, function, of_job, up, down, needs, hints, walks) VIEW_##id,
+#define VIEW(id, name, function, of_job, up, down, needs, source, find, hints, walks) VIEW_##id,
 enum view_id {
 #include "views.def"
     VIEWS
@@ -83,7 +85,8 @@ struct view {
     enum view_id at, before_help;
     enum view_mode mode;
     char selected[JOB_ID_ROOM];     /* the cursor is on this job, wherever its row goes */
-    int jobs_top, rank, log_rank;   /* log_rank -1: all */
+    struct list list[VIEWS];        /* in the rows of those views that have a source */
+    int rank, log_rank;             /* log_rank -1: all */
     int log_back, output_back, help_top; /* lines scrolled back from the end; from the start */
     char line[LINE_ROOM];           /* being typed: a statement, or the answer to a question */
     size_t line_at;
@@ -113,20 +116,6 @@ const struct job *view_job(struct view *v);
 /* The job that the menu is about, by the id that was fixed when it opened, or NULL: it is gone. */
 const struct job *view_target(const struct view *v);
 
-/* ---- keys.def -------------------------------------------------------------------------------------------------- */
-enum key_id {
-#define KEY(id, code, second, function, shown, help) KEY_ID_##id,
-#include "console/keys.def"
-#undef KEY
-    KEY_IDS
-};
-struct key_row {
-    const char *shown, *help;
-    int code[3];
-};
-extern const struct key_row key_rows[KEY_IDS];
-/* KEY_IDS: no such key. */
-enum key_id key_find(int code);
 /* Rows that a key moves by: -1, 1, a page, to an end (then far beyond it); 0: another key. */
 int key_moves(const struct view *v, enum key_id key);
 
@@ -141,14 +130,22 @@ struct view_kind {
     const char *hints, *walks;   /* last line; in a replay, NULL: the same */
     void (*draw)(struct view *v, struct canvas *c);
     bool (*key)(struct view *v, enum key_id key);
+    /* The rows of a view that is a list (list.h): keys of lists and `/` are done for it. false: there is none now. */
+    bool (*source)(struct view *v, struct list_source *out);
+    /* `/` of a view that finds otherwise; what is wrong with the text is a notice. NULL: by its rows, or not at all. */
+    void (*find)(struct view *v, const char *text);
 };
 extern const struct view_kind view_kinds[VIEWS];
-#define VIEW(id, name, function, of_job, up, down, needs, hints, walks)                                                \
+#define VIEW(id, name, function, of_job, up, down, needs, source, find, hints, walks)                                  \
     void view_draw_##function(struct view *v, struct canvas *c);                                                       \
-    bool view_key_##function(struct view *v, enum key_id key);
+    bool view_key_##function(struct view *v, enum key_id key);                                                         \
+    bool view_source_##function(struct view *v, struct list_source *out);                                              \
+    void view_find_##function(struct view *v, const char *text);
 #include "views.def"
 #undef VIEW
 
+/* A key of lists, for the list of `at`; false: not one, or no list. */
+bool view_list_key(struct view *v, enum view_id at, enum key_id key);
 /* Go to a view; where it can't be, a notice says why. */
 void view_go(struct view *v, enum view_id to);
 /* Lines of `l` on all of `c`, the newest at the bottom, `back` lines scrolled up. */

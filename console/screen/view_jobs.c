@@ -10,15 +10,12 @@
 
 enum column_id { COLUMN_ID, COLUMN_STATE, COLUMN_STEP, COLUMN_LOSS, COLUMN_RATE, COLUMN_LEFT, COLUMN_RANKS, COLUMNS };
 
-/* In the order in which they are kept when the screen narrows. */
-static const struct {
-    const char *head;
-    int width;
-    bool right;
-} column[COLUMNS] = {
-    [COLUMN_ID] = {"JOB", 20, false},   [COLUMN_STATE] = {"STATE", 12, false}, [COLUMN_STEP] = {"STEP", 13, true},
-    [COLUMN_LOSS] = {"LOSS", 8, true},  [COLUMN_RATE] = {"TOK/S", 6, true},    [COLUMN_LEFT] = {"LEFT", 11, true},
-    [COLUMN_RANKS] = {"RANKS", 5, true},
+static const struct list_column column[COLUMNS] = {
+    [COLUMN_ID] = {"JOB", "id", 20, false},         [COLUMN_STATE] = {"STATE", "state", 12, false},
+    [COLUMN_STEP] = {"STEP", "step", 13, true},     [COLUMN_LOSS] = {"LOSS", "loss", 8, true},
+    [COLUMN_RATE] = {"TOK/S", "tokens_per_second", 6, true},
+    [COLUMN_LEFT] = {"LEFT", "eta_seconds", 11, true},
+    [COLUMN_RANKS] = {"RANKS", "ranks", 5, true},
 };
 
 static void cell_text(const struct job *j, enum column_id id, char *out, size_t room)
@@ -49,23 +46,6 @@ static void cell_text(const struct job *j, enum column_id id, char *out, size_t 
     }
 }
 
-static void draw_row(struct canvas *c, int row, const struct job *j, enum role role)
-{
-    int at = 2;
-    for (int k = 0; k < COLUMNS && at < c->cols; k++) {
-        char text[96];
-        if (k > 0 && at + column[k].width > c->cols)
-            break;
-        if (j)
-            cell_text(j, (enum column_id)k, text, sizeof text);
-        else
-            snprintf(text, sizeof text, "%s", column[k].head);
-        int pad = column[k].right ? column[k].width - text_width(text) : 0;
-        canvas_text(c, row, at + (pad > 0 ? pad : 0), column[k].width - (pad > 0 ? pad : 0), role, "%s", text);
-        at += column[k].width + 1;
-    }
-}
-
 static enum role role_of(const struct job *j)
 {
     switch (j->state) {
@@ -77,46 +57,79 @@ static enum role role_of(const struct job *j)
     }
 }
 
+static void job_id(const void *self, size_t row, char out[LIST_ID])
+{
+    const struct model *m = self;
+    snprintf(out, LIST_ID, "%s", m->job[row].id);
+}
+
+static double number_of(const struct job *j, enum column_id id)
+{
+    switch (id) {
+    case COLUMN_STEP: return j->step < 0 ? NAN : (double)j->step;
+    case COLUMN_LOSS: return j->loss;
+    case COLUMN_RATE: return j->tokens_per_second;
+    case COLUMN_LEFT: return job_eta(j);
+    case COLUMN_RANKS: return j->ranks < 0 ? NAN : (double)j->ranks;
+    default: return NAN;
+    }
+}
+
+static void job_cell(const void *self, size_t row, int k, struct list_cell *out)
+{
+    const struct job *j = &((const struct model *)self)->job[row];
+    cell_text(j, (enum column_id)k, out->text, sizeof out->text);
+    if (k == COLUMN_STATE)
+        snprintf(out->value, sizeof out->value, "%s", job_state_text(j));
+    out->number = number_of(j, (enum column_id)k);
+    out->unknown = k > COLUMN_STATE && isnan(out->number);
+    out->role = role_of(j);
+}
+
+bool view_source_jobs(struct view *v, struct list_source *out)
+{
+    static const struct model none;
+    const struct model *m = v->model ? v->model : &none;
+    *out = (struct list_source){m, m->count, column, COLUMNS, job_id, job_cell};
+    return m->count > 0;
+}
+
+/* The cursor is on the selected job. While one walks in the list, one that it hides is not selected. */
+static void follow(struct view *v)
+{
+    struct list *l = &v->list[VIEW_JOBS];
+    struct list_source s;
+    view_source_jobs(v, &s);
+    snprintf(l->cursor, sizeof l->cursor, "%s", v->selected);
+    const size_t row = list_row(l, &s);
+    if (row != SIZE_MAX && v->at == VIEW_JOBS)
+        snprintf(v->selected, sizeof v->selected, "%s", v->model->job[row].id);
+}
+
 void view_draw_jobs(struct view *v, struct canvas *c)
 {
-    const int rows = c->rows;
-    int row = 0;
-    const struct model *m = v->model;
-    const struct job *selected = view_job(v);
-    if (!selected) {
-        canvas_text(c, row, 2, 0, ROLE_NORMAL, "No jobs yet. Start one:");
-        if (rows > 1)
-            canvas_text(c, row + 1, 2, 0, ROLE_STRONG, ":start SPEC");
+    struct list_source s;
+    if (!view_source_jobs(v, &s)) {
+        canvas_text(c, 0, 2, 0, ROLE_NORMAL, "No jobs yet. Start one:");
+        if (c->rows > 1)
+            canvas_text(c, 1, 2, 0, ROLE_STRONG, ":start SPEC");
         return;
     }
-    int list = rows, cursor = (int)(selected - m->job);
-    if (rows >= 4) { /* with a head only where there is room for more than it */
-        draw_row(c, row++, NULL, ROLE_DIM);
-        list--;
-    }
-    v->page = list;
-    if (cursor < v->jobs_top)
-        v->jobs_top = cursor;
-    if (cursor >= v->jobs_top + list)
-        v->jobs_top = cursor - list + 1;
-    if (v->jobs_top > (int)m->count - list)
-        v->jobs_top = (int)m->count > list ? (int)m->count - list : 0;
-    for (int i = 0; i < list && v->jobs_top + i < (int)m->count; i++) {
-        const struct job *j = &m->job[v->jobs_top + i];
-        if (j == selected)
-            canvas_text(c, row + i, 0, 1, ROLE_CURSOR, ">"); /* seen without colour and without reverse */
-        draw_row(c, row + i, j, j == selected ? ROLE_CURSOR : role_of(j));
-    }
+    follow(v);
+    list_draw(&v->list[VIEW_JOBS], &s, c, v->now);
 }
 
 bool view_key_jobs(struct view *v, enum key_id key)
 {
-    const int by = key_moves(v, key);
-    const struct job *j = view_job(v);
-    if (!by || !j)
+    struct list_source s;
+    follow(v);
+    if ((key == KEY_ID_ENTER || key == KEY_ID_ACTIONS) && view_source_jobs(v, &s) &&
+        list_row(&v->list[VIEW_JOBS], &s) == SIZE_MAX) {
+        snprintf(v->notice, sizeof v->notice, "the filter leaves no job; Esc shows all");
+        return true;
+    }
+    if (!view_list_key(v, VIEW_JOBS, key))
         return false;
-    long at = j - v->model->job + by, last = (long)v->model->count - 1;
-    at = at < 0 ? 0 : at > last ? last : at;
-    snprintf(v->selected, sizeof v->selected, "%s", v->model->job[at].id);
+    snprintf(v->selected, sizeof v->selected, "%.63s", v->list[VIEW_JOBS].cursor);
     return true;
 }

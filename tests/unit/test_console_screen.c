@@ -274,6 +274,7 @@ START_TEST(f49_no_single_key_changes_a_job)
             }
     rig_view.at = VIEW_JOBS;
     rig_view.mode = MODE_NORMAL;
+    memset(rig_view.list, 0, sizeof rig_view.list); /* sorted and marked by then */
     rig_view.selected[0] = 0;
     rig_press("ajjjj\r");
     ck_assert_int_eq(rig_view.mode, MODE_CONFIRM);

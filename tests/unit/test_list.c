@@ -248,6 +248,8 @@ START_TEST(a_row_that_is_named_gets_the_cursor)
     list_go(&list, "moon-2", now);
     on("moon-2");
     order("tide-5 tide-4 tide-3 moon-2@ moon-1");
+    list_go(&list, "", now);
+    on("tide-5");
 }
 END_TEST
 
