@@ -247,7 +247,7 @@ const char *job_state_text(const struct job *j)
 
 double job_eta(const struct job *j)
 {
-    if (j->state != KC_JOB_RUNNING || j->step < 0 || j->steps < j->step || isnan(j->step_seconds))
+    if (j->state != KC_JOB_RUNNING || j->step < 0 || j->steps < j->step || isnan(j->step_seconds) || !isnan(j->hangs))
         return NAN;
     return (double)(j->steps - j->step) * j->step_seconds;
 }

@@ -83,7 +83,7 @@ struct job {
     int64_t step, steps, ranks, zero, restarts, incarnation, exit_code, keeper;
     int64_t queue;               /* place in the queue from 1; -1: not queued, or no kcd to ask */
     double loss, validation_loss, grad_norm, lr, step_seconds, seconds;
-    double tokens_per_second;    /* now: known only while it runs */
+    double tokens_per_second;    /* now: known only while it runs and does not hang */
     int64_t validation_step;
     double split[SPLITS];        /* of rank 0, whose step `step_seconds` is too: parts of one step of one rank */
     char state_root[33];         /* of the state at `step` */
@@ -143,7 +143,7 @@ const char *job_state_text(const struct job *j); /* "running", "?" */
 /* "hangs for 41 s: rank 3 is stopped"; "" if it does not. Returns `out`. */
 const char *job_hang_text(const struct job *j, char *out, size_t room);
 const char *job_restart_text(const struct job *j, char *out, size_t room);
-/* Seconds the rest would take at the speed of the last step; NaN unless it runs. */
+/* Seconds the rest would take at the speed of the last step; NaN unless it runs and does not hang. */
 double job_eta(const struct job *j);
 /* Is a wait worth telling? A wait for a thread of the same rank is ordinary, many times a step, until nothing has
  * moved for 5 s. `seconds`: so long already; `age`: since the rank's state, phase or step changed. */

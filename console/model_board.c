@@ -167,6 +167,8 @@ static void read_steps(struct job *j, const struct kc_reader *r)
         j->step_seconds = s.seconds;
         j->tokens_per_second = s.seconds > 0 ? (double)s.tokens / s.seconds : NAN;
     }
+    if (!isnan(j->hangs)) /* the last step's speed is none of now */
+        j->tokens_per_second = NAN;
     if (!kc_reader_last_evaluation(r, &v) && v.incarnation == j->incarnation && (int64_t)v.step <= j->step) {
         j->validation_loss = v.loss;
         j->validation_step = (int64_t)v.step;

@@ -125,6 +125,7 @@ json_t *report_job(const struct job *j)
     json_object_set_new(o, "grad_norm", kc_json_number(j->grad_norm));
     json_object_set_new(o, "lr", kc_json_number(j->lr));
     json_object_set_new(o, "tokens_per_second", kc_json_number(j->tokens_per_second));
+    json_object_set_new(o, "left_seconds", kc_json_number(job_eta(j)));
     json_object_set_new(o, "step_seconds", kc_json_number(j->step_seconds));
     json_object_set_new(o, "state_root", session_text(j->state_root));
     json_object_set_new(o, "exit_code", report_whole(j->exit_code));

@@ -691,6 +691,8 @@ START_TEST(a_hang_is_told_wherever_a_job_is)
     ck_assert_str_eq(kc_json_text(job, "state", ""), "running");
     ck_assert_str_eq(kc_json_text(hang, "text", ""), "rank 1 is stopped");
     ck_assert(kc_json_real(hang, "seconds", 0) >= 41);
+    ck_assert(json_is_null(json_object_get(job, "tokens_per_second"))); /* it trains nothing now */
+    ck_assert(json_is_null(json_object_get(job, "left_seconds")));
     json_decref(o);
     w.incarnation = 7; /* of one that is gone */
     kc_board_watch(board, &w);
