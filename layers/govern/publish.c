@@ -55,21 +55,34 @@ void publish_plan(const struct kc_govern_config *c, uint64_t first_step)
                        KC_AT(c->plans->comm, uint32_t, group[g].ranks), group[g].ranks.count);
 }
 
-/* The ledger of state: all that was opened and read, and what was refused because of who asked. */
+/* The ledger of state: what was opened, of which class; what was read, and by others than schedule; what was refused because of
+ * who asked. */
 static void publish_ledger(const struct kc_govern_config *c)
 {
+    static const enum kc_metric of[KC_STATES] = {
+        [KC_STATE_PARAMETER] = KC_METRIC_TICKETS_PARAMETER, [KC_STATE_GRADIENT] = KC_METRIC_TICKETS_GRADIENT,
+        [KC_STATE_MOMENT1] = KC_METRIC_TICKETS_MOMENT1,     [KC_STATE_MOMENT2] = KC_METRIC_TICKETS_MOMENT2,
+        [KC_STATE_MASTER] = KC_METRIC_TICKETS_MASTER};
     struct kc_ledger_row row[8];
-    double opened = 0, viewed = 0, refused = 0;
+    double opened[KC_STATES] = {0}, all = 0, viewed = 0, others = 0, refused = 0;
     size_t n = kc_state_ledger(c->state, row, sizeof row / sizeof *row);
     for (size_t i = 0; i < n && i < sizeof row / sizeof *row; i++) {
+        double views = 0;
         for (int k = 0; k < KC_STATES; k++) {
-            opened += (double)row[i].opened[k];
-            viewed += (double)row[i].viewed[k];
+            opened[k] += (double)row[i].opened[k];
+            views += (double)row[i].viewed[k];
         }
+        viewed += views;
+        others += strcmp(row[i].caller, "schedule") == 0 ? 0 : views;
         refused += (double)row[i].refused;
     }
-    kc_probe_set(c->probe, KC_METRIC_TICKETS, opened);
+    for (int k = 0; k < KC_STATES; k++) {
+        kc_probe_set(c->probe, of[k], opened[k]);
+        all += opened[k];
+    }
+    kc_probe_set(c->probe, KC_METRIC_TICKETS, all);
     kc_probe_set(c->probe, KC_METRIC_VIEWS, viewed);
+    kc_probe_set(c->probe, KC_METRIC_OTHER_VIEWS, others);
     kc_probe_set(c->probe, KC_METRIC_UNEXPECTED_CALLERS, refused);
 }
 

@@ -24,6 +24,7 @@ int save_begin(struct loop *l)
     l->saving.step = loop_step(l);
     l->saving.serves = l->wish.checkpoints;
     l->trained = false;
+    kc_probe_set(l->c->probe, KC_METRIC_SNAPSHOT_STEP, (double)l->saving.step);
     int code = loop_program(l, KC_PROGRAM_SNAPSHOT_BEGIN);
     if (code == 0)
         set_stage(l, KC_SAVING_COPYING);

@@ -86,8 +86,10 @@ static void look(void *arg)
     const uint64_t start = kc_now();
     memset(b->limb, 0, (s->map.store_count - 2) * sizeof *b->limb);
     const bool aside = s->spec->keep_nonfinite; /* what comes behind the first that is not finite is wanted too */
-    for (uint32_t i = 0; i < b->pack.count && (b->code == 0 || (b->code == -EDOM && aside)); i++)
+    for (uint32_t i = 0; i < b->pack.count && (b->code == 0 || (b->code == -EDOM && aside)); i++) {
         b->code = atomic_load(&b->stop) ? -ECANCELED : look_at(s, &b->pack.extent[i], &b->said);
+        kc_meter_add(&s->meter, kc_extent_bytes(&b->pack.extent[i]));
+    }
     if (b->code == 0) {
         kc_pack_seal(&b->pack, &(struct kc_pack_head){s->rank, s->shard->ranks, a->version, a->step}, b->image);
         kc_copy_seal(s->copy, b->slot, b->pack.bytes);
@@ -100,7 +102,8 @@ static void copy(void *arg)
     struct kc_state *s = arg;
     struct kc_background *b = s->background;
     const uint64_t start = kc_now();
-    kc_marking_walk(&b->marking, &b->stop);
+    kc_meter_begin(&s->meter, 2 * kc_pack_values(&b->pack));
+    kc_marking_walk(&b->marking, &b->stop, &s->meter);
     b->copy_ns += kc_now() - start;
     kc_worker_run(&b->writer, look, s);
 }

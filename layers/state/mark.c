@@ -1,6 +1,7 @@
 /* mark.c - who copies what. Allocates when it is made alone. */
 #include "mark.h"
 
+#include "meter.h"
 #include "state_impl.h"
 
 #include "base/clock.h"
@@ -124,10 +125,12 @@ void kc_marking_copy_first(struct kc_marking *m, enum kc_state_class what, uint3
     atomic_fetch_add_explicit(&m->stall, kc_now() - start, memory_order_relaxed);
 }
 
-void kc_marking_walk(struct kc_marking *m, const _Atomic bool *stop)
+void kc_marking_walk(struct kc_marking *m, const _Atomic bool *stop, struct kc_meter *meter)
 {
-    for (uint32_t i = 0; i < m->count && !atomic_load_explicit(stop, memory_order_relaxed); i++)
+    for (uint32_t i = 0; i < m->count && !atomic_load_explicit(stop, memory_order_relaxed); i++) {
         copy(m, i);
+        kc_meter_add(meter, m->chunk[i].bytes);
+    }
     while (atomic_load_explicit(&m->left, memory_order_acquire) > 0 && !atomic_load_explicit(stop, memory_order_relaxed))
         sched_yield();
 }

@@ -10,6 +10,7 @@
 
 #define KC_MARK_CHUNK (UINT64_C(256) << 10) /* bytes, at most: as long as a ticket may have to wait for the copier */
 
+struct kc_meter;
 struct kc_state;
 
 struct kc_chunk {
@@ -41,8 +42,8 @@ void kc_marking_free(struct kc_marking *m);
 void kc_marking_begin(struct kc_marking *m, unsigned char *image);
 /* All of the class's bucket is copied when it returns. From any thread; two never have the same bucket open. */
 void kc_marking_copy_first(struct kc_marking *m, enum kc_state_class what, uint32_t bucket);
-/* The copier: until everything is copied, or *stop. */
-void kc_marking_walk(struct kc_marking *m, const _Atomic bool *stop);
+/* The copier: until everything is copied, or *stop. `meter`: told of each chunk. */
+void kc_marking_walk(struct kc_marking *m, const _Atomic bool *stop, struct kc_meter *meter);
 
 static inline void kc_marking_before(struct kc_marking *m, enum kc_state_class what, uint32_t bucket)
 {

@@ -44,6 +44,14 @@ void kc_pack_super(unsigned char block[KC_PACK_ALIGN], const struct kc_pack_head
     memcpy(block, &s, sizeof s);
 }
 
+uint64_t kc_pack_values(const struct kc_pack *p)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < p->count; i++)
+        bytes += kc_extent_bytes(&p->extent[i]);
+    return bytes;
+}
+
 int kc_pack_plan(const struct kc_map *m, struct kc_pack *out)
 {
     struct kc_pack p = {.fd = -1, .format = KC_SNAPSHOT_FORMAT};

@@ -64,6 +64,7 @@ struct kc_pack {
     struct kc_extent *extent;
     uint32_t count;
     bool digested;          /* planned, and the extents' digests are known */
+    struct kc_meter *meter; /* kc_pack_write() tells it of each extent that is written, and again when it is read back; NULL */
 };
 
 static inline size_t kc_extent_bytes(const struct kc_extent *x)
@@ -82,6 +83,8 @@ static inline bool kc_extent_leans(const struct kc_extent *x)
 /* The extents that the map's rank writes, all stored as they are, placed, digests still zero; out->bytes is the file's
  * length then. -ENOMEM. */
 int kc_pack_plan(const struct kc_map *m, struct kc_pack *out);
+/* Bytes of the values of all extents. */
+uint64_t kc_pack_values(const struct kc_pack *p);
 /* Close and free. */
 void kc_pack_free(const struct kc_storage *st, struct kc_pack *p);
 /* A planned pack in memory, of p->bytes bytes: the values lie at the extents' offsets, their digests are in p, all between is

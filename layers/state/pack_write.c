@@ -1,6 +1,7 @@
 /* pack_write.c - writes packs: each extent in the fewest bytes that are worth their time, and what was written proven by
  * reading it. Never retries a file whose write or fsync failed. */
 #include "coder.h"
+#include "meter.h"
 #include "pack.h"
 
 #include "base/clock.h"
@@ -216,6 +217,7 @@ static int write_extent(struct writing *w, uint32_t i, int *disk, struct kc_erro
     } else {
         *disk = store(w, i, values, base, plain);
     }
+    kc_meter_add(w->p->meter, kc_extent_bytes(x));
     return 0;
 }
 
@@ -315,6 +317,7 @@ static int read_back(const struct writing *w, struct kc_error *e)
         if (x->stored > 0 && (r = kc_pack_fetch(w->st, &p, buffer, x->stored, x->offset, e)) == 0)
             r = prove(w, &p, i, buffer, plain, e);
         plain += kc_extent_bytes(x);
+        kc_meter_add(meant->meter, kc_extent_bytes(x));
     }
     free(own);
     kc_pack_free(w->st, &p);

@@ -245,6 +245,8 @@ static int write_from(struct kc_state *s, struct kc_pack *pack, kc_pack_source *
     const uint32_t slot = leans && s->background ? kc_copy_find(s->copy, before.version) : KC_COPY_SLOTS;
     if (slot != KC_COPY_SLOTS && slot != s->background->slot)
         before.image = kc_copy_pack(s->copy, slot); /* nobody takes it before this one is whole */
+    pack->meter = &s->meter;
+    kc_meter_begin(&s->meter, 2 * kc_pack_values(pack));
     int r = kc_pack_write(s->st, path, &head, pack, source, arg, leans ? &before : NULL, s->coder, e);
     s->attempt.written = pack->bytes;
     if (r == 0 && !s->attempt.aside)
@@ -352,6 +354,7 @@ int kc_verb_snapshot_commit(struct kc_state *s, struct kc_error *e)
         return r;
     kc_agree_settle(s);
     a->stage = KC_STAGE_COMMITTING;
+    kc_meter_end(&s->meter);
     if (!a->error && !a->root_known)
         kc_attempt_fail(s, -EINVAL, "the program commits a snapshot without its state_root");
     if (s->rank == 0 && s->storage)

@@ -136,7 +136,7 @@ int kc_state_new(const struct kc_state_config *c, struct kc_state **out, struct 
     s->shard = c->shard;
     s->rank = c->rank;
     s->guard = c->guard;
-    s->probe = c->probe;
+    s->probe = s->meter.probe = c->probe;
     s->st = c->storage ? c->storage : s->disk ? kc_disk_storage(s->disk) : &kc_storage_posix;
     s->chosen_st = s->st;
     s->storage = c->directory != NULL;

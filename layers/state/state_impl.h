@@ -8,6 +8,7 @@
 #include "copy.h"
 #include "disk.h"
 #include "map.h"
+#include "meter.h"
 #include "progress.h"
 #include "root.h"
 #include "state.h"
@@ -133,6 +134,7 @@ struct kc_state {
     struct kc_digest root;
 
     struct kc_attempt attempt;
+    struct kc_meter meter; /* of the stage that works for it */
     struct kc_snapshot_info last;
     int copy_fd[KC_RANKS_MAX]; /* of all ranks, if copy is there */
     struct kc_copy *copy;      /* this rank's object; NULL: copies are not kept */

@@ -7,6 +7,8 @@
 #include "state/state_impl.h"
 
 #include "base/file.h"
+#include "shm/probe.h"
+#include "shm/reader.h"
 #include "tests/unit/suite.h"
 
 #include <check.h>
@@ -567,6 +569,79 @@ START_TEST(a_rank_that_ends_does_not_write_to_the_end)
 }
 END_TEST
 
+/* ---- how far it is ---- */
+
+static struct kc_reader *watched;
+static double first_done, last_done;
+
+static double figure_now(enum kc_metric m)
+{
+    static struct kc_rank_view seen;
+    double value = (double)NAN;
+    ck_assert_int_eq(kc_reader_rank(watched, 0, &seen), 0);
+    kc_metric_get(&seen.metrics, m, &value);
+    return value;
+}
+
+static void look_at_write(void)
+{
+    last_done = figure_now(KC_METRIC_SNAPSHOT_DONE_BYTES);
+    if (isnan(first_done))
+        first_done = last_done;
+}
+
+static ssize_t seen_write(void *self, int fd, const void *data, size_t bytes, uint64_t at)
+{
+    look_at_write();
+    return kc_storage_posix.write(self, fd, data, bytes, at);
+}
+
+static int seen_submit(void *self, struct kc_write *w)
+{
+    look_at_write();
+    return kc_storage_posix.submit(self, w);
+}
+
+/* Values are gone through twice, copying and writing: with the index, the last that is written, half of the way is done. */
+START_TEST(how_far_a_stage_is_is_on_the_board)
+{
+    struct rig r;
+    struct kc_error e = {""};
+    struct kc_probe *probe;
+    struct kc_storage seen = kc_storage_posix;
+    const struct kc_storage *storages[1] = {&seen};
+    const double bytes = (double)rig_elements(rig_small, rig_small_count) * 3 * sizeof(float);
+    seen.write = seen_write;
+    seen.submit = seen_submit;
+    first_done = (double)NAN;
+    ck_assert_int_eq(kc_probe_private(1, &probe, &e), 0);
+    ck_assert_int_eq(kc_reader_of_probe(probe, &watched, &e), 0);
+    set_gate(false);
+    rig_storages = storages;
+    rig_open(&r, rig_small, rig_small_count, (struct rig_layout){1, 0, 2, false, false}, folder, NULL, "");
+    r.state[0]->meter.probe = probe;
+    rig_train(&r);
+    ck_assert_int_eq(rig_stage(&r, RIG_BEGIN, &e), 0);
+    ck_assert(isnan(figure_now(KC_METRIC_SNAPSHOT_DONE_BYTES)));
+    set_gate(true);
+    kc_background_wait(r.state[0]->background);
+    ck_assert_double_eq(figure_now(KC_METRIC_SNAPSHOT_DUE_BYTES), 2 * bytes);
+    ck_assert_double_eq(figure_now(KC_METRIC_SNAPSHOT_DONE_BYTES), 2 * bytes);
+    ck_assert_int_eq(rig_stage(&r, RIG_COPIED, &e), 0);
+    kc_background_wait(r.state[0]->background);
+    ck_assert_double_eq(first_done, 0);
+    ck_assert_double_eq(last_done, bytes);
+    ck_assert_double_eq(figure_now(KC_METRIC_SNAPSHOT_DONE_BYTES), 2 * bytes);
+    ck_assert_double_gt(figure_now(KC_METRIC_SNAPSHOT_STAGE_SECONDS), 0);
+    run_from(&r, RIG_WRITTEN);
+    ck_assert(isnan(figure_now(KC_METRIC_SNAPSHOT_DUE_BYTES)));
+    rig_close(&r);
+    rig_storages = NULL;
+    kc_reader_free(watched);
+    kc_probe_free(probe);
+}
+END_TEST
+
 /* Whatever was under way when ranks ended, the next go on. */
 START_TEST(what_is_under_way_is_broken_off)
 {
@@ -626,6 +701,7 @@ int main(void)
     tcase_add_loop_test(c, leftovers_go_behind_the_lanes, 0, 2);
     tcase_add_loop_test(c, a_failure_behind_the_lanes_is_agreed, 0, 2);
     tcase_add_test(c, a_rank_that_ends_does_not_write_to_the_end);
+    tcase_add_test(c, how_far_a_stage_is_is_on_the_board);
     tcase_add_loop_test(c, what_is_under_way_is_broken_off, 0, RIG_COMMITTED);
     tcase_add_loop_test(c, a_restore_gives_up_what_is_under_way, 0, RIG_COMMITTED);
     suite_add_tcase(s, c);
