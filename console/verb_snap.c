@@ -1,7 +1,6 @@
 /* verb_snap.c - snapshots as they lie on the disk. */
-#include "copy.h"
-#include "costs.h"
-#include "report.h"
+#include "chain.h"
+#include "saving.h"
 #include "session.h"
 #include "snapshots.h"
 #include "text.h"
@@ -15,26 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Was its manifest read? Of one that is not whole only what its folder's name tells is known else. */
-static bool described(const struct kc_snapshot_info *i)
-{
-    return *i->state_root != 0;
-}
-
-static json_t *known(bool is, uint64_t n)
-{
-    return is ? json_integer((json_int_t)n) : json_null();
-}
-
-static json_t *snapshot_json(const struct kc_snapshot_info *i)
-{
-    bool all = described(i);
-    return json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:b,s:o}", "version", known(i->version > 0, i->version), "step",
-                     known(all, i->step), "state_root", session_text(i->state_root), "path", session_text(i->path),
-                     "bytes", known(all, i->bytes), "values", known(all && i->raw_bytes, i->raw_bytes), "parent",
-                     known(i->parents > 0, i->parent), "verified", i->verified, "reason", session_text(i->reason));
-}
 
 /* The version that a folder's name gives: v00000004. 0: another name. */
 static uint64_t version_of(const char *path)
@@ -64,99 +43,83 @@ static void print_snapshot(FILE *out, const struct kc_snapshot_info *i, const ch
     char version[24] = "-", step[24] = "-", leans[24] = "-", bytes[32], values[32];
     if (i->version)
         snprintf(version, sizeof version, "%llu", (unsigned long long)i->version);
-    if (described(i))
+    if (chain_described(i))
         snprintf(step, sizeof step, "%llu", (unsigned long long)i->step);
     if (i->parents > 1)
         snprintf(leans, sizeof leans, "%llu +%u", (unsigned long long)i->parent, i->parents - 1);
     else if (i->parents)
         snprintf(leans, sizeof leans, "%llu", (unsigned long long)i->parent);
     fprintf(out, "%7s %9s %10s %10s %8s  %-8s %-32s  %s%s%s\n", version, step,
-            text_bytes(described(i) ? (double)i->bytes : NAN, bytes, sizeof bytes),
-            text_bytes(described(i) && i->raw_bytes ? (double)i->raw_bytes : NAN, values, sizeof values), leans, word,
+            text_bytes(chain_described(i) ? (double)i->bytes : NAN, bytes, sizeof bytes),
+            text_bytes(chain_described(i) && i->raw_bytes ? (double)i->raw_bytes : NAN, values, sizeof values), leans, word,
             *i->state_root ? i->state_root : "-", inside(i->path), *i->reason ? ": " : "", i->reason);
 }
 
-/* What its keeper holds in memory; how many. */
-static size_t copies_of_job(struct session *s, const struct job *j, struct kc_snapshot_info out[KC_COPIES_MAX])
+static void print_head(FILE *out, const char *verified)
 {
-    struct copy_objects objects;
-    struct kc_copies *copies;
-    size_t n = 0;
-    copy_find(&s->home, j, &objects);
-    if (objects.fd && kc_copies_open(objects.fd, objects.ranks, &copies, NULL) == 0) {
-        n = kc_copies_list(copies, out);
-        kc_copies_free(copies);
-    }
-    copy_free(&objects);
-    return n;
+    fprintf(out, "%7s %9s %10s %10s %8s  %-8s %-32s  %s\n", "VERSION", "STEP", "SIZE", "VALUES", "LEANS ON", verified, "STATE_ROOT", "PATH");
 }
 
-static json_t *infos_json(const struct kc_snapshot_info *info, size_t count, const struct costs *costs)
+/* What is being written now, and what would be read after a fault. */
+static void print_rest(FILE *out, const struct chain *c, const struct saving *under_way)
 {
-    json_t *array = json_array();
-    for (size_t i = 0; i < count; i++) {
-        json_t *o = snapshot_json(&info[i]);
-        json_object_set_new(o, "cost", cost_json(costs_find(costs, info[i].version, info[i].step)));
-        json_array_append_new(array, o);
+    char text[200];
+    saving_progress_text(under_way, text, sizeof text);
+    if (*text)
+        fprintf(out, "\nunder way   %s\n", text);
+    if (!c->planned)
+        return;
+    fprintf(out, "\n%-36s %-9s %7s %9s  %s\n", "AFTER", "ACTION", "VERSION", "STEP", "GOES ON FROM");
+    for (int i = 0; i < CHAIN_AFTERS; i++) {
+        const struct chain_restore *r = &c->after[i];
+        char version[24] = "-", step[24] = "-";
+        if (r->version >= 0) {
+            snprintf(version, sizeof version, "%lld", (long long)r->version);
+            snprintf(step, sizeof step, "%lld", (long long)r->step);
+        }
+        fprintf(out, "%-36s %-9s %7s %9s  %s\n", chain_after_what[i], r->action, version, step, r->text);
     }
-    return array;
 }
 
-/* What a job has, on disk and in memory, and kept aside; or an imported model. */
-static int list_all(struct session *s, const char *word, struct snapshots *list, struct kc_snapshot_info copy[KC_COPIES_MAX],
-                    size_t *copies, struct kc_snapshot_info *aside, bool *kept, struct kc_error *e)
+/* Of a job that runs: what its ranks say of the snapshot under way. */
+static void look_under_way(struct session *s, const char *id, struct saving *out)
 {
     struct job j;
-    int rc = job_read(&s->home, word, &j, e);
-    *copies = 0;
-    *kept = false;
-    if (rc)
-        return snapshots_in_model(&s->home, word, list, NULL) == 0 ? 0 : rc;
-    *copies = copies_of_job(s, &j, copy);
-    *kept = snapshots_aside(&j, aside, NULL) == 0;
-    rc = snapshots_of_job(&j, list, e);
+    saving_clear(out);
+    if (job_read(&s->home, id, &j, NULL))
+        return;
+    if (!job_ended(&j))
+        saving_of(&j, out);
     job_free(&j);
-    return rc;
 }
 
 int verb_snap_ls(struct session *s, const struct arguments *a)
 {
-    static struct kc_snapshot_info copy[KC_COPIES_MAX];
-    struct snapshots list;
+    struct chain c;
+    struct saving under_way;
     struct kc_error e = {""};
-    static struct kc_snapshot_info aside;
-    size_t copies;
-    bool kept;
-    int rc = list_all(s, a->word[0], &list, copy, &copies, &aside, &kept, &e), code = KC_EXIT_OK;
+    int rc = chain_read(&s->home, a->word[0], &c, &e), code = KC_EXIT_OK;
     if (rc)
         return session_fail(s, session_code(rc), "%s", e.text);
+    look_under_way(s, a->word[0], &under_way);
     if (s->json) {
         json_t *o = session_envelope(s);
         json_object_set_new(o, "id", json_string(a->word[0]));
-        struct costs costs = {NULL, 0};
-        if (list.count)
-            costs_read_of(list.info[0].path, &costs);
-        json_object_set_new(o, "snapshots", infos_json(list.info, list.count, &costs));
-        json_object_set_new(o, "copies", infos_json(copy, copies, &costs));
-        costs_free(&costs);
-        json_object_set_new(o, "nonfinite", kept ? snapshot_json(&aside) : json_null());
+        chain_json(&c, o);
+        json_object_set_new(o, "under_way", saving_progress_json(&under_way));
         code = session_emit(s, o);
-    } else if (list.count + copies + kept) {
+    } else if (c.count || saving_stage(&under_way)) {
         struct draft d;
         FILE *out = draft_open(&d);
-        fprintf(out, "%7s %9s %10s %10s %8s  %-8s %-32s  %s\n", "VERSION", "STEP", "SIZE", "VALUES", "LEANS ON", "VERIFIED",
-                "STATE_ROOT", "PATH");
-        for (size_t i = 0; i < list.count; i++)
-            print_snapshot(out, &list.info[i], list.info[i].error ? "broken" : list.info[i].verified ? "yes" : "no");
-        for (size_t i = 0; i < copies; i++)
-            print_snapshot(out, &copy[i], "memory");
-        if (kept)
-            print_snapshot(out, &aside, "aside");
+        print_head(out, "VERIFIED");
+        for (size_t i = 0; i < c.count; i++)
+            print_snapshot(out, &c.row[i].info, chain_word(&c.row[i]));
+        print_rest(out, &c, &under_way);
         code = draft_close(s, &d);
     } else {
         session_note(s, "%s has no snapshot yet. Write one: kc checkpoint %s", a->word[0], a->word[0]);
     }
-    snapshots_free(&list);
+    chain_free(&c);
     return code;
 }
 
@@ -177,7 +140,7 @@ static int verify_one(struct session *s, const struct kc_snapshot_info *listed, 
     }
     snprintf(info.path, sizeof info.path, "%s", listed->path);
     if (array) {
-        json_t *o = snapshot_json(&info);
+        json_t *o = chain_snapshot_json(&info);
         json_object_set_new(o, "whole", json_boolean(rc == 0));
         json_object_set_new(o, "deep", json_boolean(deep));
         json_object_set_new(o, "error", session_text(e.text));
@@ -204,8 +167,7 @@ int verb_snap_verify(struct session *s, const struct arguments *a)
         return session_fail(s, KC_EXIT_NO_OBJECT, "%s has no snapshot", a->word[0]);
     json_t *array = s->json ? json_array() : NULL;
     if (!array)
-        fprintf(s->out, "%7s %9s %10s %10s %8s  %-8s %-32s  %s\n", "VERSION", "STEP", "SIZE", "VALUES", "LEANS ON", "IS",
-                "STATE_ROOT", "PATH");
+        print_head(s->out, "IS");
     for (size_t i = 0; i < list.count; i++) {
         int one = verify_one(s, &list.info[i], a->option[OPTION_DEEP] != NULL, array);
         code = one > code ? one : code;

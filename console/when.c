@@ -4,6 +4,7 @@
 #include "base/clock.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -179,4 +180,10 @@ int when_parse(const char *text, uint64_t begin, uint64_t end, uint64_t *wall, s
         return kc_fail(e, -ERANGE, "%.60s is after the recording ends: it goes from %s to %s", text, first, last);
     *wall = at;
     return 0;
+}
+
+double when_seconds(const char *text)
+{
+    uint64_t wall;
+    return dated(text, &wall) ? (double)wall * 1e-9 : (double)NAN;
 }

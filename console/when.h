@@ -18,4 +18,7 @@
  * not a time; -ERANGE before the beginning, or later after the end. */
 int when_parse(const char *text, uint64_t begin, uint64_t end, uint64_t *wall, struct kc_error *e);
 
+/* Pure. A time as our files have it, "2026-11-29T18:42:43.120Z": seconds since 1970. NaN: it is none. */
+double when_seconds(const char *text);
+
 #endif

@@ -37,9 +37,9 @@ struct kc_boundary_result {
 int kc_boundary_check(const struct kc_boundary_config *config, struct kc_boundary_result *result, struct kc_error *e);
 /* The table of rules as Markdown, as it stands in layers/README.md (owned, free()). */
 int kc_boundary_doc(const char *root, char **out, struct kc_error *e);
-/* Write the include farm: <to>/<room>/<header> links to every header that the room's rule lets it include, and two that
+/* Write the include farm: <to>/<room>/<header> links to every header that the room's rule lets it include, and three that
  * are made: <to>/engine/boundary/stamp.h with the checklist's digest, <to>/console/boundary/owners.h with the team of each
- * room. What is right already is not touched. */
+ * room, <to>/console/boundary/borders.h with the rules and exemptions. What is right already is not touched. */
 int kc_boundary_farm(const char *root, const char *to, struct kc_error *e);
 
 #endif

@@ -148,6 +148,47 @@ static int write_owners(const struct farm *f)
     return write_header(f, "console/boundary/owners.h", text);
 }
 
+/* A C string, quotes and all, of a text of the document. */
+static void print_quoted(FILE *out, const char *before, const json_t *object, const char *key)
+{
+    char *text = json_dumps(json_object_get(object, key), JSON_ENCODE_ANY);
+    fprintf(out, "%s%s", before, text ? text : "\"\"");
+    free(text);
+}
+
+/* Rules and exemptions as they stand, for who shows them where no source tree is. */
+static int write_borders(const struct farm *f)
+{
+    static const char *const of_exemption[] = {"rule", "place", "reason", "reach", "back", "expires"};
+    char *text = NULL;
+    size_t bytes, i;
+    json_t *x;
+    FILE *out = open_memstream(&text, &bytes);
+    if (!out)
+        return kc_fail(f->e, -ENOMEM, "no memory for the table of rules");
+    fprintf(out, "#define KC_BORDERS(X)");
+    json_array_foreach(json_object_get(f->document, "rules"), i, x) {
+        const json_t *check = json_object_get(x, "check");
+        print_quoted(out, " \\\n    X(", x, "id");
+        print_quoted(out, ", ", x, "says");
+        print_quoted(out, ", ", check, json_object_get(check, "net") ? "net" : "kind");
+        print_quoted(out, ", ", x, "strength");
+        print_quoted(out, ", ", x, "owner");
+        fprintf(out, ", %lld)", kc_json_integer(x, "version", 0));
+    }
+    fprintf(out, "\n#define KC_EXEMPTIONS(X)");
+    json_array_foreach(json_object_get(f->document, "exemptions"), i, x) {
+        for (size_t k = 0; k < sizeof of_exemption / sizeof *of_exemption; k++)
+            print_quoted(out, k ? ", " : " \\\n    X(", x, of_exemption[k]);
+        fprintf(out, ")");
+    }
+    fprintf(out, "\n");
+    int code = fclose(out) ? kc_fail(f->e, -ENOMEM, "no memory for the table of rules")
+                           : write_header(f, "console/boundary/borders.h", text);
+    free(text);
+    return code;
+}
+
 int kc_boundary_farm(const char *root, const char *to, struct kc_error *e)
 {
     char full[PATH_MAX];
@@ -171,6 +212,8 @@ int kc_boundary_farm(const char *root, const char *to, struct kc_error *e)
         code = write_stamp(&f);
     if (code == 0)
         code = write_owners(&f);
+    if (code == 0)
+        code = write_borders(&f);
     json_decref(document);
     return code;
 }

@@ -59,11 +59,16 @@ def test_what_is_asked_for_is_never_left_out():
         asks = subprocess.Popen([os.path.join(BIN, "kc"), "checkpoint", job, "--json"], env=node.environment,
                                 stdout=subprocess.PIPE, text=True)
         until("it is under way", lambda: under_way(node, job))
+        way = until("it says how far it is", lambda: (w := node.json("snap", "ls", job)["under_way"]) and w["seconds_left"] and w)
+        assert way["stage"] in ("copying", "writing") and 0 < way["through"] <= 1 and way["bytes_per_second"] > 0, way
         before = node.json("show", job)["job"]["step"]
         second = saved_as(node.json("checkpoint", job))
         first = saved_as(json.loads(asks.communicate()[0]))
         assert first["step"] <= before <= second["step"], "one that began after it was asked for"
-        assert second["version"] == first["version"] + 1
+        assert second["version"] == first["version"] + 1 and first["step"] == way["step"]
+        plan = {r["after"]: r for r in node.json("snap", "ls", job)["restore"]}
+        assert [plan[a]["tier"] for a in ("crash", "machine")] == ["memory", "disk"], plan
+        assert plan["crash"]["version"] == plan["machine"]["version"] == second["version"] == plan["damage"]["version"] + 1, plan
         shown = node.kc("show", job).stdout
         assert "saving      training stood" in shown and "written in" in shown, shown
         figures = node.kc("metrics", job).stdout
