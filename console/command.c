@@ -330,7 +330,8 @@ void help_all(FILE *out)
 {
     fprintf(
         out,
-        "kc                             the screen, when both ends are a terminal\n"
+        "kc                             the screen, when both ends are a terminal; --theme NAME, --readonly and so on:\n"
+        "                               kc config\n"
         "kc VERB …                      one statement; the same on the screen's `:` line and in a batch file\n\n");
     for (size_t i = 0; i < commands_count; i++) {
         char left[64];

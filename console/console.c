@@ -13,8 +13,26 @@
 #include <string.h>
 #include <unistd.h>
 
+/* No verb, on a terminal: the screen, whatever options of its own come with that. */
+static bool wants_screen(const struct session *s, int count, const char *const *words, struct statement *st)
+{
+    if (!s->terminal || !isatty(STDIN_FILENO) || statement_parse(count, words, st, NULL))
+        return false;
+    return !st->command && !st->help && !st->version && !st->json;
+}
+
+/* One that is no option of the screen is told. */
+static int open_screen(struct session *s, const struct arguments *a)
+{
+    for (int i = 0; i < OPTIONS; i++)
+        if (a->option[i] && !(OF_SCREEN & OPT_BIT(i)))
+            return session_fail(s, KC_EXIT_USAGE, "the screen has no option --%s. `kc help` lists the verbs", option_rows[i].name);
+    return screen_run(s, NULL, a);
+}
+
 int kc_console_main(int argc, char **argv)
 {
+    static struct statement st;
     struct session s = {.out = stdout, .err = stderr, .terminal = isatty(STDOUT_FILENO) == 1, .verb = "kc"};
     struct kc_error e = {""};
     setlocale(LC_CTYPE, ""); /* letters of the screen; numbers keep their point */
@@ -25,8 +43,8 @@ int kc_console_main(int argc, char **argv)
         s.json |= !strcmp(argv[i], "--json") && rc;
     if (rc)
         return session_fail(&s, KC_EXIT_INVALID, "%s", e.text);
-    if (argc < 2 && s.terminal && isatty(STDIN_FILENO))
-        return screen_run(&s, NULL);
+    if (wants_screen(&s, argc - 1, (const char *const *)argv + 1, &st))
+        return open_screen(&s, &st.arguments);
     code = statement_run(&s, argc - 1, (const char *const *)argv + 1);
     if (fflush(stdout) && !code)
         code = session_fail(&s, KC_EXIT_SYSTEM, "the answer can't be written: %s", strerror(errno));

@@ -130,7 +130,7 @@ int verb_replay(struct session *s, const struct arguments *a)
     if (code)
         return code;
     if (screen)
-        code = screen_replay(s, &r);
+        code = screen_replay(s, &r, a);
     else if (s->json)
         code = emit_moments(s, &r);
     else

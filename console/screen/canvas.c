@@ -30,6 +30,7 @@ struct canvas canvas_part(struct canvas *whole, int row, int col, int rows, int 
     rows = rows < whole->rows - row ? rows : whole->rows - row;
     cols = cols < whole->cols - col ? cols : whole->cols - col;
     return (struct canvas){.rows = rows, .cols = cols, .stride = whole->stride, .ascii = whole->ascii,
+                           .blocks = whole->blocks,
                            .cell = whole->cell + (size_t)row * (size_t)whole->stride + (size_t)col,
                            .cursor_row = -1, .cursor_col = -1, .whole = whole, .at_row = row, .at_col = col};
 }
@@ -61,6 +62,13 @@ void canvas_erase(struct canvas *c, int row, int col, int rows, int cols)
             *cell_at(c, r, k) = (struct cell){' ', ROLE_NORMAL, false};
 }
 
+/* A braille letter as blocks: its upper four dots, its lower four. */
+static uint32_t block_of(uint32_t code)
+{
+    static const uint32_t block[4] = {' ', 0x2580, 0x2584, 0x2588};
+    return code < 0x2800 || code > 0x28ff ? code : block[((code & 0x1b) != 0) | ((code & 0xe4) != 0) << 1];
+}
+
 static void set(struct canvas *c, int row, int col, enum role role, uint32_t code)
 {
     if (row < 0 || row >= c->rows || col < 0 || col >= c->cols)
@@ -68,7 +76,7 @@ static void set(struct canvas *c, int row, int col, enum role role, uint32_t cod
     struct cell *cell = cell_at(c, row, col);
     for (struct canvas *p = c; cell->written && p; p = p->whole)
         p->overlaps++;
-    *cell = (struct cell){code, (uint8_t)role, true};
+    *cell = (struct cell){c->blocks ? block_of(code) : code, (uint8_t)role, true};
 }
 
 void canvas_put(struct canvas *c, int row, int col, enum role role, uint32_t code, char plain)

@@ -31,6 +31,7 @@ struct cell {
 struct canvas {
     int rows, cols, stride; /* stride: cells from one row to the next */
     bool ascii;     /* the terminal can show nothing else */
+    bool blocks;    /* its font has no braille: half blocks stand for it */
     struct cell *cell;
     int overlaps;   /* cells that were written twice: always a bug of a view */
     int cursor_row, cursor_col; /* where the terminal's cursor belongs; -1: nowhere */

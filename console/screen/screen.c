@@ -1,5 +1,5 @@
-/* screen.c - the loop: look, draw, wait for a key or the next look. Looks twice a second, draws once per look and
- * key. */
+/* screen.c - the loop: look, draw, wait for a key or the next look. Looks once a second, or as `kc config` says, draws once per
+ * look and key. */
 #include "screen.h"
 
 #include "screen_impl.h"
@@ -48,8 +48,9 @@ static void draw(struct screen *x)
     struct canvas c;
     int rows, cols;
     terminal_size(&rows, &cols);
-    if (canvas_new(&c, rows, cols, terminal_ascii()))
+    if (canvas_new(&c, rows, cols, config_is(&x->config, CONFIG_MARKS, "ascii")))
         return;
+    c.blocks = config_is(&x->config, CONFIG_MARKS, "block");
     x->view.output_running = x->runner.pid != 0;
     x->view.output_code = x->runner.code;
     view_draw(&x->view, &c);
@@ -62,7 +63,7 @@ static void pause_for(struct screen *x)
 {
     struct pollfd p[2] = {{.fd = STDIN_FILENO, .events = POLLIN},
                           {.fd = x->runner.pid ? x->runner.fd : -1, .events = POLLIN}};
-    uint64_t due = x->looked + LOOK_NS, now = kc_now();
+    uint64_t due = x->looked + x->interval, now = kc_now();
     int wait = x->more ? 0 : due > now ? (int)((due - now) / KC_MILLISECOND) + 1 : 0;
     poll(p, 2, wait);
 }
@@ -106,7 +107,7 @@ static int loop(struct screen *x)
         }
         if (terminal_ended())
             return 128 + terminal_ended();
-        if (kc_now() - x->looked >= LOOK_NS || x->more)
+        if (kc_now() - x->looked >= x->interval || x->more)
             look(x);
         runner_read(&x->runner);
         draw(x);
@@ -142,11 +143,15 @@ static int tell_outcome(struct screen *x)
 }
 
 /* job NULL: all. `replay`: that one, as it was. */
-static int run(struct session *s, const char *job, struct replay *replay)
+static int run(struct session *s, const char *job, struct replay *replay, const struct arguments *a)
 {
     static struct screen x; /* half a megabyte: not for the stack */
+    struct kc_error e = {""};
     memset(&x, 0, sizeof x);
     x.session = s;
+    if (config_load(&x.config, a, &e))
+        return session_fail(s, KC_EXIT_USAGE, "%s", e.text);
+    x.interval = config_interval(&x.config);
     x.replay = replay;
     x.moved = true;
     x.runner.fd = -1;
@@ -165,7 +170,7 @@ static int run(struct session *s, const char *job, struct replay *replay)
         v->at = VIEW_JOB;
         snprintf(v->selected, sizeof v->selected, "%s", job);
     }
-    int rc = terminal_open();
+    int rc = terminal_open(&x.config);
     if (rc)
         return session_fail(s, KC_EXIT_USAGE,
                             rc == -ENOTTY    ? "the screen needs a terminal at both ends. In a script: kc ps"
@@ -182,14 +187,14 @@ static int run(struct session *s, const char *job, struct replay *replay)
     return code;
 }
 
-int screen_run(struct session *s, const char *job)
+int screen_run(struct session *s, const char *job, const struct arguments *a)
 {
-    return run(s, job, NULL);
+    return run(s, job, NULL, a);
 }
 
-int screen_replay(struct session *s, struct replay *replay)
+int screen_replay(struct session *s, struct replay *replay, const struct arguments *a)
 {
-    return run(s, replay->info.id, replay);
+    return run(s, replay->info.id, replay, a);
 }
 
 int verb_watch(struct session *s, const struct arguments *a)
@@ -202,5 +207,5 @@ int verb_watch(struct session *s, const struct arguments *a)
     if (rc)
         return session_fail(s, session_code(rc), "%s", e.text);
     job_free(&j);
-    return screen_run(s, a->word[0]);
+    return screen_run(s, a->word[0], a);
 }

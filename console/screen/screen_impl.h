@@ -5,12 +5,11 @@
 #include "runner.h"
 #include "view.h"
 
+#include "console/config.h"
 #include "console/replay.h"
 #include "console/session.h"
 
 #include "base/clock.h"
-
-#define LOOK_NS (500 * KC_MILLISECOND)
 
 /* The layout of one job, which takes a plan to know: made again when its spec is another. */
 struct known_layout {
@@ -24,6 +23,8 @@ struct kc_reader;
 
 struct screen {
     struct session *session;
+    struct config config;
+    uint64_t interval;        /* from look to look */
     struct view view;
     struct model model;
     struct known_layout layout;

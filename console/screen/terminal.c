@@ -3,13 +3,14 @@
 #define _XOPEN_SOURCE_EXTENDED 1
 #include "terminal.h"
 
+#include "theme.h"
+
 #include <errno.h>
-#include <langinfo.h>
 #include <ncurses.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <term.h>
 #include <termios.h>
 #include <unistd.h>
@@ -24,21 +25,30 @@ static short pair[ROLES];
 
 /* ---- every way out --------------------------------------------------------------------------------------------- */
 
-static void on_end(int number)
-{
-    ended = number;
-}
-
-/* Async-signal-safe: write, tcsetattr, signal, raise. */
+/* Async-signal-safe: poll, write, tcsetattr, signal, raise. A terminal that takes nothing (^S, a dead line) gets no farewell:
+ * a write would wait for it. */
 static void on_crash(int number)
 {
+    struct pollfd p = {.fd = STDOUT_FILENO, .events = POLLOUT};
     if (taken) {
-        ssize_t ignored = write(STDOUT_FILENO, farewell, farewell_bytes);
-        (void)ignored;
+        if (poll(&p, 1, 0) == 1 && p.revents & POLLOUT && write(STDOUT_FILENO, farewell, farewell_bytes) > 0 &&
+            (number == SIGSEGV || number == SIGBUS || number == SIGFPE || number == SIGILL || number == SIGABRT)) {
+            static const char told[] = "kc: the screen crashed; jobs go on\r\n";
+            ssize_t ignored = write(STDERR_FILENO, told, sizeof told - 1);
+            (void)ignored;
+        }
         tcsetattr(STDIN_FILENO, TCSANOW, &before);
     }
     signal(number, SIG_DFL);
     raise(number);
+}
+
+/* The first one is seen between two looks. The second ends us on the spot. */
+static void on_end(int number)
+{
+    if (ended)
+        on_crash(number);
+    ended = number;
 }
 
 static void say_later(const char *capability)
@@ -61,13 +71,15 @@ static void say_later(const char *capability)
 static void catch_signals(void)
 {
     static const int ends[] = {SIGTERM, SIGINT, SIGHUP}, crashes[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
-    /* The second one ends us on the spot: the first is only seen between two writes, and a terminal that nobody reads
-     * (^S, a dead line) takes none. */
-    struct sigaction a = {.sa_handler = on_end, .sa_flags = (int)SA_RESETHAND};
+    static char aside[16384]; /* a stack that overflowed has no room for a handler */
+    const stack_t stack = {.ss_sp = aside, .ss_size = sizeof aside};
+    /* The second one may come in a write to a terminal that nobody reads. */
+    struct sigaction a = {.sa_handler = on_end, .sa_flags = SA_NODEFER};
+    sigaltstack(&stack, NULL);
     sigemptyset(&a.sa_mask);
     for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
         sigaction(ends[i], &a, NULL);
-    a = (struct sigaction){.sa_handler = on_crash};
+    a = (struct sigaction){.sa_handler = on_crash, .sa_flags = SA_ONSTACK};
     sigemptyset(&a.sa_mask);
     for (size_t i = 0; i < sizeof crashes / sizeof crashes[0]; i++)
         sigaction(crashes[i], &a, NULL);
@@ -81,31 +93,23 @@ int terminal_ended(void)
 void terminal_go_on(void)
 {
     ended = 0;
-    catch_signals();
 }
 
 /* ---- taking and giving back ------------------------------------------------------------------------------------ */
 
-void terminal_colours(bool colour)
+void terminal_colours(const char *theme, int most)
 {
-    static const attr_t plain[ROLES] = {
-        [ROLE_NORMAL] = A_NORMAL, [ROLE_DIM] = A_NORMAL, [ROLE_STRONG] = A_BOLD, [ROLE_TITLE] = A_REVERSE,
-        [ROLE_CURSOR] = A_REVERSE, [ROLE_GOOD] = A_NORMAL, [ROLE_WARN] = A_BOLD, [ROLE_BAD] = A_BOLD,
-        [ROLE_CURVE] = A_NORMAL,
-    };
-    static const short ink[ROLES] = {
-        [ROLE_NORMAL] = -1, [ROLE_DIM] = COLOR_CYAN, [ROLE_STRONG] = -1, [ROLE_TITLE] = -1, [ROLE_CURSOR] = -1,
-        [ROLE_GOOD] = COLOR_GREEN, [ROLE_WARN] = COLOR_YELLOW, [ROLE_BAD] = COLOR_RED, [ROLE_CURVE] = COLOR_GREEN,
-    };
-    memcpy(look, plain, sizeof look);
+    int have = has_colors() && start_color() != ERR ? COLORS : 0;
+    const bool transparent = have && use_default_colors() == OK;
+    have = most && most < have ? most : have;
     memset(pair, 0, sizeof pair);
-    if (!colour || !has_colors() || start_color() == ERR)
-        return;
-    bool transparent = use_default_colors() == OK;
-    for (short role = 0; role < ROLES; role++)
-        if (ink[role] >= 0 && role + 1 < COLOR_PAIRS &&
-            init_pair((short)(role + 1), ink[role], transparent ? -1 : COLOR_BLACK) == OK)
+    for (int role = 0; role < ROLES; role++) {
+        const struct paint p = theme_paint(theme, have, (enum role)role);
+        look[role] = (p.bold ? A_BOLD : A_NORMAL) | (p.reverse ? A_REVERSE : A_NORMAL);
+        if (p.ink >= 0 && role + 1 < COLOR_PAIRS &&
+            init_pair((short)(role + 1), p.ink, transparent ? -1 : COLOR_BLACK) == OK)
             pair[role] = (short)(role + 1);
+    }
 }
 
 static bool has(const char *capability)
@@ -114,9 +118,8 @@ static bool has(const char *capability)
     return text && text != (char *)-1;
 }
 
-int terminal_open(void)
+int terminal_open(const struct config *c)
 {
-    const char *no_colour = getenv("NO_COLOR");
     int error = 0;
     if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO) || tcgetattr(STDIN_FILENO, &before))
         return -ENOTTY;
@@ -124,9 +127,15 @@ int terminal_open(void)
         return -EINVAL;
     if (!has("cup") && !(has("hpa") && has("vpa")))
         return -ENOTSUP;
+    if (config_is(c, CONFIG_MOUSE, "yes")) {
+        static const char off[] = "\033[?1000l\033[?1006l"; /* terminfo has it under a name that it makes a function of */
+        memcpy(farewell, off, sizeof off - 1);
+        farewell_bytes = sizeof off - 1;
+    }
     say_later("sgr0");
     say_later("rmcup");
     say_later("cnorm");
+    say_later("rmkx"); /* else arrows stay those of a screen */
     set_escdelay(25);
     if (!initscr())
         return -EINVAL;
@@ -139,7 +148,10 @@ int terminal_open(void)
     keypad(stdscr, TRUE);
     nodelay(stdscr, TRUE);
     curs_set(0);
-    terminal_colours(!(no_colour && *no_colour));
+    terminal_colours(c->set[CONFIG_THEME].word, (int)strtol(c->set[CONFIG_COLOURS].word, NULL, 10)); /* auto: 0 */
+    if (config_is(c, CONFIG_MOUSE, "yes"))
+        mousemask(BUTTON1_PRESSED | BUTTON4_PRESSED | BUTTON5_PRESSED, NULL);
+    mouseinterval(0); /* a press is a press: no waiting for a second one */
     return 0;
 }
 
@@ -149,12 +161,6 @@ void terminal_close(void)
         return;
     endwin();
     taken = 0;
-}
-
-bool terminal_ascii(void)
-{
-    const char *set = nl_langinfo(CODESET);
-    return strcasecmp(set, "UTF-8") != 0 && strcasecmp(set, "utf8") != 0;
 }
 
 /* ---- showing --------------------------------------------------------------------------------------------------- */

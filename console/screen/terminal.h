@@ -5,18 +5,18 @@
 
 #include "canvas.h"
 
+#include "console/config.h"
+
 #include <stdbool.h>
 
 /* Take stdin and stdout. TERM, INT and HUP set terminal_ended(); a crash puts the terminal back before it goes its
  * way. -ENOTTY; -EINVAL: TERM is unknown; -ENOTSUP: it cannot place its cursor (then nothing was taken). */
-int terminal_open(void);
+int terminal_open(const struct config *c);
 void terminal_close(void);
 /* The signal that asks us to end, or 0. */
 int terminal_ended(void);
 /* It asked something else: wait for the next one. */
 void terminal_go_on(void);
-/* Can it show more than ASCII? By the locale. */
-bool terminal_ascii(void);
 void terminal_size(int *rows, int *cols);
 /* Copy the canvas; one write at most. */
 void terminal_show(const struct canvas *c);
@@ -27,7 +27,7 @@ bool terminal_key(int *code, bool *character);
 /* The part that is ncurses alone: the canvas into the current screen's window; tests call it on a screen of their
  * own. */
 void terminal_paint(const struct canvas *c);
-/* Choose the looks of roles for the current screen; `colour` false: bold, reverse and underline only. */
-void terminal_colours(bool colour);
+/* Choose the looks of roles for the current screen: by the theme, with at most so many colours; 0: all that it has. */
+void terminal_colours(const char *theme, int most);
 
 #endif

@@ -526,7 +526,7 @@ START_TEST(the_terminal_shows_the_canvas)
         SCREEN *screen = newterm(kinds[kind], out, in);
         ck_assert_msg(screen != NULL, "%s", kinds[kind]);
         set_term(screen);
-        terminal_colours(kind == 0);
+        terminal_colours(kind == 0 ? "dark" : "mono", 0);
         for (int at = 0; at < VIEWS; at++) {
             rig_view.at = (enum view_id)at;
             paint_and_compare(24, 80);

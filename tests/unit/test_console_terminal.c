@@ -67,7 +67,7 @@ static void start_on(struct terminal *t, const char *kind, const char *locale, c
         unsetenv("COLUMNS");
         if (kc_home_find(NULL, NULL, &s.home, NULL))
             _exit(99);
-        _exit(screen_run(&s, job));
+        _exit(screen_run(&s, job, NULL));
     }
 }
 
