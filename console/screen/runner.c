@@ -1,13 +1,14 @@
 /* runner.c */
 #include "runner.h"
 
+#include "child.h"
+
 #include "console/command.h"
 #include "console/words.h"
 
 #include "base/clock.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -23,27 +24,12 @@ static void say(struct runner *r, const char *text)
     lines_feed(&r->lines, "", "\n", 1);
 }
 
-static void child(int out, const char **word)
-{
-    struct sigaction plain = {.sa_handler = SIG_DFL};
-    static const int reset[] = {SIGTERM, SIGINT, SIGHUP, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGWINCH, SIGTSTP};
-    int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    for (size_t i = 0; i < sizeof reset / sizeof reset[0]; i++)
-        sigaction(reset[i], &plain, NULL);
-    setpgid(0, 0); /* a Ctrl-C on the terminal is for the screen */
-    if (nothing < 0 || dup2(nothing, STDIN_FILENO) < 0 || dup2(out, STDOUT_FILENO) < 0 ||
-        dup2(out, STDERR_FILENO) < 0)
-        _exit(10);
-    execv("/proc/self/exe", (char *const *)(uintptr_t)word);
-    _exit(10);
-}
-
 int runner_start(struct runner *r, const char *statement)
 {
     char line[1024];
     const char *word[STATEMENT_WORDS + 2];
     size_t count = 0;
-    int pipes[2];
+    int fd;
     struct kc_error e = {""};
     runner_free(r);
     r->code = 2;
@@ -55,20 +41,11 @@ int runner_start(struct runner *r, const char *statement)
     word[0] = "kc";
     word[count + 1] = NULL;
     const char **from = count && !strcmp(word[1], "kc") ? word + 1 : word; /* typed with its name */
-    if (pipe2(pipes, O_CLOEXEC))
-        return -errno;
-    pid_t pid = fork();
-    if (pid == 0)
-        child(pipes[1], from);
-    int error = errno;
-    close(pipes[1]);
-    if (pid < 0) {
-        close(pipes[0]);
-        return -error;
-    }
-    fcntl(pipes[0], F_SETFL, O_NONBLOCK);
+    pid_t pid = child_start(from, true, false, &fd);
+    if (pid < 0)
+        return (int)pid;
     r->pid = pid;
-    r->fd = pipes[0];
+    r->fd = fd;
     return 0;
 }
 

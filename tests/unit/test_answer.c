@@ -1,0 +1,106 @@
+/* test_answer.c - a verb that a view asks for and does not wait for (console/screen/answer.h). This program plays the other kc
+ * itself: what is started is /proc/self/exe. */
+#include "suite.h"
+
+#include "console/screen/answer.h"
+
+#include "base/clock.h"
+
+#include <check.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* As kc: "say TEXT --json" prints TEXT and ends with 3; "large" prints a megabyte; "wait" never ends. */
+static int play(char **word)
+{
+    if (!word[1] || !word[2] || strcmp(word[strcmp(word[1], "say") ? 2 : 3], "--json"))
+        return 2;
+    if (!strcmp(word[1], "say"))
+        printf("%s\n", word[2]);
+    if (!strcmp(word[1], "large"))
+        printf("{\"schema\":\"kc.large/1\",\"text\":\"%01048576d\"}\n", 0);
+    fprintf(stderr, "kc: a complaint that belongs to nobody's screen\n");
+    while (!strcmp(word[1], "wait"))
+        pause();
+    return 3;
+}
+
+static void read_answer(struct answer *a)
+{
+    const uint64_t late = kc_now() + 20 * KC_SECOND;
+    while (!answer_read(a)) {
+        ck_assert_msg(kc_now() < late, "no answer came");
+        poll(NULL, 0, 1);
+    }
+}
+
+START_TEST(an_answer_comes_whole_with_its_code_and_its_time)
+{
+    struct answer a = {0};
+    const uint64_t before = kc_now();
+    ck_assert(!answer_read(&a)); /* nothing was asked */
+    ck_assert_int_eq(answer_ask(&a, "say '{\"schema\":\"kc.node/1\",\"n\":7}'"), 0);
+    ck_assert(a.pid > 0);
+    read_answer(&a);
+    ck_assert_int_eq(a.pid, 0);
+    ck_assert_str_eq(a.error, "");
+    ck_assert_int_eq(json_integer_value(json_object_get(a.json, "n")), 7);
+    ck_assert_int_eq(a.code, 3);
+    ck_assert(a.asked >= before && a.came >= a.asked && a.came <= kc_now());
+    ck_assert_int_eq(answer_ask(&a, "large"), 0);
+    read_answer(&a);
+    ck_assert_uint_eq(json_string_length(json_object_get(a.json, "text")), 1048576);
+    answer_free(&a);
+}
+END_TEST
+
+START_TEST(a_failure_is_told_and_the_last_answer_stays)
+{
+    struct answer a = {0};
+    ck_assert_int_eq(answer_ask(&a, "say '{\"schema\":\"kc.node/1\",\"n\":7}'"), 0);
+    read_answer(&a);
+    const uint64_t came = a.came;
+    ck_assert_int_eq(answer_ask(&a, "say '{\"schema\":\"kc.error/1\",\"error\":\"no such job\",\"code\":4}'"), 0);
+    read_answer(&a);
+    ck_assert_str_eq(a.error, "no such job");
+    ck_assert_int_eq(answer_ask(&a, "say '{\"schema\":'"), 0);
+    ck_assert_str_eq(a.error, "");
+    read_answer(&a);
+    ck_assert_str_eq(a.error, "it ended with exit code 3 and said nothing");
+    ck_assert_int_lt(answer_ask(&a, "say 'open"), 0);
+    ck_assert_ptr_nonnull(strstr(a.error, "quote"));
+    ck_assert_int_eq(json_integer_value(json_object_get(a.json, "n")), 7);
+    ck_assert_uint_eq(a.came, came);
+    answer_free(&a);
+    ck_assert_ptr_null(a.json);
+}
+END_TEST
+
+START_TEST(one_question_at_a_time_and_the_view_may_leave)
+{
+    struct answer a = {0};
+    ck_assert_int_eq(answer_ask(&a, "wait"), 0);
+    const pid_t pid = a.pid;
+    ck_assert_int_eq(answer_ask(&a, "say '{}'"), 0);
+    ck_assert_int_eq(a.pid, pid);
+    ck_assert(!answer_read(&a));
+    answer_free(&a);
+    ck_assert_int_ne(kill(pid, 0), 0); /* it has gone, and was waited for */
+}
+END_TEST
+
+int main(int argc, char **argv)
+{
+    if (argc > 1 && !strcmp(argv[0], "kc"))
+        return play(argv);
+    Suite *s = suite_create("answer");
+    TCase *t = tcase_create("answer");
+    tcase_add_test(t, an_answer_comes_whole_with_its_code_and_its_time);
+    tcase_add_test(t, a_failure_is_told_and_the_last_answer_stays);
+    tcase_add_test(t, one_question_at_a_time_and_the_view_may_leave);
+    suite_add_tcase(s, t);
+    return suite_run(s);
+}
