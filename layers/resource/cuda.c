@@ -20,6 +20,15 @@ struct nvml_pci {
     char id[32];
 };
 
+struct nvml_process {
+    unsigned pid;
+    unsigned long long memory;
+    unsigned instance, part; /* of a GPU that is cut in parts */
+};
+struct nvml_busy {
+    unsigned gpu, memory; /* per cent of the last sample of a sixth to one second */
+};
+
 struct nvml {
     void *library;
     int (*init)(void), (*shutdown)(void);
@@ -33,10 +42,17 @@ struct nvml {
     int (*cores)(nvml_device, unsigned *);
     int (*max_clock)(nvml_device, int, unsigned *);
     int (*remapped)(nvml_device, unsigned *, unsigned *, unsigned *, unsigned *);
+    int (*processes[2])(nvml_device, unsigned *, struct nvml_process *); /* of computing, of graphics */
+    int (*busy)(nvml_device, struct nvml_busy *);
+    int (*celsius)(nvml_device, int, unsigned *);
+    int (*milliwatts)(nvml_device, unsigned *);
     const char *(*error)(int);
 };
 
 #define CLOCK_SM 1
+#define SENSOR_GPU 0
+#define NOT_AVAILABLE (~0ull) /* NVML_VALUE_NOT_AVAILABLE */
+#define PROCESSES 512
 
 static bool nvml_open(const struct kc_machine *m, struct nvml *n)
 {
@@ -56,6 +72,11 @@ static bool nvml_open(const struct kc_machine *m, struct nvml *n)
         {"nvmlDeviceGetNumGpuCores", (void **)&n->cores, false},
         {"nvmlDeviceGetMaxClockInfo", (void **)&n->max_clock, false},
         {"nvmlDeviceGetRemappedRows", (void **)&n->remapped, false},
+        {"nvmlDeviceGetComputeRunningProcesses_v3", (void **)&n->processes[0], false},
+        {"nvmlDeviceGetGraphicsRunningProcesses_v3", (void **)&n->processes[1], false},
+        {"nvmlDeviceGetUtilizationRates", (void **)&n->busy, false},
+        {"nvmlDeviceGetTemperature", (void **)&n->celsius, false},
+        {"nvmlDeviceGetPowerUsage", (void **)&n->milliwatts, false},
         {"nvmlErrorString", (void **)&n->error, true},
     };
     memset(n, 0, sizeof *n);
@@ -174,4 +195,54 @@ bool cuda_health(const struct kc_machine *m, const struct kc_device *d, char *re
     }
     nvml_close(&n);
     return code == 0;
+}
+
+static void add_user(struct kc_device_use *use, const struct nvml_process *p)
+{
+    for (uint32_t i = 0; i < use->users && i < KC_USERS_MAX; i++)
+        if (use->user[i].pid == (int32_t)p->pid)
+            return; /* it computes and draws */
+    if (use->users < KC_USERS_MAX)
+        use->user[use->users] = (struct kc_device_user){.pid = (int32_t)p->pid, .uid = KC_NO_USER, .memory = p->memory,
+                                                        .memory_known = p->memory != NOT_AVAILABLE};
+    use->users++;
+}
+
+static void find_users(const struct nvml *n, nvml_device gpu, struct kc_device_use *use)
+{
+    struct nvml_process at[PROCESSES];
+    for (int kind = 0; kind < 2; kind++) {
+        unsigned count = PROCESSES;
+        if (!n->processes[kind] || n->processes[kind](gpu, &count, at) != 0)
+            continue;
+        use->valid |= KC_USE_USERS;
+        for (unsigned i = 0; i < count && i < PROCESSES; i++)
+            add_user(use, &at[i]);
+    }
+}
+
+void cuda_use(const struct kc_machine *m, const struct kc_device *d, struct kc_device_use *use)
+{
+    struct nvml n;
+    nvml_device gpu;
+    struct nvml_busy busy;
+    unsigned celsius, milliwatts;
+    if (!nvml_open(m, &n))
+        return;
+    if (n.handle(d->number, &gpu) == 0) {
+        if (n.busy && n.busy(gpu, &busy) == 0) {
+            use->busy = busy.gpu / 100.0;
+            use->valid |= KC_USE_BUSY;
+        }
+        if (n.celsius && n.celsius(gpu, SENSOR_GPU, &celsius) == 0) {
+            use->celsius = celsius;
+            use->valid |= KC_USE_CELSIUS;
+        }
+        if (n.milliwatts && n.milliwatts(gpu, &milliwatts) == 0) {
+            use->watts = milliwatts / 1e3;
+            use->valid |= KC_USE_WATTS;
+        }
+        find_users(&n, gpu, use);
+    }
+    nvml_close(&n);
 }

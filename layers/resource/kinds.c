@@ -1,4 +1,4 @@
-/* kinds.c - the table of device kinds. A new kind is a file with three functions and a row here. */
+/* kinds.c - the table of device kinds. A new kind is a file with three functions (four where its driver knows who uses it) and a row here. */
 #include "kinds.h"
 
 #include <errno.h>
@@ -19,8 +19,8 @@ int kc_devices_add(struct kc_devices *list, const struct kc_device *device)
 }
 
 static const struct kc_device_kind table[] = {
-    {"cpu", cpu_discover, cpu_describe, cpu_health},
-    {"cuda", cuda_discover, cuda_describe, cuda_health},
+    {"cpu", cpu_discover, cpu_describe, cpu_health, NULL},
+    {"cuda", cuda_discover, cuda_describe, cuda_health, cuda_use},
 };
 
 const struct kc_device_kind *kc_device_kinds(size_t *count)

@@ -16,5 +16,6 @@ bool cpu_health(const struct kc_machine *m, const struct kc_device *device, char
 int cuda_discover(const struct kc_machine *m, struct kc_devices *list, struct kc_error *e);
 void cuda_describe(const struct kc_machine *m, struct kc_device *device);
 bool cuda_health(const struct kc_machine *m, const struct kc_device *device, char *reason, size_t room);
+void cuda_use(const struct kc_machine *m, const struct kc_device *device, struct kc_device_use *out);
 
 #endif

@@ -84,3 +84,15 @@ bool machine_keyed(const char *text, const char *key, uint64_t *out)
     }
     return false;
 }
+
+#define FIRST_PIDS "pid:[4026531836]" /* PROC_PID_INIT_INO, include/linux/proc_ns.h */
+
+bool machine_first_pids(const char *root)
+{
+    char path[PATH_MAX], name[64];
+    if ((size_t)snprintf(path, sizeof path, "%s/proc/self/ns/pid", root ? root : "") >= sizeof path)
+        return false;
+    const ssize_t n = readlink(path, name, sizeof name - 1);
+    name[n > 0 ? n : 0] = 0;
+    return strcmp(name, FIRST_PIDS) == 0;
+}

@@ -15,4 +15,7 @@ int machine_number(const char *root, uint64_t *out, const char *format, ...)
 /* The number behind `key` at the start of a line of text: "MemTotal:  16 kB" → 16. false: not there. */
 bool machine_keyed(const char *text, const char *key, uint64_t *out);
 
+/* Do the numbers of processes here mean what the kernel's log and drivers mean by them? In the first pid namespace they do. */
+bool machine_first_pids(const char *root);
+
 #endif

@@ -21,7 +21,6 @@
 #define NAMED 64             /* victims of the log that are remembered */
 #define RECORDS_A_LOOK 4096
 #define REACH (5 * KC_SECOND) /* the memory of a large process may take so long to go, from the count to its end */
-#define FIRST_PIDS "pid:[4026531836]" /* PROC_PID_INIT_INO, include/linux/proc_ns.h: the first pid namespace */
 
 struct sample {
     uint64_t time;
@@ -140,11 +139,8 @@ static bool is_named(const struct kc_oom_watch *w, pid_t pid)
 
 static void open_log(struct kc_oom_watch *w)
 {
-    char path[sizeof w->root + 32], to[64];
-    snprintf(path, sizeof path, "%s/proc/self/ns/pid", w->root);
-    const ssize_t n = readlink(path, to, sizeof to - 1);
-    to[n > 0 ? n : 0] = 0;
-    w->pids = strcmp(to, FIRST_PIDS) == 0;
+    char path[sizeof w->root + 32];
+    w->pids = machine_first_pids(w->root);
     snprintf(path, sizeof path, "%s/dev/kmsg", w->root);
     w->log = w->pids ? open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC) : -1;
     if (w->log >= 0)

@@ -85,6 +85,30 @@ struct kc_machine {
     bool whole;           /* do not leave out what this process's own affinity and cpu quota exclude */
 };
 
+/* Who uses a device, and how it is, as its driver tells it. */
+enum kc_device_use_field {
+    KC_USE_BUSY = 1 << 0,
+    KC_USE_CELSIUS = 1 << 1,
+    KC_USE_WATTS = 1 << 2,
+    KC_USE_USERS = 1 << 3,
+};
+#define KC_USERS_MAX 64   /* processes of a device that are told; more are counted */
+#define KC_NO_USER UINT32_MAX
+struct kc_device_user {
+    int32_t pid;          /* of the first pid namespace */
+    uint32_t uid;         /* whose it is; KC_NO_USER: unknown, as in a container that cannot see it */
+    char name[32];        /* of its program; "" unknown */
+    uint64_t memory;      /* bytes of the device that it holds */
+    bool memory_known;
+};
+struct kc_device_use {
+    uint32_t valid;       /* enum kc_device_use_field */
+    double busy;          /* of 1, over the last moments */
+    double celsius, watts;
+    uint32_t users;       /* processes; the first KC_USERS_MAX of them: */
+    struct kc_device_user user[KC_USERS_MAX];
+};
+
 struct kc_devices; /* a list that grows while kinds are asked */
 /* Append a copy. -ENOMEM. */
 int kc_devices_add(struct kc_devices *list, const struct kc_device *device);
@@ -98,6 +122,8 @@ struct kc_device_kind {
     /* true: fit for use. false: faulty, and why, in a few words. Asked anew each time: a device heals when this
      * says so. */
     bool (*health)(const struct kc_machine *m, const struct kc_device *device, char *reason, size_t room);
+    /* Fill in what the driver knows of its use: pids and memory of processes, not whose they are. NULL: nothing does. */
+    void (*use)(const struct kc_machine *m, const struct kc_device *device, struct kc_device_use *out);
 };
 
 /* The kinds that are built in: "cpu" and "cuda". */
@@ -134,6 +160,8 @@ const struct kc_device *kc_pool_device(const struct kc_pool *pool, size_t index)
 void kc_pool_refresh(struct kc_pool *pool);
 /* State and health of one device, looked up now, taking no lock. */
 void kc_pool_live(const struct kc_pool *pool, size_t index, struct kc_device_live *out);
+/* How a device is used now, and by whom. Of a cpu its kind knows nothing: kc_resource_ticks(). */
+void kc_pool_use(const struct kc_pool *pool, size_t index, struct kc_device_use *out);
 /* Take a device out of use by hand: writes `reason` to `<kind>-<number>.faulty` beside its lock, where an operator
  * may put or remove it too. reason NULL: put it back. The lease of a running rank is not touched. -EINVAL, -errno. */
 int kc_pool_mark(struct kc_pool *pool, size_t index, const char *reason, struct kc_error *e);
@@ -237,6 +265,19 @@ int kc_costs_store(const char *path, const char *root, const struct kc_comm_cost
 int kc_costs_keep(const char *path, const struct kc_comm_costs *costs, struct kc_error *e);
 int kc_costs_load(const char *path, struct kc_arena *arena, const struct kc_comm_costs **out, struct kc_error *warning,
                   struct kc_error *e);
+
+/* ---- how busy the machine is
+ * ------------------------------------------------------------------------ */
+
+/* Clock ticks of a cpu since boot: two looks give what it did between them. */
+struct kc_cpu_ticks {
+    uint32_t cpu;
+    uint64_t busy, all; /* busy: neither idle nor waiting for a disk */
+};
+/* Of all cpus, from /proc/stat; root: "" or NULL on a real machine. How many, at most `room`, or -errno. */
+int kc_resource_ticks(const char *root, struct kc_cpu_ticks *out, size_t room);
+/* The load averages of 1, 5 and 15 minutes. -errno. */
+int kc_resource_load(const char *root, double out[3]);
 
 /* ---- memory and cores of the calling process
  * ------------------------------------------------------------------------ */
