@@ -40,7 +40,7 @@ static bool take_ticks(const char *line, struct kc_cpu_ticks *out)
 {
     uint64_t t[8] = {0};
     uint32_t cpu;
-    if (sscanf(line, "cpu%" SCNu32 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64
+    if (strncmp(line, "cpu ", 4) == 0 /* all of them together */ || sscanf(line, "cpu%" SCNu32 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64
                      " %" SCNu64, &cpu, &t[0], &t[1], &t[2], &t[3], &t[4], &t[5], &t[6], &t[7]) < 5)
         return false;
     *out = (struct kc_cpu_ticks){.cpu = cpu};

@@ -71,7 +71,7 @@ START_TEST(a_failure_is_told_and_the_last_answer_stays)
     read_answer(&a);
     ck_assert_str_eq(a.error, "it ended with exit code 3 and said nothing");
     ck_assert_int_lt(answer_ask(&a, "say 'open"), 0);
-    ck_assert_ptr_nonnull(strstr(a.error, "quote"));
+    ck_assert_ptr_nonnull(strstr(a.error, "not closed"));
     ck_assert_int_eq(json_integer_value(json_object_get(a.json, "n")), 7);
     ck_assert_uint_eq(a.came, came);
     answer_free(&a);

@@ -355,15 +355,24 @@ static const char fake_nvml[] =
     "int nvmlDeviceGetMaxClockInfo(void *d, int k, unsigned *mhz) { *mhz = 2000; return k == 1 ? 0 : 2; }\n"
     "int nvmlDeviceGetRemappedRows(void *d, unsigned *c, unsigned *u, unsigned *p, unsigned *f)\n"
     "{ *f = access(getenv(\"KC_TEST_BAD_ROWS\"), F_OK) == 0; return 0; }\n"
+    "struct process { unsigned pid; unsigned long long memory; unsigned a, b; };\n"
+    "struct busy { unsigned gpu, memory; };\n"
+    "int nvmlDeviceGetComputeRunningProcesses_v3(void *d, unsigned *n, struct process *p)\n"
+    "{ if (*n < 2) return 7; *n = 2; p[0].pid = 4411; p[0].memory = 30; p[1].pid = 4412; p[1].memory = ~0ull; return 0; }\n"
+    "int nvmlDeviceGetGraphicsRunningProcesses_v3(void *d, unsigned *n, struct process *p)\n"
+    "{ *n = 1; p[0].pid = 4411; p[0].memory = 5; return 0; }\n"
+    "int nvmlDeviceGetUtilizationRates(void *d, struct busy *b) { b->gpu = 75; b->memory = 9; return 0; }\n"
+    "int nvmlDeviceGetTemperature(void *d, int sensor, unsigned *c) { *c = 61; return sensor; }\n"
+    "int nvmlDeviceGetPowerUsage(void *d, unsigned *mw) { *mw = 312500; return 0; }\n"
     "const char *nvmlErrorString(int code) { return code == 15 ? \"GPU is lost\" : \"?\"; }\n";
 
-START_TEST(gpus_are_described_leased_and_watched_through_nvml)
+/* False: there is no compiler here. */
+static bool build_nvml(char *library, size_t room)
 {
-    char source[128], library[128], rows[128];
+    char source[128];
     int status;
     snprintf(source, sizeof source, "%s/fake.c", dir);
-    snprintf(library, sizeof library, "%s/fake.so", dir);
-    snprintf(rows, sizeof rows, "%s/bad-rows", dir);
+    snprintf(library, room, "%s/fake.so", dir);
     put("fake.c", fake_nvml);
     pid_t pid = fork();
     if (pid == 0) {
@@ -371,8 +380,15 @@ START_TEST(gpus_are_described_leased_and_watched_through_nvml)
         _exit(127);
     }
     waitpid(pid, &status, 0);
-    if (status != 0)
-        return; /* no compiler here */
+    return status == 0;
+}
+
+START_TEST(gpus_are_described_leased_and_watched_through_nvml)
+{
+    char library[128], rows[128];
+    snprintf(rows, sizeof rows, "%s/bad-rows", dir);
+    if (!build_nvml(library, sizeof library))
+        return;
     setenv("KC_TEST_BAD_ROWS", rows, 1);
     put("sys/bus/pci/devices/0000:b3:00.0/numa_node", "0\n");
     struct kc_pool_config c = {
@@ -411,6 +427,69 @@ START_TEST(gpus_are_described_leased_and_watched_through_nvml)
     ck_assert_int_eq(state_of(p, 1), KC_DEVICE_LEASED);
     kc_lease_release(p, l[0]);
     kc_pool_close(p);
+}
+END_TEST
+
+START_TEST(a_gpu_tells_how_busy_it_is_and_who_uses_it)
+{
+    char library[128], link[128];
+    static struct kc_device_use use;
+    struct kc_pool *p = NULL;
+    struct stat st;
+    if (!build_nvml(library, sizeof library))
+        return;
+    struct kc_pool_config c = {.run_dir = dir, .node = "n1", .root = dir, .topology = "numa:1 core:1 pu:1", .nvml = library};
+    snprintf(link, sizeof link, "%s/proc/self/ns/pid", dir);
+    put("proc/self/ns/here", "");
+    put("proc/4411/comm", "python\n");
+    ck_assert_int_eq(symlink("pid:[4026531836]", link), 0);
+    ck_assert_int_eq(kc_pool_open(&c, &p, &e), 0);
+    kc_pool_use(p, 1, &use);
+    ck_assert_uint_eq(use.valid, KC_USE_BUSY | KC_USE_CELSIUS | KC_USE_WATTS | KC_USE_USERS);
+    ck_assert_double_eq(use.busy, 0.75);
+    ck_assert_double_eq(use.celsius, 61);
+    ck_assert_double_eq(use.watts, 312.5);
+    ck_assert_uint_eq(use.users, 2); /* who computes and draws counts once */
+    ck_assert_int_eq(use.user[0].pid, 4411);
+    ck_assert_uint_eq(use.user[0].memory, 30);
+    ck_assert_int_eq(stat(dir, &st), 0);
+    ck_assert_uint_eq(use.user[0].uid, st.st_uid);
+    ck_assert_str_eq(use.user[0].name, "python");
+    ck_assert(use.user[0].memory_known && !use.user[1].memory_known);
+    ck_assert_uint_eq(use.user[1].uid, KC_NO_USER); /* it has ended meanwhile */
+    kc_pool_use(p, 2, &use); /* the one that is lost */
+    ck_assert_uint_eq(use.valid, 0);
+    kc_pool_use(p, 0, &use); /* a cpu has no driver */
+    ck_assert_uint_eq(use.valid, 0);
+    unlink(link); /* in a container the same number is another process */
+    ck_assert_int_eq(symlink("pid:[4026532201]", link), 0);
+    kc_pool_use(p, 1, &use);
+    ck_assert_uint_eq(use.users, 2);
+    ck_assert_uint_eq(use.user[0].uid, KC_NO_USER);
+    ck_assert_str_eq(use.user[0].name, "");
+    kc_pool_close(p);
+}
+END_TEST
+
+START_TEST(ticks_and_load_are_read_as_the_kernel_writes_them)
+{
+    struct kc_cpu_ticks t[3];
+    double load[3] = {7, 7, 7};
+    ck_assert_int_eq(kc_resource_ticks(dir, t, 3), -ENOENT);
+    ck_assert_int_eq(kc_resource_load(dir, load), -ENOENT);
+    ck_assert_double_eq(load[2], 7);
+    put("proc/stat", "cpu  30 0 3 300 33 0 0 0 0 0\ncpu0 10 1 2 100 20 3 4 5 6 7\ncpu3 20 0 1 200 13 0 0 0 0 0\nintr 12 0\ncpu4 1 1");
+    put("proc/loadavg", "0.52 0.40 12.31 2/345 6789\n");
+    ck_assert_int_eq(kc_resource_ticks(dir, t, 3), 2); /* a cpu that is offline is not there; a line that is cut is none */
+    ck_assert_uint_eq(t[0].cpu, 0);
+    ck_assert_uint_eq(t[0].all, 10 + 1 + 2 + 100 + 20 + 3 + 4 + 5); /* guests are in user time */
+    ck_assert_uint_eq(t[0].busy, 10 + 1 + 2 + 3 + 4 + 5);
+    ck_assert_uint_eq(t[1].cpu, 3);
+    ck_assert_uint_eq(t[1].busy, 21);
+    ck_assert_int_eq(kc_resource_ticks(dir, t, 1), 1);
+    ck_assert_int_eq(kc_resource_load(dir, load), 0);
+    ck_assert_double_eq(load[0], 0.52);
+    ck_assert_double_eq(load[2], 12.31);
 }
 END_TEST
 
@@ -799,7 +878,7 @@ START_TEST(a_new_kind_is_a_row_in_a_table)
     struct kc_device_kind kinds[3];
     memcpy(kinds, kc_device_kinds(&count), 2 * sizeof *kinds);
     ck_assert_uint_eq(count, 2);
-    kinds[2] = (struct kc_device_kind){"npu", npu_discover, npu_describe, npu_health};
+    kinds[2] = (struct kc_device_kind){"npu", npu_discover, npu_describe, npu_health, NULL};
     struct kc_pool_config c = {.run_dir = dir, .node = "n1", .root = dir, .topology = "numa:1 core:1 pu:1",
                                .nvml = "no-such.so", .kinds = kinds, .kinds_count = 3};
     struct kc_pool *p = NULL;
@@ -1251,6 +1330,8 @@ int main(void)
     tcase_add_test(t, a_cpu_quota_bounds_the_pool);
     tcase_add_test(t, no_nvml_means_no_gpus_and_no_word_about_it);
     tcase_add_test(t, gpus_are_described_leased_and_watched_through_nvml);
+    tcase_add_test(t, a_gpu_tells_how_busy_it_is_and_who_uses_it);
+    tcase_add_test(t, ticks_and_load_are_read_as_the_kernel_writes_them);
     tcase_add_test(t, a_double_lease_is_refused_with_numbers_and_holder);
     tcase_add_test(t, a_lock_that_cannot_be_had_gives_back_those_before_it);
     tcase_add_test(t, who_only_looks_sees_leases_and_changes_nothing);
