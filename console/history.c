@@ -14,9 +14,14 @@
 #define READ_AT_ONCE (4u << 20)
 #define LINE_MAX_BYTES 4096
 
-static void restart(struct history *h)
+#define HISTORY_ROW(id, name) [HISTORY_##id] = name,
+const char *const history_name[HISTORY_SERIES] = {HISTORY_TABLE(HISTORY_ROW)};
+#undef HISTORY_ROW
+
+void history_clear(struct history *h)
 {
     h->count = h->evaluations = 0;
+    h->recent_first = h->recent_count = 0;
     h->width = 1;
     h->at = h->last_step = 0;
     h->rest_bytes = 0;
@@ -29,33 +34,65 @@ int history_open(struct history *h, const char *path)
     if (!h->point) {
         memset(h, 0, sizeof *h);
         h->point = calloc(HISTORY_POINTS, sizeof *h->point);
+        h->recent = calloc(HISTORY_RECENT, sizeof *h->recent);
         h->rest = malloc(LINE_MAX_BYTES);
-        if (!h->point || !h->rest) {
+        if (!h->point || !h->recent || !h->rest) {
             history_free(h);
             return -ENOMEM;
         }
     }
     snprintf(h->path, sizeof h->path, "%s", path);
     h->device = h->inode = 0;
-    restart(h);
+    history_clear(h);
     return 0;
 }
 
 void history_free(struct history *h)
 {
     free(h->point);
+    free(h->recent);
     free(h->rest);
     memset(h, 0, sizeof *h);
+}
+
+/* ---- points ---- */
+
+static struct history_point point_of(uint64_t step, const double value[HISTORY_SERIES])
+{
+    struct history_point p = {.first = step, .last = step};
+    for (int i = 0; i < HISTORY_SERIES; i++) {
+        const bool finite = isfinite(value[i]);
+        p.value[i] = (struct history_value){.sum = finite ? value[i] : 0,
+                                            .min = finite ? value[i] : INFINITY,
+                                            .max = finite ? value[i] : -INFINITY,
+                                            .min_at = step,
+                                            .max_at = step,
+                                            .finite = finite,
+                                            .nonfinite = !finite};
+    }
+    return p;
+}
+
+static void join_value(struct history_value *to, const struct history_value *from)
+{
+    if (from->min < to->min) {
+        to->min = from->min;
+        to->min_at = from->min_at;
+    }
+    if (from->max > to->max) {
+        to->max = from->max;
+        to->max_at = from->max_at;
+    }
+    to->sum += from->sum;
+    to->finite += from->finite;
+    to->nonfinite += from->nonfinite;
 }
 
 static void join(struct history_point *to, const struct history_point *from)
 {
     to->last = from->last;
-    to->sum += from->sum;
-    to->min = fmin(to->min, from->min);
-    to->max = fmax(to->max, from->max);
-    to->finite += from->finite;
-    to->nonfinite += from->nonfinite;
+    for (int i = 0; i < HISTORY_SERIES; i++)
+        join_value(&to->value[i], &from->value[i]);
 }
 
 static void halve(struct history *h)
@@ -71,32 +108,92 @@ static void halve(struct history *h)
     h->width *= 2;
 }
 
-void history_add(struct history *h, uint64_t step, double loss)
+static void remember(struct history *h, uint64_t step, const double value[HISTORY_SERIES])
 {
-    bool finite = isfinite(loss);
-    struct history_point one = {.first = step,
-                                .last = step,
-                                .sum = finite ? loss : 0,
-                                .min = finite ? loss : INFINITY,
-                                .max = finite ? loss : -INFINITY,
-                                .finite = finite,
-                                .nonfinite = !finite};
+    struct history_step *s = &h->recent[(h->recent_first + h->recent_count) % HISTORY_RECENT];
+    if (h->recent_count == HISTORY_RECENT)
+        h->recent_first = (h->recent_first + 1) % HISTORY_RECENT;
+    else
+        h->recent_count++;
+    s->step = step;
+    memcpy(s->value, value, sizeof s->value);
+}
+
+void history_add(struct history *h, uint64_t step, const double value[HISTORY_SERIES])
+{
     if (step <= h->last_step)
         return; /* each step stands once */
     h->last_step = step;
+    remember(h, step, value);
+    const struct history_point one = point_of(step, value);
     struct history_point *last = h->count ? &h->point[h->count - 1] : NULL;
-    if (last && (last->first - 1) / h->width == (step - 1) / h->width) {
-        join(last, &one);
-        return;
-    }
-    if (h->count == HISTORY_POINTS) {
+    if (h->count == HISTORY_POINTS && (last->first - 1) / h->width != (step - 1) / h->width) {
         halve(h);
-        h->last_step = step - 1;
-        history_add(h, step, loss);
+        last = &h->point[h->count - 1];
+    }
+    if (last && (last->first - 1) / h->width == (step - 1) / h->width)
+        join(last, &one);
+    else
+        h->point[h->count++] = one;
+}
+
+void history_take(struct history *h, const struct history_point *p)
+{
+    if (h->count == HISTORY_POINTS)
+        join(&h->point[h->count - 1], p);
+    else
+        h->point[h->count++] = *p;
+    h->last_step = p->last;
+}
+
+/* Points that come before the recent steps, and the recent steps behind them. A point that reaches into those stands for
+ * all of its steps. */
+static void split(const struct history *h, size_t *points, size_t *skip)
+{
+    const uint64_t begin = h->recent_count ? h->recent[h->recent_first].step : UINT64_MAX;
+    *points = *skip = 0;
+    if (h->recent_count && h->width == 1) { /* the points are single steps themselves */
+        *points = h->count;
+        *skip = h->recent_count;
         return;
     }
-    h->point[h->count++] = one;
+    size_t low = 0, high = h->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (h->point[middle].first < begin)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    *points = low;
+    while (low && *skip < h->recent_count &&
+           h->recent[(h->recent_first + *skip) % HISTORY_RECENT].step <= h->point[low - 1].last)
+        ++*skip;
 }
+
+size_t history_length(const struct history *h)
+{
+    size_t points, skip;
+    split(h, &points, &skip);
+    return points + h->recent_count - skip;
+}
+
+struct history_point history_at(const struct history *h, size_t i)
+{
+    size_t points, skip;
+    split(h, &points, &skip);
+    if (i < points)
+        return h->point[i];
+    const struct history_step *s = &h->recent[(h->recent_first + skip + i - points) % HISTORY_RECENT];
+    return point_of(s->step, s->value);
+}
+
+double history_mean(const struct history_value *v)
+{
+    return v->finite ? v->sum / v->finite : NAN;
+}
+
+/* ---- the file ---- */
 
 static void take_line(struct history *h, const char *line, size_t bytes)
 {
@@ -109,7 +206,10 @@ static void take_line(struct history *h, const char *line, size_t bytes)
         h->evaluation[h->evaluations].step = step;
         h->evaluation[h->evaluations++].loss = kc_json_real(o, "validation_loss", NAN);
     } else if (step) {
-        history_add(h, step, kc_json_real(o, "loss", NAN));
+        const double value[HISTORY_SERIES] = {[HISTORY_LOSS] = kc_json_real(o, "loss", NAN),
+                                              [HISTORY_GRAD_NORM] = kc_json_real(o, "grad_norm", NAN),
+                                              [HISTORY_LR] = kc_json_real(o, "lr", NAN)};
+        history_add(h, step, value);
     }
     json_decref(o);
 }
@@ -154,7 +254,7 @@ int history_read(struct history *h)
     }
     if ((uint64_t)st.st_ino != h->inode || (uint64_t)st.st_dev != h->device || (uint64_t)st.st_size < h->at ||
         cut_back(h, fd))
-        restart(h);
+        history_clear(h);
     h->inode = (uint64_t)st.st_ino;
     h->device = (uint64_t)st.st_dev;
     ssize_t n = pread(fd, buffer, READ_AT_ONCE, (off_t)h->at);

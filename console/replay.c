@@ -192,14 +192,19 @@ static void fill_history(const struct kc_reader *reader, struct history *h)
     static struct kc_evaluation evaluation[HISTORY_EVALUATIONS];
     uint64_t cursor = 0;
     int n = kc_reader_curve(reader, point);
-    h->count = h->evaluations = 0;
-    for (int i = 0; i < n && h->count < HISTORY_POINTS; i++) {
+    history_clear(h);
+    for (int i = 0; i < n; i++) { /* a board knows of the loss alone */
         const struct kc_curve_point *p = &point[i];
         const uint32_t finite = p->nonfinite < p->steps ? p->steps - p->nonfinite : 0;
-        h->point[h->count++] = (struct history_point){.first = p->first, .last = p->last, .finite = finite,
-                                                      .nonfinite = p->nonfinite,
-                                                      .sum = finite ? (double)p->mean * finite : 0,
-                                                      .min = finite ? p->min : INFINITY, .max = finite ? p->max : -INFINITY};
+        struct history_point q = {.first = p->first, .last = p->last};
+        for (int k = 0; k < HISTORY_SERIES; k++)
+            q.value[k] = (struct history_value){.min = INFINITY, .max = -INFINITY};
+        q.value[HISTORY_LOSS].nonfinite = p->nonfinite;
+        if (finite) /* at which step of the point its least and most were is not recorded */
+            q.value[HISTORY_LOSS] = (struct history_value){.sum = (double)p->mean * finite, .min = p->min, .max = p->max,
+                                                           .min_at = p->first, .max_at = p->first, .finite = finite,
+                                                           .nonfinite = p->nonfinite};
+        history_take(h, &q);
     }
     do { /* the newest stay */
         n = kc_reader_evaluations(reader, &cursor, evaluation, HISTORY_EVALUATIONS, NULL);

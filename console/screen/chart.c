@@ -1,77 +1,168 @@
 /* chart.c */
 #include "chart.h"
 
+#include "chart_scale.h"
+
+#include "console/text.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define LABEL 8 /* columns left of the axis */
+#define SMOOTHED 24 /* the mean is over a 24th of what is shown */
 
 struct column {
     double min, max;  /* min > max: nothing */
-    bool nonfinite;
+    double mean;      /* over neighbouring steps; NaN */
+    double evaluated; /* NaN */
+    bool nonfinite, above, below;
 };
 
 struct plot {
     int columns, dots_high; /* in dots */
-    double low, high;
+    uint64_t from, to, window; /* window: steps that the mean is over */
+    struct chart_scale scale;
+    struct chart_samples samples;
     struct column *column;
+    bool evaluated;         /* some are shown */
 };
 
-static int ascending(const void *a, const void *b)
+/* ---- what is shown ---- */
+
+static uint64_t halved(uint64_t steps, int zoom)
 {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
+    for (; zoom > 0 && steps / 2 >= CHART_STEPS; zoom--)
+        steps = (steps + 1) / 2;
+    return steps;
 }
 
-/* The range that is shown: all but the highest 2 %, if those lie far above the rest (a spike would press
- * everything else flat). */
-static void choose_range(const struct history *h, double *low, double *high)
+/* The end of the x axis. Of a run that goes on beyond what was said, a round number, so that it stands for a while. */
+static uint64_t whole_run(const struct chart *chart)
 {
-    double *top = malloc((h->count ? h->count : 1) * sizeof *top);
-    size_t n = 0;
-    *low = INFINITY;
-    *high = -INFINITY;
-    for (size_t i = 0; i < h->count; i++) {
-        if (!h->point[i].finite)
-            continue;
-        *low = fmin(*low, h->point[i].min);
-        *high = fmax(*high, h->point[i].max);
-        if (top)
-            top[n++] = h->point[i].max;
-    }
-    if (n >= 50) {
-        qsort(top, n, sizeof *top, ascending);
-        double most = top[n - 1 - n / 50];
-        if (*high - *low > 4 * (most - *low) && most > *low)
-            *high = most;
-    }
-    free(top);
-    if (*high - *low < 1e-9 && n) { /* a flat line lies in the middle */
-        *low -= 0.5;
-        *high += 0.5;
-    }
+    const uint64_t last = chart->history->last_step;
+    if (chart->steps >= last && chart->steps)
+        return chart->steps;
+    uint64_t unit = 1;
+    while (unit <= last / 10)
+        unit *= 10;
+    return last ? (last / unit + 1) * unit : CHART_STEPS;
 }
 
-static void fill_columns(struct plot *p, const struct history *h, uint64_t steps)
+void chart_window(const struct chart *chart, uint64_t *from, uint64_t *to)
+{
+    const uint64_t whole = whole_run(chart), span = halved(whole, chart->look.zoom), half = (span + 1) / 2;
+    const uint64_t last = chart->history->last_step ? chart->history->last_step - 1 : 0;
+    int64_t at = (int64_t)(last / half) - 1 - chart->look.back;
+    *from = at > 0 ? (uint64_t)at * half : 0; /* moves by halves, not by steps: in between points are added in place */
+    if (*from + span > whole)
+        *from = whole - span;
+    *to = *from + span;
+}
+
+bool chart_move(struct chart *chart, int by)
+{
+    uint64_t from, to, now_from, now_to;
+    struct chart next = *chart;
+    chart_window(chart, &from, &to);
+    next.look.back -= by;
+    chart_window(&next, &now_from, &now_to);
+    if (next.look.back < 0 || now_from == from)
+        return false;
+    *chart = next;
+    return true;
+}
+
+/* Stays at the newest steps where it stood there, else about the same middle. */
+bool chart_zoom(struct chart *chart, int by)
+{
+    uint64_t from, to, now_from, now_to;
+    struct chart next = *chart;
+    chart_window(chart, &from, &to);
+    const uint64_t middle = from + (to - from) / 2;
+    next.look.zoom = next.look.zoom + by < 0 ? 0 : next.look.zoom + by;
+    next.look.back = 0;
+    chart_window(&next, &now_from, &now_to);
+    if (now_to - now_from == to - from)
+        return false;
+    while (chart->look.back && now_from > middle - (now_to - now_from) / 2 && chart_move(&next, -1))
+        chart_window(&next, &now_from, &now_to);
+    *chart = next;
+    return true;
+}
+
+/* ---- columns ---- */
+
+static int column_of(const struct plot *p, uint64_t step)
+{
+    const double x = (double)(step - p->from - 1) * p->columns / (double)(p->to - p->from);
+    return x < 0 ? 0 : x >= p->columns ? p->columns - 1 : (int)x;
+}
+
+/* A sample that stands for more steps than a column does fills all of its columns. */
+static void fill_values(struct plot *p)
 {
     for (int x = 0; x < p->columns; x++)
-        p->column[x] = (struct column){INFINITY, -INFINITY, false};
-    for (size_t i = 0; i < h->count; i++) {
-        const struct history_point *q = &h->point[i];
-        int x = (int)((double)(q->first - 1) * p->columns / (double)steps);
-        if (x < 0 || x >= p->columns)
-            continue;
-        p->column[x].nonfinite |= q->nonfinite > 0;
-        p->column[x].min = fmin(p->column[x].min, q->min);
-        p->column[x].max = fmax(p->column[x].max, q->max);
+        p->column[x] = (struct column){.min = INFINITY, .max = -INFINITY, .mean = NAN, .evaluated = NAN};
+    for (size_t i = 0; i < p->samples.count; i++) {
+        const struct chart_sample *s = &p->samples.at[i];
+        const int end = s->last > s->first ? column_of(p, s->last < p->to ? s->last : p->to) : column_of(p, s->first);
+        for (int x = s->first > p->from ? column_of(p, s->first) : 0; x <= end; x++) {
+            struct column *k = &p->column[x];
+            k->nonfinite |= s->value.nonfinite > 0;
+            k->min = fmin(k->min, s->value.min);
+            k->max = fmax(k->max, s->value.max);
+        }
     }
 }
+
+/* The mean of the steps around the middle of each column, half a window to either side. */
+static void fill_means(struct plot *p)
+{
+    const double step = (double)(p->to - p->from) / p->columns;
+    size_t first = 0, end = 0;
+    double sum = 0, count = 0;
+    p->window = (p->to - p->from + SMOOTHED - 1) / SMOOTHED;
+    for (int x = 0; x < p->columns; x++) {
+        const double at = (double)p->from + 0.5 + (x + 0.5) * step, reach = (double)p->window / 2;
+        for (; end < p->samples.count && (double)p->samples.at[end].first <= at + reach; end++) {
+            sum += p->samples.at[end].value.sum;
+            count += p->samples.at[end].value.finite;
+        }
+        for (; first < end && (double)p->samples.at[first].last < at - reach; first++) {
+            sum -= p->samples.at[first].value.sum;
+            count -= p->samples.at[first].value.finite;
+        }
+        if (count > 0 && p->column[x].min <= p->column[x].max)
+            p->column[x].mean = sum / count;
+    }
+}
+
+static void fill_evaluations(struct plot *p, const struct history *h)
+{
+    for (size_t i = 0; i < h->evaluations; i++)
+        if (h->evaluation[i].step > p->from && h->evaluation[i].step <= p->to && isfinite(h->evaluation[i].loss)) {
+            p->column[column_of(p, h->evaluation[i].step)].evaluated = h->evaluation[i].loss;
+            p->evaluated = true;
+        }
+}
+
+static void mark_outside(struct plot *p)
+{
+    for (int x = 0; x < p->columns; x++) {
+        struct column *k = &p->column[x];
+        k->above = k->max > p->scale.high + 1e-9 * fabs(p->scale.high);
+        k->below = k->min <= k->max && (k->min < p->scale.low - 1e-9 * fabs(p->scale.low));
+    }
+}
+
+/* ---- cells ---- */
 
 /* Dot row of a value, 0 at the top. */
 static int dot_of(const struct plot *p, double v)
 {
-    double y = (p->high - v) / (p->high - p->low) * (p->dots_high - 1);
+    const double place = scale_place(&p->scale, v), y = isnan(place) ? p->dots_high - 1 : place * (p->dots_high - 1);
     return y < 0 ? 0 : y > p->dots_high - 1 ? p->dots_high - 1 : (int)lround(y);
 }
 
@@ -81,78 +172,167 @@ static bool dot_set(const struct plot *p, int x, int y)
     return k->min <= k->max && y >= dot_of(p, k->max) && y <= dot_of(p, k->min);
 }
 
-static void draw_cell(struct canvas *c, int row, int col, const struct plot *p, int x, int y, bool braille)
+/* The curve of the mean: from where it was a column before, so that it hangs together. */
+static bool mean_set(const struct plot *p, int x, int y)
+{
+    const double now = p->column[x].mean, before = x ? p->column[x - 1].mean : NAN;
+    if (isnan(now))
+        return false;
+    const int to = dot_of(p, now), from = isnan(before) ? to : dot_of(p, before);
+    return y == to || (y > from && y < to) || (y < from && y > to);
+}
+
+/* What a cell of `wide` × `high` dots has, and the marks of its columns. */
+struct dots {
+    unsigned raw, mean; /* as braille bits */
+    bool nonfinite, above, below, evaluated;
+};
+
+static struct dots dots_of(const struct plot *p, int x, int y, int wide, int high)
 {
     /* dots of a braille cell, column by column from the top (Unicode 15, block 2800) */
     static const uint8_t bit[2][4] = {{0x01, 0x02, 0x04, 0x40}, {0x08, 0x10, 0x20, 0x80}};
-    int wide = braille ? 2 : 1, high = braille ? 4 : 2;
-    unsigned dots = 0;
-    for (int dx = 0; dx < wide; dx++)
-        for (int dy = 0; dy < high; dy++)
-            if (dot_set(p, x * wide + dx, y * high + dy))
-                dots |= bit[dx][dy];
-    bool bad = false, above = false;
-    for (int dx = 0; y == 0 && dx < wide; dx++) {
-        bad |= p->column[x * wide + dx].nonfinite;
-        above |= p->column[x * wide + dx].max > p->high;
+    struct dots d = {0};
+    for (int dx = 0; dx < wide; dx++) {
+        const struct column *k = &p->column[x * wide + dx];
+        for (int dy = 0; dy < high; dy++) {
+            d.raw |= dot_set(p, x * wide + dx, y * high + dy) ? bit[dx][dy] : 0;
+            d.mean |= mean_set(p, x * wide + dx, y * high + dy) ? bit[dx][dy] : 0;
+        }
+        d.nonfinite |= y == 0 && k->nonfinite;
+        d.above |= y == 0 && k->above;
+        d.below |= (y + 1) * high >= p->dots_high && k->below;
+        d.evaluated |= !isnan(k->evaluated) && dot_of(p, k->evaluated) / high == y;
     }
-    if (bad)
+    return d;
+}
+
+static void draw_cell(struct canvas *c, int row, int col, const struct plot *p, int x, int y)
+{
+    const struct dots d = dots_of(p, x, y, c->ascii ? 1 : 2, c->ascii ? 2 : 4);
+    if (d.nonfinite)
         canvas_put(c, row + y, col + x, ROLE_BAD, 'N', 'N');
-    else if (above)
-        canvas_put(c, row + y, col + x, ROLE_WARN, '^', '^');
-    else if (dots) /* two dots a letter: ' upper, . lower, | both */
-        canvas_put(c, row + y, col + x, ROLE_CURVE, 0x2800 + dots, (dots & 3) == 3 ? '|' : dots & 1 ? '\'' : '.');
+    else if (d.above || d.below)
+        canvas_put(c, row + y, col + x, ROLE_WARN, d.above ? '^' : 'v', d.above ? '^' : 'v');
+    else if (d.evaluated)
+        canvas_put(c, row + y, col + x, ROLE_GOOD, 'o', 'o');
+    else if (d.mean)
+        canvas_put(c, row + y, col + x, ROLE_STRONG, 0x2800 + d.mean, '*');
+    else if (d.raw) /* two dots a letter: ' upper, . lower, | both */
+        canvas_put(c, row + y, col + x, ROLE_CURVE, 0x2800 + d.raw, (d.raw & 3) == 3 ? '|' : d.raw & 1 ? '\'' : '.');
 }
 
-static const char *short_number(double v, char out[16])
-{
-    snprintf(out, 16, fabs(v) >= 1e4 || (v != 0 && fabs(v) < 1e-3) ? "%.1e" : "%.3f", v);
-    return out;
-}
+/* ---- around it ---- */
 
-static void draw_axes(struct canvas *c, int row, int col, int rows, int cols, const struct plot *p, uint64_t steps)
+static void draw_axes(struct canvas *c, int row, int col, int rows, int cols, const struct plot *p)
 {
-    char text[16];
-    int high = rows - 2, wide = cols - LABEL - 1;
+    char text[24];
+    const int high = rows - 2, wide = cols - LABEL - 1;
     for (int y = 0; y < high; y++) {
         if (y == 0 || y == high - 1 || (y == high / 2 && high >= 5))
             canvas_text(c, row + y, col, LABEL, ROLE_DIM, "%*s", LABEL,
-                        short_number(p->high - (p->high - p->low) * y / (high > 1 ? high - 1 : 1), text));
+                        scale_text(&p->scale, scale_value(&p->scale, high > 1 ? (double)y / (high - 1) : 0), text));
         canvas_put(c, row + y, col + LABEL, ROLE_DIM, 0x2502, '|');
     }
     canvas_put(c, row + high, col + LABEL, ROLE_DIM, 0x2514, '+');
     for (int x = 0; x < wide; x++)
         canvas_put(c, row + high, col + LABEL + 1 + x, ROLE_DIM, 0x2500, '-');
-    char last[24], middle[24];
-    int n = snprintf(last, sizeof last, "%llu", (unsigned long long)steps);
-    int m = snprintf(middle, sizeof middle, "%llu", (unsigned long long)(steps / 2));
-    canvas_text(c, row + high + 1, col + LABEL + 1, 1, ROLE_DIM, "0");
-    if (wide >= n + m + 12)
-        canvas_text(c, row + high + 1, col + LABEL + 1 + wide / 2 - m / 2, m, ROLE_DIM, "%s", middle);
-    if (wide >= n + 3)
-        canvas_text(c, row + high + 1, col + cols - n, n, ROLE_DIM, "%s", last);
+    const uint64_t at[3] = {p->from, p->from + (p->to - p->from) / 2, p->to};
+    int n[3];
+    for (int i = 0; i < 3; i++)
+        n[i] = snprintf(text, sizeof text, "%llu", (unsigned long long)at[i]);
+    const int begin[3] = {0, wide / 2 - n[1] / 2, wide - n[2]};
+    for (int i = 0; i < 3; i++)
+        if (i == 0 || (i == 2 ? wide >= n[0] + n[2] + 2 : begin[1] > n[0] + 4 && begin[1] + n[1] + 4 < begin[2]))
+            canvas_text(c, row + high + 1, col + LABEL + 1 + begin[i], n[i], ROLE_DIM, "%llu", (unsigned long long)at[i]);
 }
 
-void chart_draw(struct canvas *c, int row, int col, int rows, int cols, const struct history *h, uint64_t steps)
+static const char *number(enum history_series series, double v, char out[32])
 {
-    bool braille = !c->ascii;
-    struct plot p = {.columns = (cols - LABEL - 1) * (braille ? 2 : 1), .dots_high = (rows - 2) * (braille ? 4 : 2)};
-    if (rows < 3 || cols < LABEL + 8)
-        return;
-    choose_range(h, &p.low, &p.high);
-    if (p.low > p.high) {
-        canvas_text(c, row + rows / 2 - 1, col + LABEL + 1, cols - LABEL - 1, ROLE_DIM, "no step yet");
+    return text_number(v, series == HISTORY_LOSS ? "%.4f" : series == HISTORY_LR ? "%.3e" : "%.3g", out, 32);
+}
+
+/* "1k" for 1000 */
+static const char *power(uint64_t v, char out[24])
+{
+    snprintf(out, 24, v < 1000 ? "%llu" : v < 1000000 ? "%lluk" : "%lluM",
+             (unsigned long long)(v < 1000 ? v : v < 1000000 ? v / 1000 : v / 1000000));
+    return out;
+}
+
+/* What is not told of a curve by looking at it: how it is drawn. */
+static void name_look(const struct chart *chart, const struct plot *p, char *out, size_t room)
+{
+    char part[2][64] = {"", ""};
+    if (chart->look.smooth)
+        snprintf(part[0], sizeof part[0], "  mean of %llu steps", (unsigned long long)p->window);
+    if (p->to - p->from < whole_run(chart))
+        snprintf(part[1], sizeof part[1], "  steps %llu-%llu", (unsigned long long)p->from + 1, (unsigned long long)p->to);
+    snprintf(out, room, "%s%s%s%s", p->evaluated ? "  o validation" : "", part[0],
+             p->scale.log ? "  log" : chart->look.log ? "  nothing above 0: no log" : "", part[1]);
+}
+
+/* Where it does not fit go: most, least, change, newest. */
+static void draw_words(struct canvas *c, int row, int col, int cols, const struct chart *chart, const struct plot *p)
+{
+    char look[160], part[4][80], line[512], value[32], per[24];
+    const struct chart_words w = samples_words(&p->samples);
+    snprintf(part[0], sizeof part[0], "  last %s", number(chart->series, w.last, value));
+    snprintf(part[1], sizeof part[1], isnan(w.slope) ? "  slope -" : "  slope %+.2g/%s", w.slope, power(w.per, per));
+    snprintf(part[2], sizeof part[2], "  min %s@%llu", number(chart->series, w.min, value), (unsigned long long)w.min_at);
+    snprintf(part[3], sizeof part[3], "  max %s@%llu", number(chart->series, w.max, value), (unsigned long long)w.max_at);
+    name_look(chart, p, look, sizeof look);
+    int room = cols - text_width(look);
+    for (int parts = isnan(w.last) ? 0 : 4; parts >= 0; parts--) {
+        snprintf(line, sizeof line, "%s%s%s%s%s", history_name[chart->series], parts > 0 ? part[0] : "",
+                 parts > 2 ? part[2] : "", parts > 3 ? part[3] : "", parts > 1 ? part[1] : "");
+        if (text_width(line) <= room)
+            break;
+    }
+    const int n = canvas_text(c, row, col, cols, ROLE_NORMAL, "%s", line);
+    if (n < cols)
+        canvas_text(c, row, col + n, cols - n, ROLE_DIM, "%s", look);
+}
+
+static void draw_plot(struct canvas *c, int row, int col, int rows, int cols, const struct chart *chart, struct plot *p)
+{
+    const bool words = rows >= 5;
+    p->scale = scale_choose(&p->samples, chart->look.log);
+    if (p->scale.low > p->scale.high) {
+        canvas_text(c, row + rows / 2 - 1, col + LABEL + 1, cols - LABEL - 1, ROLE_DIM, "%s",
+                    chart->history->last_step ? "not known" : "no step yet");
         return;
     }
-    if (h->last_step > steps)
-        steps = h->last_step;
-    p.column = calloc((size_t)p.columns, sizeof *p.column);
-    if (!p.column)
+    if (words)
+        rows--;
+    p->columns = (cols - LABEL - 1) * (c->ascii ? 1 : 2);
+    p->dots_high = (rows - 2) * (c->ascii ? 2 : 4);
+    p->column = calloc((size_t)p->columns, sizeof *p->column);
+    if (!p->column)
         return;
-    fill_columns(&p, h, steps);
-    draw_axes(c, row, col, rows, cols, &p, steps);
+    fill_values(p);
+    if (chart->look.smooth)
+        fill_means(p);
+    if (chart->series == HISTORY_LOSS)
+        fill_evaluations(p, chart->history);
+    mark_outside(p);
+    if (words)
+        draw_words(c, row++, col, cols, chart, p);
+    draw_axes(c, row, col, rows, cols, p);
     for (int y = 0; y < rows - 2; y++)
         for (int x = 0; x < cols - LABEL - 1; x++)
-            draw_cell(c, row, col + LABEL + 1, &p, x, y, braille);
-    free(p.column);
+            draw_cell(c, row, col + LABEL + 1, p, x, y);
+    free(p->column);
+}
+
+void chart_draw(struct canvas *c, int row, int col, int rows, int cols, const struct chart *chart)
+{
+    struct plot p = {0};
+    if (rows < 3 || cols < LABEL + 8)
+        return;
+    chart_window(chart, &p.from, &p.to);
+    if (samples_take(&p.samples, chart->history, chart->series, p.from, p.to))
+        return;
+    draw_plot(c, row, col, rows, cols, chart, &p);
+    samples_free(&p.samples);
 }
