@@ -8,7 +8,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define LABEL 8 /* columns left of the axis */
 #define SMOOTHED 24 /* the mean is over a 24th of what is shown */
@@ -22,6 +21,7 @@ struct column {
 
 struct plot {
     int columns, dots_high; /* in dots */
+    int top, high, wide;    /* the cells: first row, how many rows and columns */
     uint64_t from, to, window; /* window: steps that the mean is over */
     struct chart_scale scale;
     struct chart_samples samples;
@@ -52,7 +52,8 @@ static uint64_t whole_run(const struct chart *chart)
 
 void chart_window(const struct chart *chart, uint64_t *from, uint64_t *to)
 {
-    const uint64_t whole = whole_run(chart), span = halved(whole, chart->look.zoom), half = (span + 1) / 2;
+    const uint64_t whole = whole_run(chart), part = halved(whole, chart->look.zoom), half = (part + 1) / 2;
+    const uint64_t span = part < whole ? 2 * half : whole;
     const uint64_t last = chart->history->last_step ? chart->history->last_step - 1 : 0;
     int64_t at = (int64_t)(last / half) - 1 - chart->look.back;
     *from = at > 0 ? (uint64_t)at * half : 0; /* moves by halves, not by steps: in between points are added in place */
@@ -86,7 +87,7 @@ bool chart_zoom(struct chart *chart, int by)
     chart_window(&next, &now_from, &now_to);
     if (now_to - now_from == to - from)
         return false;
-    while (chart->look.back && now_from > middle - (now_to - now_from) / 2 && chart_move(&next, -1))
+    while (chart->look.back && now_from + (now_to - now_from) / 4 > middle && chart_move(&next, -1))
         chart_window(&next, &now_from, &now_to);
     *chart = next;
     return true;
@@ -139,12 +140,27 @@ static void fill_means(struct plot *p)
     }
 }
 
+static bool is_shown(const struct plot *p, uint64_t step, double loss)
+{
+    return step > p->from && step <= p->to && isfinite(loss);
+}
+
 static void fill_evaluations(struct plot *p, const struct history *h)
 {
     for (size_t i = 0; i < h->evaluations; i++)
-        if (h->evaluation[i].step > p->from && h->evaluation[i].step <= p->to && isfinite(h->evaluation[i].loss)) {
+        if (is_shown(p, h->evaluation[i].step, h->evaluation[i].loss)) {
             p->column[column_of(p, h->evaluation[i].step)].evaluated = h->evaluation[i].loss;
             p->evaluated = true;
+        }
+}
+
+/* Validation losses have to be on the axis too. */
+static void ask_for_evaluations(struct plot *p, const struct history *h)
+{
+    for (size_t i = 0; i < h->evaluations; i++)
+        if (is_shown(p, h->evaluation[i].step, h->evaluation[i].loss)) {
+            p->samples.low = fmin(p->samples.low, h->evaluation[i].loss);
+            p->samples.high = fmax(p->samples.high, h->evaluation[i].loss);
         }
 }
 
@@ -207,44 +223,45 @@ static struct dots dots_of(const struct plot *p, int x, int y, int wide, int hig
     return d;
 }
 
-static void draw_cell(struct canvas *c, int row, int col, const struct plot *p, int x, int y)
+static void draw_cell(struct canvas *c, const struct plot *p, int x, int y)
 {
+    const int row = p->top + y, col = LABEL + 1 + x;
     const struct dots d = dots_of(p, x, y, c->ascii ? 1 : 2, c->ascii ? 2 : 4);
     if (d.nonfinite)
-        canvas_put(c, row + y, col + x, ROLE_BAD, 'N', 'N');
+        canvas_put(c, row, col, ROLE_BAD, 'N', 'N');
     else if (d.above || d.below)
-        canvas_put(c, row + y, col + x, ROLE_WARN, d.above ? '^' : 'v', d.above ? '^' : 'v');
+        canvas_put(c, row, col, ROLE_WARN, d.above ? '^' : 'v', d.above ? '^' : 'v');
     else if (d.evaluated)
-        canvas_put(c, row + y, col + x, ROLE_GOOD, 'o', 'o');
+        canvas_put(c, row, col, ROLE_GOOD, 'o', 'o');
     else if (d.mean)
-        canvas_put(c, row + y, col + x, ROLE_STRONG, 0x2800 + d.mean, '*');
+        canvas_put(c, row, col, ROLE_STRONG, 0x2800 + d.mean, '*');
     else if (d.raw) /* two dots a letter: ' upper, . lower, | both */
-        canvas_put(c, row + y, col + x, ROLE_CURVE, 0x2800 + d.raw, (d.raw & 3) == 3 ? '|' : d.raw & 1 ? '\'' : '.');
+        canvas_put(c, row, col, ROLE_CURVE, 0x2800 + d.raw, (d.raw & 3) == 3 ? '|' : d.raw & 1 ? '\'' : '.');
 }
 
 /* ---- around it ---- */
 
-static void draw_axes(struct canvas *c, int row, int col, int rows, int cols, const struct plot *p)
+static void draw_axes(struct canvas *c, const struct plot *p)
 {
     char text[24];
-    const int high = rows - 2, wide = cols - LABEL - 1;
-    for (int y = 0; y < high; y++) {
-        if (y == 0 || y == high - 1 || (y == high / 2 && high >= 5))
-            canvas_text(c, row + y, col, LABEL, ROLE_DIM, "%*s", LABEL,
-                        scale_text(&p->scale, scale_value(&p->scale, high > 1 ? (double)y / (high - 1) : 0), text));
-        canvas_put(c, row + y, col + LABEL, ROLE_DIM, 0x2502, '|');
+    for (int y = 0; y < p->high; y++) {
+        const double place = p->high > 1 ? (double)y / (p->high - 1) : 0;
+        if (y == 0 || y == p->high - 1 || (y == p->high / 2 && p->high >= 5))
+            canvas_text(c, p->top + y, 0, LABEL, ROLE_DIM, "%*s", LABEL, scale_text(&p->scale, scale_value(&p->scale, place), text));
+        canvas_put(c, p->top + y, LABEL, ROLE_DIM, 0x2502, '|');
     }
-    canvas_put(c, row + high, col + LABEL, ROLE_DIM, 0x2514, '+');
-    for (int x = 0; x < wide; x++)
-        canvas_put(c, row + high, col + LABEL + 1 + x, ROLE_DIM, 0x2500, '-');
+    const int row = p->top + p->high;
+    canvas_put(c, row, LABEL, ROLE_DIM, 0x2514, '+');
+    for (int x = 0; x < p->wide; x++)
+        canvas_put(c, row, LABEL + 1 + x, ROLE_DIM, 0x2500, '-');
     const uint64_t at[3] = {p->from, p->from + (p->to - p->from) / 2, p->to};
     int n[3];
     for (int i = 0; i < 3; i++)
         n[i] = snprintf(text, sizeof text, "%llu", (unsigned long long)at[i]);
-    const int begin[3] = {0, wide / 2 - n[1] / 2, wide - n[2]};
+    const int begin[3] = {0, p->wide / 2 - n[1] / 2, p->wide - n[2]};
     for (int i = 0; i < 3; i++)
-        if (i == 0 || (i == 2 ? wide >= n[0] + n[2] + 2 : begin[1] > n[0] + 4 && begin[1] + n[1] + 4 < begin[2]))
-            canvas_text(c, row + high + 1, col + LABEL + 1 + begin[i], n[i], ROLE_DIM, "%llu", (unsigned long long)at[i]);
+        if (i == 0 || (i == 2 ? p->wide >= n[0] + n[2] + 2 : begin[1] > n[0] + 4 && begin[1] + n[1] + 4 < begin[2]))
+            canvas_text(c, row + 1, LABEL + 1 + begin[i], n[i], ROLE_DIM, "%llu", (unsigned long long)at[i]);
 }
 
 static const char *number(enum history_series series, double v, char out[32])
@@ -252,9 +269,11 @@ static const char *number(enum history_series series, double v, char out[32])
     return text_number(v, series == HISTORY_LOSS ? "%.4f" : series == HISTORY_LR ? "%.3e" : "%.3g", out, 32);
 }
 
-/* "1k" for 1000 */
+/* "1k" for 1000 steps */
 static const char *power(uint64_t v, char out[24])
 {
+    if (v == 1)
+        return "step";
     snprintf(out, 24, v < 1000 ? "%llu" : v < 1000000 ? "%lluk" : "%lluM",
              (unsigned long long)(v < 1000 ? v : v < 1000000 ? v / 1000 : v / 1000000));
     return out;
@@ -273,7 +292,7 @@ static void name_look(const struct chart *chart, const struct plot *p, char *out
 }
 
 /* Where it does not fit go: most, least, change, newest. */
-static void draw_words(struct canvas *c, int row, int col, int cols, const struct chart *chart, const struct plot *p)
+static void draw_words(struct canvas *c, const struct chart *chart, const struct plot *p)
 {
     char look[160], part[4][80], line[512], value[32], per[24];
     const struct chart_words w = samples_words(&p->samples);
@@ -282,31 +301,33 @@ static void draw_words(struct canvas *c, int row, int col, int cols, const struc
     snprintf(part[2], sizeof part[2], "  min %s@%llu", number(chart->series, w.min, value), (unsigned long long)w.min_at);
     snprintf(part[3], sizeof part[3], "  max %s@%llu", number(chart->series, w.max, value), (unsigned long long)w.max_at);
     name_look(chart, p, look, sizeof look);
-    int room = cols - text_width(look);
+    const int room = c->cols - text_width(look);
     for (int parts = isnan(w.last) ? 0 : 4; parts >= 0; parts--) {
         snprintf(line, sizeof line, "%s%s%s%s%s", history_name[chart->series], parts > 0 ? part[0] : "",
                  parts > 2 ? part[2] : "", parts > 3 ? part[3] : "", parts > 1 ? part[1] : "");
         if (text_width(line) <= room)
             break;
     }
-    const int n = canvas_text(c, row, col, cols, ROLE_NORMAL, "%s", line);
-    if (n < cols)
-        canvas_text(c, row, col + n, cols - n, ROLE_DIM, "%s", look);
+    const int n = canvas_text(c, 0, 0, 0, ROLE_NORMAL, "%s", line);
+    if (n < c->cols)
+        canvas_text(c, 0, n, 0, ROLE_DIM, "%s", look);
 }
 
-static void draw_plot(struct canvas *c, int row, int col, int rows, int cols, const struct chart *chart, struct plot *p)
+static void draw_plot(struct canvas *c, const struct chart *chart, struct plot *p)
 {
-    const bool words = rows >= 5;
+    if (chart->series == HISTORY_LOSS)
+        ask_for_evaluations(p, chart->history);
     p->scale = scale_choose(&p->samples, chart->look.log);
     if (p->scale.low > p->scale.high) {
-        canvas_text(c, row + rows / 2 - 1, col + LABEL + 1, cols - LABEL - 1, ROLE_DIM, "%s",
-                    chart->history->last_step ? "not known" : "no step yet");
+        canvas_text(c, 0, 0, 0, ROLE_DIM, "%s: %s", history_name[chart->series],
+                    p->samples.count ? "not known here" : chart->history->last_step ? "no step here" : "no step yet");
         return;
     }
-    if (words)
-        rows--;
-    p->columns = (cols - LABEL - 1) * (c->ascii ? 1 : 2);
-    p->dots_high = (rows - 2) * (c->ascii ? 2 : 4);
+    p->top = c->rows >= 5;
+    p->high = c->rows - p->top - 2;
+    p->wide = c->cols - LABEL - 1;
+    p->columns = p->wide * (c->ascii ? 1 : 2);
+    p->dots_high = p->high * (c->ascii ? 2 : 4);
     p->column = calloc((size_t)p->columns, sizeof *p->column);
     if (!p->column)
         return;
@@ -316,23 +337,23 @@ static void draw_plot(struct canvas *c, int row, int col, int rows, int cols, co
     if (chart->series == HISTORY_LOSS)
         fill_evaluations(p, chart->history);
     mark_outside(p);
-    if (words)
-        draw_words(c, row++, col, cols, chart, p);
-    draw_axes(c, row, col, rows, cols, p);
-    for (int y = 0; y < rows - 2; y++)
-        for (int x = 0; x < cols - LABEL - 1; x++)
-            draw_cell(c, row, col + LABEL + 1, p, x, y);
+    if (p->top)
+        draw_words(c, chart, p);
+    draw_axes(c, p);
+    for (int y = 0; y < p->high; y++)
+        for (int x = 0; x < p->wide; x++)
+            draw_cell(c, p, x, y);
     free(p->column);
 }
 
-void chart_draw(struct canvas *c, int row, int col, int rows, int cols, const struct chart *chart)
+void chart_draw(struct canvas *c, const struct chart *chart)
 {
     struct plot p = {0};
-    if (rows < 3 || cols < LABEL + 8)
+    if (c->rows < 3 || c->cols < LABEL + 8)
         return;
     chart_window(chart, &p.from, &p.to);
     if (samples_take(&p.samples, chart->history, chart->series, p.from, p.to))
         return;
-    draw_plot(c, row, col, rows, cols, chart, &p);
+    draw_plot(c, chart, &p);
     samples_free(&p.samples);
 }

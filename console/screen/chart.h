@@ -24,10 +24,10 @@ struct chart {
     struct chart_look look;
 };
 
-/* One line that says it in words (from 5 rows on), the plot, its axis. A column shows the range of its steps, never an
+/* On all of `c`: one line that says it in words (from 5 rows on), the plot, its axis. A column shows the range of its steps, never an
  * invented shape; where the mean of neighbouring steps passes stands the mean alone. Steps without a finite value are an N
  * on the top line, values above the range a ^, below it a v, validation losses an o. Smaller than 3 × 16: draws nothing. */
-void chart_draw(struct canvas *c, int row, int col, int rows, int cols, const struct chart *chart);
+void chart_draw(struct canvas *c, const struct chart *chart);
 
 /* The steps that it shows: (from, to]. */
 void chart_window(const struct chart *chart, uint64_t *from, uint64_t *to);

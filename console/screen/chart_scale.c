@@ -23,7 +23,7 @@ int samples_take(struct chart_samples *s, const struct history *h, enum history_
         if (p.last > from && p.first <= to)
             at[n++] = (struct chart_sample){p.first, p.last, p.value[series]};
     }
-    *s = (struct chart_samples){at, n};
+    *s = (struct chart_samples){at, n, INFINITY, -INFINITY};
     return 0;
 }
 
@@ -112,6 +112,10 @@ struct chart_scale scale_choose(const struct chart_samples *s, bool log)
         out.high = out.log ? fmin(out.high, pow(10, high)) : high;
     }
     free(mean);
+    if (out.low <= out.high && s->low <= s->high && (!out.log || s->low > 0)) {
+        out.low = fmin(out.low, s->low);
+        out.high = fmax(out.high, s->high);
+    }
     if (out.low <= out.high)
         make_round(&out);
     return out;
@@ -132,7 +136,7 @@ double scale_value(const struct chart_scale *s, double place)
 const char *scale_text(const struct chart_scale *s, double v, char out[16])
 {
     const double size = fmax(fabs(s->low), fabs(s->high)), step = s->log ? fabs(v) : (s->high - s->low) / 10;
-    const int places = step > 0 ? (int)fmax(0, -floor(log10(step) + 1e-9)) : 0;
+    const int places = step > 0 ? (int)fmax(0, s->log - floor(log10(step) + 1e-9)) : 0;
     if (fabs(v) < step * 1e-6)
         snprintf(out, 16, "0");
     else if (size >= 1e6 || places > 4)

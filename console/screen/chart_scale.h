@@ -12,6 +12,7 @@ struct chart_sample {
 struct chart_samples {
     struct chart_sample *at; /* owned */
     size_t count;
+    double low, high;        /* what else is to be on the y axis, if low <= high */
 };
 /* Those of steps (from, to]. -ENOMEM. */
 int samples_take(struct chart_samples *s, const struct history *h, enum history_series series, uint64_t from, uint64_t to);

@@ -4,6 +4,7 @@
 #define KC_CONSOLE_SCREEN_VIEW_H
 
 #include "canvas.h"
+#include "chart.h"
 #include "keys.h"
 #include "lines.h"
 #include "list.h"
@@ -35,6 +36,9 @@ enum {
     NEED_LOG = 1 << 8,
     NEED_NODE = 1 << 9,
 };
+
+/* The curve beside the loss. */
+enum second { SECOND_GRAD_NORM, SECOND_LR, SECOND_NONE, SECONDS };
 
 #define LINE_ROOM 512
 #define LINE_HISTORY 16
@@ -88,6 +92,10 @@ struct view {
     struct list list[VIEWS];        /* in the rows of those views that have a source */
     int rank, log_rank;             /* log_rank -1: all */
     int log_back, output_back, help_top; /* lines scrolled back from the end; from the start */
+    struct chart_look chart;
+    enum second second;             /* where there is room for it; else: */
+    enum history_series alone;      /* the only curve */
+    bool second_fits;               /* there was when it was last drawn */
     char line[LINE_ROOM];           /* being typed: a statement, or the answer to a question */
     size_t line_at;
     char past[LINE_HISTORY][LINE_ROOM];

@@ -1,5 +1,5 @@
-/* view_job.c - one job: its loss over the whole run, where a step's time goes, its newest snapshot, a letter a
- * rank. */
+/* view_job.c - one job: its loss over the whole run and a second curve, how far it is, where a step's time goes, its newest
+ * snapshot, a letter a rank. */
 #include "chart.h"
 #include "view.h"
 
@@ -10,6 +10,10 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+
+#define RANKS_HEAD 7   /* "ranks: " */
+#define BESIDE_COLS 90 /* two charts beside each other */
+#define BELOW_ROWS 18  /* or one above the other */
 
 /* One line. Where it does not fit, learning rate, gradient, validation and speed go, in this order: how long it
  * takes stays. */
@@ -125,65 +129,184 @@ static void draw_snapshot(const struct job *j, struct canvas *c, int row)
                     s->verified ? "verified" : "not verified", stage ? "; " : "", stage ? stage : "", stage ? " the next" : "");
 }
 
-static void draw_letters(const struct job *j, struct canvas *c, int row)
+/* [=======>      ] 60.0% */
+static void draw_progress(const struct job *j, struct canvas *c, int row)
 {
-    char letters[KC_RANKS_MAX + KC_RANKS_MAX / 8 + 1];
-    size_t n = 0;
-    for (size_t i = 0; i < j->ranks_known && i < KC_RANKS_MAX; i++) {
-        if (i && i % 8 == 0)
-            letters[n++] = ' ';
-        letters[n++] = j->rank[i].letter;
-    }
-    letters[n] = 0;
-    if (n && !job_ended(j))
-        canvas_text(c, row, 0, 0, ROLE_NORMAL, "ranks: %s", letters);
-    else
-        canvas_text(c, row, 0, 0, ROLE_DIM, "ranks: none runs");
+    char text[48];
+    if (j->step < 0 || j->steps <= 0)
+        return;
+    const double share = fmin(1, (double)j->step / (double)j->steps);
+    const int n = snprintf(text, sizeof text, "] %.1f%%", 100 * share), width = c->cols - 1 - n;
+    if (width < 8)
+        return;
+    const int done = (int)floor(share * width);
+    canvas_put(c, row, 0, ROLE_DIM, '[', '[');
+    for (int i = 0; i < done; i++)
+        canvas_put(c, row, 1 + i, ROLE_CURVE, i + 1 == done && done < width ? '>' : '=', i + 1 == done && done < width ? '>' : '=');
+    canvas_text(c, row, 1 + width, 0, ROLE_DIM, "%s", text);
 }
+
+/* Many, by letter: how many are in what. */
+static void count_letters(const struct job *j, char *out, size_t room)
+{
+    size_t of[128] = {0}, n = 0;
+    for (size_t i = 0; i < j->ranks_known; i++)
+        of[j->rank[i].letter & 127]++;
+    for (int letter = '!'; letter < 127 && n < room; letter++)
+        if (of[letter])
+            n += (size_t)snprintf(out + n, room - n, "%s%zu %c", n ? ", " : "", of[letter], letter);
+}
+
+/* Lines that the letters of all ranks take on `cols` columns, in eights. */
+static int letter_lines(const struct job *j, int cols)
+{
+    const size_t groups = cols > RANKS_HEAD + 8 ? (size_t)(cols - RANKS_HEAD + 1) / 9 : 1;
+    return (int)((j->ranks_known + groups * 8 - 1) / (groups * 8));
+}
+
+/* At most `rows` lines; where that is too little, counts. */
+static void draw_letters(const struct job *j, struct canvas *c, int row, int rows)
+{
+    char text[512];
+    if (!j->ranks_known || job_ended(j)) {
+        canvas_text(c, row, 0, 0, ROLE_DIM, "ranks: none runs");
+        return;
+    }
+    if (letter_lines(j, c->cols) > rows) {
+        count_letters(j, text, sizeof text);
+        canvas_text(c, row, 0, 0, ROLE_NORMAL, "ranks: %s", text);
+        return;
+    }
+    const int groups = c->cols > RANKS_HEAD + 8 ? (c->cols - RANKS_HEAD + 1) / 9 : 1;
+    canvas_text(c, row, 0, 0, ROLE_NORMAL, "ranks:");
+    for (size_t i = 0; i < j->ranks_known; i++) {
+        const int at = (int)i % (groups * 8);
+        canvas_put(c, row + (int)i / (groups * 8), RANKS_HEAD + at + at / 8, ROLE_NORMAL, (uint32_t)(unsigned char)j->rank[i].letter,
+                   j->rank[i].letter);
+    }
+}
+
+/* ---- charts ---- */
+
+/* Room for two: beside each other, or one above the other. */
+static bool fits_beside(int rows, int cols)
+{
+    return cols >= BESIDE_COLS && rows >= 5;
+}
+
+static bool fits_below(int rows, int cols)
+{
+    return rows >= BELOW_ROWS && cols >= 24;
+}
+
+static struct chart chart_of(const struct view *v, const struct job *j, enum history_series series)
+{
+    return (struct chart){v->history, series, j->steps > 0 ? (uint64_t)j->steps : 0, v->chart};
+}
+
+static void draw_chart(const struct view *v, const struct job *j, struct canvas *c, int row, int col, int rows, int cols,
+                       enum history_series series)
+{
+    struct canvas part = canvas_part(c, row, col, rows, cols);
+    const struct chart chart = chart_of(v, j, series);
+    chart_draw(&part, &chart);
+}
+
+static void draw_charts(struct view *v, const struct job *j, struct canvas *c, int row, int rows)
+{
+    static const enum history_series series[SECONDS] = {[SECOND_GRAD_NORM] = HISTORY_GRAD_NORM, [SECOND_LR] = HISTORY_LR};
+    const int cols = c->cols;
+    v->second_fits = fits_beside(rows, cols) || fits_below(rows, cols);
+    if (rows < 3)
+        return;
+    if (!v->second_fits) {
+        draw_chart(v, j, c, row, 0, rows, cols, v->alone);
+    } else if (v->second == SECOND_NONE) {
+        draw_chart(v, j, c, row, 0, rows, cols, HISTORY_LOSS);
+    } else if (fits_beside(rows, cols)) {
+        const int first = cols * 3 / 5;
+        draw_chart(v, j, c, row, 0, rows, first, HISTORY_LOSS);
+        draw_chart(v, j, c, row, first + 2, rows, cols - first - 2, series[v->second]);
+    } else {
+        const int first = rows * 3 / 5;
+        draw_chart(v, j, c, row, 0, first, cols, HISTORY_LOSS);
+        draw_chart(v, j, c, row + first, 0, rows - first, cols, series[v->second]);
+    }
+}
+
+/* ---- all of it ---- */
 
 void view_draw_job(struct view *v, struct canvas *c)
 {
     const int rows = c->rows;
-    int row = 0;
     const struct job *j = view_job(v);
+    int row = 0;
     if (!j) {
-        canvas_text(c, row, 2, 0, ROLE_NORMAL, "The job is gone.");
+        canvas_text(c, 0, 2, 0, ROLE_NORMAL, "The job is gone.");
         return;
     }
-    /* As the screen shrinks these go: layout; model, experts, bar and air; snapshot; ranks; split. The chart takes what is left. */
-    const int experts = j->loads && rows >= 12;
-    int under = rows >= 12 ? 5 : rows >= 8 ? 3 : rows >= 3 ? 2 : rows >= 2 ? 1 : 0, chart = rows - 1 - under - experts;
-    draw_figures(j, c, row);
-    if (rows >= 12) {
-        canvas_text(c, row + 1, 0, 0, ROLE_DIM, "%s", *j->model ? j->model : "-");
-        chart--;
-        row++;
-    }
-    if (rows >= 16) {
-        const int lines = draw_layout(j, c, row + 1);
-        chart -= lines;
-        row += lines;
-    }
-    if (v->history && chart >= 4)
-        chart_draw(c, row + 1, 0, chart, c->cols, v->history, j->steps > 0 ? (uint64_t)j->steps : 1);
-    row += 1 + chart;
-    if (under >= 5)
-        row++;
-    if (under >= 1)
+    /* As the screen shrinks these go: second line of ranks; layout; model, experts, progress, bar; snapshot; ranks; split. The
+     * charts take what is left. */
+    const bool all = rows >= 12;
+    const int lines = letter_lines(j, c->cols), strip = rows < 30 || lines < 1 ? 1 : lines < 16 ? lines : 16;
+    draw_figures(j, c, row++);
+    if (all)
+        canvas_text(c, row++, 0, 0, ROLE_DIM, "%s", *j->model ? j->model : "-");
+    if (rows >= 16)
+        row += draw_layout(j, c, row);
+    const int under = (all ? 4 : rows >= 8 ? 2 : rows >= 2 ? 1 : 0) + (rows >= 3 ? strip : 0) + (all && j->loads);
+    const int charts = rows - row - under;
+    if (v->history && charts > 0)
+        draw_charts(v, j, c, row, charts);
+    row += charts > 0 ? charts : 0;
+    if (all)
+        draw_progress(j, c, row++);
+    if (rows >= 2)
         draw_split(j, c, row++);
-    if (under >= 5)
+    if (all)
         draw_split_bar(j, c, row++);
-    if (experts)
+    if (all && j->loads)
         draw_loads(j, c, row++);
-    if (under >= 3)
+    if (rows >= 8)
         draw_snapshot(j, c, row++);
-    if (under >= 2)
-        draw_letters(j, c, row);
+    if (rows >= 3)
+        draw_letters(j, c, row, strip);
+}
+
+/* ---- keys ---- */
+
+static void zoom(struct view *v, const struct job *j, int by, bool moves)
+{
+    struct chart chart = chart_of(v, j, HISTORY_LOSS);
+    if (moves ? chart_move(&chart, by) : chart_zoom(&chart, by))
+        v->chart = chart.look;
+    else if (moves)
+        snprintf(v->notice, sizeof v->notice, v->chart.zoom ? "the chart goes no further that way" : "this is the whole run: + shows a part of it");
+    else
+        snprintf(v->notice, sizeof v->notice, by > 0 ? "no fewer steps than these" : "this is the whole run");
+}
+
+static void other_curve(struct view *v)
+{
+    if (v->second_fits)
+        v->second = (enum second)((v->second + 1) % SECONDS);
+    else
+        v->alone = (enum history_series)((v->alone + 1) % HISTORY_SERIES);
 }
 
 bool view_key_job(struct view *v, enum key_id key)
 {
-    (void)v;
-    (void)key;
-    return false;
+    const struct job *j = view_job(v);
+    if (!j || !v->history)
+        return false;
+    switch (key) {
+    case KEY_ID_ZOOM_IN: zoom(v, j, 1, false); return true;
+    case KEY_ID_ZOOM_OUT: zoom(v, j, -1, false); return true;
+    case KEY_ID_LEFT: zoom(v, j, -1, true); return true;
+    case KEY_ID_RIGHT: zoom(v, j, 1, true); return true;
+    case KEY_ID_LOG_AXIS: v->chart.log = !v->chart.log; return true;
+    case KEY_ID_SMOOTH: v->chart.smooth = !v->chart.smooth; return true;
+    case KEY_ID_SECOND: other_curve(v); return true;
+    default: return false;
+    }
 }

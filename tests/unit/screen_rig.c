@@ -84,7 +84,10 @@ void rig_screen_setup(void)
     memset(&rig_history, 0, sizeof rig_history);
     ck_assert_int_eq(history_open(&rig_history, "/nowhere"), 0);
     for (int s = 1; s <= 180; s++)
-        history_add(&rig_history, (uint64_t)s, s == 120 ? NAN : 2.05 + 3.5 * exp(-s / 30.0) + 0.06 * sin(s * 1.7));
+        history_add(&rig_history, (uint64_t)s,
+                    (double[HISTORY_SERIES]){s == 120 ? NAN : 2.05 + 3.5 * exp(-s / 30.0) + 0.06 * sin(s * 1.7),
+                                             s == 120 ? NAN : 0.4 + 2 * exp(-s / 12.0) + 0.1 * sin(s * 2.3),
+                                             s <= 30 ? s * 4e-5 : 1.2e-3 - (s - 30) * 2e-6});
     memset(&rig_logs, 0, sizeof rig_logs);
     for (int i = 0; i < 40; i++) {
         char line[96];

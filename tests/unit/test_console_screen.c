@@ -20,22 +20,6 @@ START_TEST(screens_are_as_they_were)
 {
     rig_compare("jobs-80x24", 24, 80, false);
     rig_compare("jobs-40x10", 10, 40, false);
-    rig_view.at = VIEW_JOB;
-    rig_compare("job-80x24", 24, 80, false);
-    rig_compare("job-80x24-ascii", 24, 80, true);
-    rig_compare("job-40x10", 10, 40, false);
-    rig_compare("job-120x40", 40, 120, false);
-    static const uint32_t choices[] = {300, 100, 200, 200, 512, 96, 32, 160};
-    rig_job[0].loads = loads_new(180, 2, 4, choices);
-    rig_compare("job-experts-80x24", 24, 80, false);
-    free(rig_job[0].loads);
-    rig_job[0].loads = NULL;
-    snprintf(rig_job[0].layout, sizeof rig_job[0].layout, "8 ranks: data 2 tensor 2 with sequence pipeline 2, zero 1, order interleaved "
-             "of 2 chunks, recompute full of 1 layer a stage");
-    rig_compare("job-layout-80x24", 24, 80, false);
-    rig_job[0].planned = false; /* of another host: nobody knows */
-    rig_compare("job-unplanned-80x24", 24, 80, false);
-    rig_job[0].planned = true;
     rig_view.at = VIEW_RANKS;
     rig_view.rank = 1;
     rig_compare("ranks-80x24", 24, 80, false);
@@ -439,60 +423,6 @@ START_TEST(the_line_takes_text_and_remembers)
 }
 END_TEST
 
-/* ---- the curve ------------------------------------------------------------------------------------------------- */
-
-START_TEST(a_long_run_fits_and_keeps_its_extremes)
-{
-    double least = INFINITY, most = -INFINITY, sum = 0, kept = 0, low = INFINITY, high = -INFINITY;
-    uint32_t finite = 0;
-    history_free(&rig_history);
-    ck_assert_int_eq(history_open(&rig_history, "/nowhere"), 0);
-    for (uint64_t s = 1; s <= 100000; s++) {
-        double loss = 3 + sin((double)s * 0.37) + (s == 77777 ? 50 : 0);
-        history_add(&rig_history, s, loss);
-        least = fmin(least, loss);
-        most = fmax(most, loss);
-        sum += loss;
-    }
-    ck_assert_uint_le(rig_history.count, HISTORY_POINTS);
-    for (size_t i = 0; i < rig_history.count; i++) {
-        low = fmin(low, rig_history.point[i].min);
-        high = fmax(high, rig_history.point[i].max);
-        kept += rig_history.point[i].sum;
-        finite += rig_history.point[i].finite;
-        ck_assert(i == 0 || rig_history.point[i].first == rig_history.point[i - 1].last + 1);
-    }
-    ck_assert(low == least && high == most);
-    ck_assert_double_le(fabs(kept - sum), 1e-6 * sum);
-    ck_assert_uint_eq(finite, 100000);
-    ck_assert_uint_eq(rig_history.point[rig_history.count - 1].last, 100000);
-}
-END_TEST
-
-START_TEST(a_file_that_was_cut_back_is_read_again)
-{
-    char path[] = "/tmp/kc-history-XXXXXX";
-    int fd = mkstemp(path);
-    ck_assert_int_ge(fd, 0);
-    dprintf(fd, "{\"step\":1,\"loss\":5.0}\n{\"step\":2,\"loss\":4.0}\n{\"step\":2,\"validation_loss\":4.5}\n{"
-                "\"step\":3,\"lo");
-    ck_assert_int_eq(history_open(&rig_history, path), 0);
-    ck_assert_int_eq(history_read(&rig_history), 0);
-    ck_assert_uint_eq(rig_history.last_step, 2);
-    ck_assert_uint_eq(rig_history.evaluations, 1);
-    dprintf(fd, "ss\":null}\n");
-    ck_assert_int_eq(history_read(&rig_history), 0);
-    ck_assert_uint_eq(rig_history.last_step, 3);
-    ck_assert_uint_eq(rig_history.point[2].nonfinite, 1);
-    ck_assert_int_eq(ftruncate(fd, 22), 0); /* a restart from step 1 */
-    ck_assert_int_eq(history_read(&rig_history), 0);
-    ck_assert_uint_eq(rig_history.last_step, 1);
-    ck_assert(rig_history.point[0].max == 5.0);
-    close(fd);
-    unlink(path);
-}
-END_TEST
-
 /* ---- the terminal ---------------------------------------------------------------------------------------------- */
 
 static void paint_and_compare(int rows, int cols)
@@ -567,8 +497,6 @@ int main(void)
     tcase_add_test(t, f49_typed_statements_ask_too);
     tcase_add_test(t, keys_go_down_and_up);
     tcase_add_test(t, the_line_takes_text_and_remembers);
-    tcase_add_test(t, a_long_run_fits_and_keeps_its_extremes);
-    tcase_add_test(t, a_file_that_was_cut_back_is_read_again);
     tcase_add_test(t, the_terminal_shows_the_canvas);
     suite_add_tcase(s, t);
     return suite_run(s);

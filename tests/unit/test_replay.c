@@ -162,7 +162,7 @@ START_TEST(the_job_is_as_it_was_and_so_are_ages)
     ck_assert_uint_eq(j.ranks_known, 2);
     ck_assert_uint_eq(h.count, 100);
     ck_assert_uint_eq(h.point[99].last, 100);
-    ck_assert_double_eq_tol(h.point[99].sum, 4, 1e-6);
+    ck_assert_double_eq_tol(h.point[99].value[HISTORY_LOSS].sum, 4, 1e-6);
     job_free(&j);
     /* rank 1 is dead for 12 s, rank 0 has not moved since it set its step: in the time of a test, nanoseconds after the start */
     ck_assert_int_eq(replay_seek(&r, "2025-11-30T03:15:01Z", &error), 0);
