@@ -294,7 +294,7 @@ static void name_look(const struct chart *chart, const struct plot *p, char *out
 /* Where it does not fit go: most, least, change, newest. */
 static void draw_words(struct canvas *c, const struct chart *chart, const struct plot *p)
 {
-    char look[160], part[4][80], line[512], value[32], per[24];
+    char look[256], part[4][80], line[512], value[32], per[24];
     const struct chart_words w = samples_words(&p->samples);
     snprintf(part[0], sizeof part[0], "  last %s", number(chart->series, w.last, value));
     snprintf(part[1], sizeof part[1], isnan(w.slope) ? "  slope -" : "  slope %+.2g/%s", w.slope, power(w.per, per));
