@@ -35,6 +35,19 @@ def begin(node, **changes):
     return job, node.ranks(job)
 
 
+def standing(node, verdict, *places):
+    """kc comm tells the same operation, of the job and of the board that was kept: two ranks have come, and not rank 1."""
+    for what in places:
+        g = next(g for g in node.json("comm", what)["groups"] if g["group"] == verdict["group"])
+        assert g["sequence"] == verdict["sequence"] and verdict["operation"].startswith(g["operation"]), (g, verdict)
+        assert (g["members"], g["started"], g["done"], g["waits_for"]) == (3, 2, 0, 1) and g["stands_seconds"] > 0, g
+        assert [r["rank"] for r in g["ranks"] if r["place"] == "started"] == [0, 2], g
+        assert g["measured"] > 0 and g["bytes_per_second"] > 0 and g["done_sequence"] < g["sequence"], g
+        rows = node.kc("comm", what, "--plain", "--cols", "channel,sequence", "--where", "waits_for=1 stands_seconds>0").stdout
+        assert rows == f"{g['channel']}\t{g['sequence']}\n", rows
+        assert f"2 of 3 ranks have come, 0 are done, not rank 1" in node.kc("comm", what).stdout
+
+
 def test_a_stopped_rank_also_without_kcd_and_later_from_the_folder():
     with Kc() as node:
         job, pids = begin(node)
@@ -45,6 +58,7 @@ def test_a_stopped_rank_also_without_kcd_and_later_from_the_folder():
         v = only(hang(node, job, "--dump", folder), "stopped", 1)
         assert v["victims"] == 2 and v["next"] == f"kill -CONT {pids[1]}" and v["owner"] == "operations", v
         assert v["operation"].startswith("all-reduce") and v["group"] and v["sequence"] > 0, v
+        standing(node, v, job, folder)
         wanted = {"board", "looks.json", "verdict.json", "verdict.txt", "stacks.txt", "spec.json"}
         assert wanted <= set(os.listdir(folder)), os.listdir(folder)
         assert os.stat(folder).st_mode & 0o777 == 0o700
@@ -65,6 +79,8 @@ def test_a_stopped_rank_also_without_kcd_and_later_from_the_folder():
         node.kc("resume", job)
         node.kc("stop", job)
         assert "stopped" in hang(node, job, code=0)["text"]
+        assert "has no board" in node.kc("comm", job).stderr
+        assert node.json("comm", job, "--at", "0")["groups"], "as it was, from its recording"
         assert only(hang(node, folder), "stopped", 1)["text"] == v["text"], "the folder tells the same for ever"
 
 
@@ -91,6 +107,7 @@ def test_words_for_what_is_not_there():
         with open(path, "wb") as f:
             f.write(b"x" * 10000)
         assert node.kc("hang", path, ok=(9,)).stderr.count("\n") == 1
+        assert node.kc("comm", path, ok=(9,)).stderr.count("\n") == 1
 
 
 if __name__ == "__main__":

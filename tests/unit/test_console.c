@@ -303,6 +303,7 @@ static const struct {
     {"profile", {"profile", "a-1"}, KC_EXIT_NO_OBJECT},
     {"why", {"why", "a-1"}, KC_EXIT_NO_OBJECT},
     {"hang", {"hang", "a-1"}, KC_EXIT_NO_OBJECT},
+    {"comm", {"comm", "a-1"}, KC_EXIT_NO_OBJECT},
     {"stack", {"stack", "a-1"}, KC_EXIT_NO_OBJECT},
     {"log", {"log", "a-1"}, KC_EXIT_NO_OBJECT},
     {"snap ls", {"snap", "ls", "a-1"}, KC_EXIT_NO_OBJECT},
