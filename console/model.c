@@ -2,6 +2,7 @@
 #include "model.h"
 
 #include "directory.h"
+#include "kept.h"
 #include "text.h"
 
 #include "base/suggest.h"
@@ -73,7 +74,7 @@ void model_free(struct model *m)
     memset(m, 0, sizeof *m);
 }
 
-static int read_one(const struct kc_home *home, const char *id, struct job *out)
+static int read_one(const struct kc_home *home, const char *id, struct kept_job *kept, struct job *out)
 {
     char directory[JOB_PATH_ROOM];
     struct stat st;
@@ -83,11 +84,13 @@ static int read_one(const struct kc_home *home, const char *id, struct job *out)
     if (!S_ISDIR(st.st_mode))
         return -ENOTDIR;
     job_clear(out, id, directory);
-    if (job_read_files(out))
+    if (job_read_files(out, kept))
         return -ENOENT;
     /* An ended job has no board; one of another node has it there. */
     if (!job_ended(out) && (!*out->host || !strcmp(out->host, home->host)))
-        job_read_board(out, home);
+        job_read_board(out, home, kept);
+    else
+        kept_leave_board(kept);
     if (out->state != KC_JOB_RUNNING) /* the files have the speed of the last step, which is not one of now */
         out->tokens_per_second = NAN;
     return 0;
@@ -147,7 +150,19 @@ static int list_ids(const struct kc_home *home, char (**ids)[JOB_ID_ROOM], size_
     return 0;
 }
 
-int model_read(const struct kc_home *home, struct model *out, struct kc_error *e)
+/* A job of a look; without a memory of its own where none is kept. */
+static int look_at(const struct kc_home *home, struct kept *kept, const char *id, struct job *out)
+{
+    struct kept_job none = {.look = 0}, *k = kept_job(kept, id);
+    if (k)
+        return read_one(home, id, k, out);
+    snprintf(none.id, sizeof none.id, "%s", id);
+    int rc = read_one(home, id, &none, out);
+    kept_job_clear(&none);
+    return rc;
+}
+
+int model_read(const struct kc_home *home, struct kept *kept, struct model *out, struct kc_error *e)
 {
     char(*ids)[JOB_ID_ROOM] = NULL;
     struct model m = {0};
@@ -160,9 +175,11 @@ int model_read(const struct kc_home *home, struct model *out, struct kc_error *e
         free(ids);
         return kc_fail(e, -ENOMEM, "no memory for %zu jobs", count);
     }
+    kept_begin(kept);
     for (size_t i = 0; i < count; i++)
-        if (!read_one(home, ids[i], &m.job[m.count])) /* one that was removed meanwhile is left out */
+        if (!look_at(home, kept, ids[i], &m.job[m.count])) /* one that was removed meanwhile is left out */
             m.count++;
+    kept_end(kept);
     free(ids);
     qsort(m.job, m.count, sizeof *m.job, newest_first);
     directory_queue(home, m.job, m.count);
@@ -193,10 +210,17 @@ static int no_such_job(const struct kc_home *home, const char *id, struct kc_err
 
 int job_read(const struct kc_home *home, const char *id, struct job *out, struct kc_error *e)
 {
+    return job_look(home, NULL, id, out, e);
+}
+
+int job_look(const struct kc_home *home, struct kept *kept, const char *id, struct job *out, struct kc_error *e)
+{
     struct job j;
     if (!kc_id_valid(id))
         return kc_fail(e, -ENOENT, "\"%.80s\" is not a job's id: ids look like quickstart-1. `kc ps` lists them", id);
-    int rc = read_one(home, id, &j);
+    kept_begin(kept);
+    int rc = look_at(home, kept, id, &j);
+    kept_end(kept);
     if (rc == -ENOENT || rc == -ENOTDIR)
         return no_such_job(home, id, e);
     if (rc)

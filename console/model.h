@@ -121,11 +121,17 @@ struct model {
     size_t count;
 };
 
-/* All jobs; none is 0 with count 0. -errno if the folder of jobs is there and can't be read. */
-int model_read(const struct kc_home *home, struct model *out, struct kc_error *e);
+struct kept; /* what is remembered between two looks (kept.h) */
+struct kept_job;
+
+/* All jobs; none is 0 with count 0. `kept` NULL: nothing is remembered. -errno if the folder of jobs is there and can't be
+ * read. */
+int model_read(const struct kc_home *home, struct kept *kept, struct model *out, struct kc_error *e);
 void model_free(struct model *m);
 /* One job. -ENOENT: no such job, e with the nearest id. -EINVAL: not an id. */
 int job_read(const struct kc_home *home, const char *id, struct job *out, struct kc_error *e);
+/* The same for who looks again and again. */
+int job_look(const struct kc_home *home, struct kept *kept, const char *id, struct job *out, struct kc_error *e);
 void job_free(struct job *j);
 
 struct kc_reader;
@@ -152,7 +158,7 @@ bool job_wait_tells(int what, double seconds, double age);
 /* Parts of job_read(), each filling what it knows. */
 void job_clear(struct job *j, const char *id, const char *directory);
 void job_rank_clear(struct job_rank *r, int rank);
-int job_read_files(struct job *j); /* -ENOENT: not a job */
-void job_read_board(struct job *j, const struct kc_home *home);
+int job_read_files(struct job *j, struct kept_job *kept); /* -ENOENT: not a job */
+void job_read_board(struct job *j, const struct kc_home *home, struct kept_job *kept);
 
 #endif

@@ -1,6 +1,6 @@
 /* model_board.c - a job as its board shows it: read-only, also when its keeper and kcd are dead. What is torn stays
  * unknown. */
-#include "model.h"
+#include "kept.h"
 
 #include "base/clock.h"
 #include "shm/reader.h"
@@ -254,13 +254,13 @@ int job_of_board(const struct kc_reader *r, struct job *j, struct kc_error *e)
     return 0;
 }
 
-void job_read_board(struct job *j, const struct kc_home *home)
+void job_read_board(struct job *j, const struct kc_home *home, struct kept_job *kept)
 {
     struct kc_reader *r = NULL;
     struct kc_error e = {""};
     struct kc_segment_info info;
     const char *instance = *j->instance ? j->instance : home->instance;
-    int rc = kc_reader_attach(instance, j->id, &r, &e);
+    int rc = kept_board(kept, instance, &r, &e);
     if (rc) {
         /* none: not started yet, or ended this moment; not whole: its keeper is making it just now */
         bool made_now = rc == -EBADMSG && (j->state == KC_JOB_QUEUED || j->state == KC_JOB_STARTING);
@@ -274,5 +274,4 @@ void job_read_board(struct job *j, const struct kc_home *home)
     kc_reader_info(r, &info);
     j->keeper_alive = info.creator_alive != 0;
     read_all(j, r, false);
-    kc_reader_free(r);
 }

@@ -1,9 +1,8 @@
 /* model_files.c - a job as its files tell it: spec.json, state.json, result.json and the end of metrics.jsonl
  * (kc-job(5)). A file that is missing or half-written leaves unknown what it would have said. */
-#include "model.h"
+#include "kept.h"
 
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/json.h"
 #include "shm/records.h"
 
@@ -15,22 +14,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define FILE_LIMIT (4u << 20)
 #define TAIL_BYTES 65536 /* a line is about 200 bytes: an evaluation within the last few hundred steps is found */
 
-static json_t *load(const struct job *j, const char *name)
+static const json_t *load(const struct job *j, struct kept_job *kept, enum kept_name which)
 {
-    char path[JOB_PATH_ROOM + 64], *text = NULL;
-    size_t bytes = 0;
-    snprintf(path, sizeof path, "%s/%s", j->directory, name);
-    if (kc_file_read(path, FILE_LIMIT, &text, &bytes))
-        return NULL;
-    json_t *o = json_loadb(text, bytes, 0, NULL);
-    free(text);
-    if (json_is_object(o))
-        return o;
-    json_decref(o);
-    return NULL;
+    static const char *const names[KEPT_FILES] = {"spec.json", "state.json", "result.json"};
+    char path[JOB_PATH_ROOM + 64];
+    snprintf(path, sizeof path, "%s/%s", j->directory, names[which]);
+    return kept_json(kept, which, path);
 }
 
 static double real_of(const json_t *o, const char *key)
@@ -138,6 +129,8 @@ static void read_result(struct job *j, const json_t *result)
  * is. */
 static bool take_line(struct job *j, const char *line, size_t bytes)
 {
+    if (j->step >= 0 && !memmem(line, bytes, "validation_loss", 15))
+        return false; /* an older step: not worth parsing */
     json_t *o = json_loadb(line, bytes, 0, NULL);
     const json_t *evaluated = json_object_get(o, "validation_loss");
     if (evaluated && j->validation_step < 0) {
@@ -174,7 +167,8 @@ static bool take_event(struct job *j, const char *line, size_t bytes)
 
 typedef bool take_fn(struct job *j, const char *line, size_t bytes);
 
-/* Whole lines of text, last first. A last line without its newline is still being written. */
+/* Whole lines of text, last first, until `take` has what it wants; then true. A last line without its newline is still
+ * being written. */
 static bool take_backwards(struct job *j, take_fn *take, const char *text, size_t bytes, bool from_start)
 {
     size_t end = bytes;
@@ -190,31 +184,116 @@ static bool take_backwards(struct job *j, take_fn *take, const char *text, size_
             return true;
         end = start;
     }
-    return from_start;
+    return false;
 }
 
-static void read_tail(struct job *j, const char *name, take_fn *take)
+/* May what was read of it be kept, because it only grew since? */
+static bool grew(const struct kept_lines *l, const struct stat *st, int fd)
+{
+    char last;
+    return l->at && l->of.st_ino == st->st_ino && l->of.st_dev == st->st_dev && st->st_size >= l->at &&
+           st->st_size - l->at <= TAIL_BYTES && pread(fd, &last, 1, l->at - 1) == 1 && last == '\n';
+}
+
+/* Lines from `from` on into `fresh`. Returns where the last whole one ends. */
+static int64_t take_from(struct job *fresh, int fd, int64_t from, int64_t size, take_fn *take, bool from_start, bool *done)
+{
+    char *text = malloc(TAIL_BYTES);
+    ssize_t n = text ? pread(fd, text, (size_t)(size - from), from) : -1;
+    while (n > 0 && text[n - 1] != '\n')
+        n--;
+    if (n > 0)
+        *done = take_backwards(fresh, take, text, (size_t)n, from_start);
+    free(text);
+    return n > 0 ? from + n : from;
+}
+
+/* The end of a file of lines, or what came behind what was read of it, into `fresh`. Returns whether what it told before
+ * is to be kept beside that. */
+static bool read_lines(struct job *j, const char *name, struct kept_lines *l, take_fn *take, struct job *fresh, bool *done)
 {
     char path[JOB_PATH_ROOM + 64];
     struct stat st;
+    bool on = false;
     snprintf(path, sizeof path, "%s/%s", j->directory, name);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return;
-    if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_size > 0) {
-        size_t want = (size_t)st.st_size < TAIL_BYTES ? (size_t)st.st_size : TAIL_BYTES;
-        char *text = malloc(TAIL_BYTES);
-        ssize_t n = text ? pread(fd, text, want, st.st_size - (off_t)want) : -1;
-        if (n > 0)
-            take_backwards(j, take, text, (size_t)n, want == (size_t)st.st_size);
-        free(text);
+    *done = false;
+    if (l->at && stat(path, &st) == 0 && st.st_size == l->of.st_size && st.st_ino == l->of.st_ino &&
+        st.st_mtim.tv_sec == l->of.st_mtim.tv_sec && st.st_mtim.tv_nsec == l->of.st_mtim.tv_nsec)
+        return true;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode)) {
+        on = grew(l, &st, fd);
+        const int64_t from = on ? l->at : st.st_size > TAIL_BYTES ? st.st_size - TAIL_BYTES : 0;
+        l->at = take_from(fresh, fd, from, st.st_size, take, on || from == 0, done);
+        l->of = st;
+    } else {
+        *l = (struct kept_lines){.at = 0};
     }
-    close(fd);
+    if (fd >= 0)
+        close(fd);
+    return on;
 }
 
-int job_read_files(struct job *j)
+static void copy_step(struct job *to, const struct job *from)
 {
-    json_t *spec = load(j, "spec.json"), *state = load(j, "state.json"), *result = NULL;
+    to->step = from->step;
+    to->loss = from->loss;
+    to->grad_norm = from->grad_norm;
+    to->lr = from->lr;
+    to->tokens_per_second = from->tokens_per_second;
+    to->step_seconds = from->step_seconds;
+    to->imbalance = from->imbalance;
+}
+
+static void copy_evaluation(struct job *to, const struct job *from)
+{
+    to->validation_step = from->validation_step;
+    to->validation_loss = from->validation_loss;
+}
+
+static void read_metrics(struct job *j, struct kept_job *kept)
+{
+    static struct job fresh; /* larger than a frame should be */
+    struct job *told = kept->told;
+    bool done;
+    job_clear(&fresh, j->id, "");
+    bool on = read_lines(j, "metrics.jsonl", &kept->metrics, take_line, &fresh, &done);
+    if (on && fresh.step >= 0 && fresh.step <= told->step) { /* it was cut back, and grew again */
+        kept->metrics.at = 0;
+        job_clear(&fresh, j->id, "");
+        on = read_lines(j, "metrics.jsonl", &kept->metrics, take_line, &fresh, &done);
+    }
+    if (fresh.step >= 0 || !on)
+        copy_step(told, &fresh);
+    if (fresh.validation_step >= 0 || !on)
+        copy_evaluation(told, &fresh);
+    copy_step(j, told);
+    copy_evaluation(j, told);
+}
+
+/* Failures since the last snapshot that did not fail: those of the new lines, and the ones before where none of them did not. */
+static void read_failures(struct job *j, struct kept_job *kept)
+{
+    static struct job fresh;
+    struct job *told = kept->told;
+    bool done;
+    job_clear(&fresh, j->id, "");
+    const bool on = read_lines(j, "events.jsonl", &kept->events, take_event, &fresh, &done);
+    if (on && !done) {
+        if (!fresh.failed_saves)
+            fresh.failed_step = told->failed_step;
+        fresh.failed_saves += told->failed_saves;
+        memcpy(fresh.unsaved, *fresh.unsaved ? fresh.unsaved : told->unsaved, sizeof fresh.unsaved);
+    }
+    told->failed_saves = j->failed_saves = fresh.failed_saves;
+    told->failed_step = j->failed_step = fresh.failed_step;
+    memcpy(told->unsaved, fresh.unsaved, sizeof told->unsaved);
+    memcpy(j->unsaved, fresh.unsaved, sizeof j->unsaved);
+}
+
+int job_read_files(struct job *j, struct kept_job *kept)
+{
+    const json_t *spec = load(j, kept, KEPT_SPEC), *state = load(j, kept, KEPT_STATE), *result = NULL;
     if (!spec && !state) /* an id that was claimed and has no job yet, or that a removed job left behind */
         return -ENOENT;
     read_spec(j, spec);
@@ -223,14 +302,14 @@ int job_read_files(struct job *j)
         const char *hyphen = strrchr(j->id, '-');
         snprintf(j->name, sizeof j->name, "%.*s", hyphen ? (int)(hyphen - j->id) : (int)sizeof j->name - 1, j->id);
     }
-    read_tail(j, "metrics.jsonl", take_line);
+    if (!kept->told && (kept->told = malloc(sizeof *kept->told)))
+        job_clear(kept->told, j->id, "");
+    if (kept->told)
+        read_metrics(j, kept);
     /* A job that was resumed has an old result beside its new state. */
-    if (job_ended(j) && (result = load(j, "result.json")))
+    if (job_ended(j) && (result = load(j, kept, KEPT_RESULT)))
         read_result(j, result);
-    if (job_unsaved(j) || !job_ended(j))
-        read_tail(j, "events.jsonl", take_event);
-    json_decref(spec);
-    json_decref(state);
-    json_decref(result);
+    if (kept->told && (job_unsaved(j) || !job_ended(j)))
+        read_failures(j, kept);
     return 0;
 }

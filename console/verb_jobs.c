@@ -27,7 +27,7 @@ int verb_ps(struct session *s, const struct arguments *a)
     (void)a;
     struct model m;
     struct kc_error e = {""};
-    int rc = model_read(&s->home, &m, &e), code = KC_EXIT_OK;
+    int rc = model_read(&s->home, NULL, &m, &e), code = KC_EXIT_OK;
     if (rc)
         return session_fail(s, session_code(rc), "%s", e.text);
     if (s->json) {

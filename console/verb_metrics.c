@@ -56,7 +56,7 @@ int verb_metrics(struct session *s, const struct arguments *a)
     struct job one;
     struct kc_error e = {""};
     bool named = a->words > 0;
-    int rc = named ? job_read(&s->home, a->word[0], &one, &e) : model_read(&s->home, &m, &e), code = KC_EXIT_OK;
+    int rc = named ? job_read(&s->home, a->word[0], &one, &e) : model_read(&s->home, NULL, &m, &e), code = KC_EXIT_OK;
     if (rc)
         return session_fail(s, session_code(rc), "%s", e.text);
     struct model shown = named ? (struct model){&one, 1} : m;

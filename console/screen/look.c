@@ -23,12 +23,12 @@ static void read_model(struct screen *x)
     int rc;
     if (v->only) { /* one job alone: the others cost nothing */
         fresh.job = calloc(1, sizeof *fresh.job);
-        rc = fresh.job ? job_read(&x->session->home, v->selected, fresh.job, &e) : -ENOMEM;
+        rc = fresh.job ? job_look(&x->session->home, x->kept, v->selected, fresh.job, &e) : -ENOMEM;
         fresh.count = rc == 0;
         if (rc)
             model_free(&fresh);
     } else {
-        rc = model_read(&x->session->home, &fresh, &e);
+        rc = model_read(&x->session->home, x->kept, &fresh, &e);
     }
     snprintf(v->trouble, sizeof v->trouble, "%.255s", rc ? e.text : "");
     if (rc && rc != -ENOENT)
@@ -88,12 +88,10 @@ struct kc_reader *look_board(struct screen *x)
 {
     const struct job *j = view_job(&x->view);
     struct kc_error e = {""};
-    if (x->board || !j)
-        return x->board;
-    if (x->replay)
+    if (!x->replay)
+        return j && j->board ? kept_reader(x->kept, j->id) : NULL;
+    if (!x->board)
         replay_board(x->replay, &x->board, &e);
-    else if (j->board)
-        kc_reader_attach(*j->instance ? j->instance : x->session->home.instance, j->id, &x->board, &e);
     return x->board;
 }
 
@@ -137,7 +135,7 @@ static void look_at_files(struct screen *x, struct job *j, unsigned needs)
 void look(struct screen *x)
 {
     struct view *v = &x->view;
-    if (!x->replay || x->moved) { /* the board of a moment stays the same */
+    if (x->moved) { /* the board of a moment stays the same */
         kc_reader_free(x->board);
         x->board = NULL;
     }
@@ -158,6 +156,7 @@ void look(struct screen *x)
 void look_free(struct screen *x)
 {
     kc_reader_free(x->board);
+    kept_free(x->kept);
     history_free(&x->history);
     log_tail_free(&x->log);
     model_free(&x->model);

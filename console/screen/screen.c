@@ -153,6 +153,7 @@ static int run(struct session *s, const char *job, struct replay *replay, const 
         return session_fail(s, KC_EXIT_USAGE, "%s", e.text);
     x.interval = config_interval(&x.config);
     x.replay = replay;
+    x.kept = kept_new();
     x.moved = true;
     x.runner.fd = -1;
     struct view *v = &x.view;

@@ -6,6 +6,7 @@
 #include "view.h"
 
 #include "console/config.h"
+#include "console/kept.h"
 #include "console/replay.h"
 #include "console/session.h"
 
@@ -28,7 +29,8 @@ struct screen {
     struct view view;
     struct model model;
     struct known_layout layout;
-    struct kc_reader *board;  /* of the selected job, once look_board() was asked in this look */
+    struct kept *kept;
+    struct kc_reader *board;  /* a replay's moment, once look_board() was asked for it */
     struct history history;
     struct log_tail log;
     struct runner runner;

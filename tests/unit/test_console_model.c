@@ -636,7 +636,7 @@ START_TEST(f57_all_verbs_say_the_same)
     json_t *ps = JSON(0, "ps"), *show = JSON(0, "show", "demo-1");
     const json_t *a = json_array_get(json_object_get(ps, "jobs"), 0), *b = json_object_get(show, "job");
     ck_assert_int_eq(kc_home_find(NULL, NULL, &h, NULL), 0);
-    ck_assert_int_eq(model_read(&h, &m, NULL), 0);
+    ck_assert_int_eq(model_read(&h, NULL, &m, NULL), 0);
     ck_assert_uint_eq(m.count, 1);
     static const char *const same[] = {"id",
                                        "name",
