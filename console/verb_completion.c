@@ -1,5 +1,6 @@
 /* verb_completion.c - what a shell completes, made of the tables of verbs and options, so it cannot differ from them. Job ids
  * are asked of kc itself while one types. */
+#include "complete.h"
 #include "session.h"
 #include "verbs.h"
 
@@ -8,20 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Does the verb take a job first, a file, or something that is not completed? */
-enum subject { SUBJECT_OTHER, SUBJECT_JOB, SUBJECT_FILE };
-static const char *const subject_name[] = {"", "jobs", "files"};
-
-static enum subject subject_of(const struct command *c)
-{
-    static const char *const files[] = {"SPEC", "FILE", "FOLDER", "SNAPSHOT"};
-    if (strstr(c->arguments, "JOB"))
-        return SUBJECT_JOB;
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
-        if (!strncmp(c->arguments, files[i], strlen(files[i])))
-            return SUBJECT_FILE;
-    return SUBJECT_OTHER;
-}
+static const char *const subject_name[] = {[SUBJECT_OTHER] = "", [SUBJECT_JOB] = "jobs", [SUBJECT_FILE] = "files",
+                                           [SUBJECT_VERB] = "", [SUBJECT_SHELL] = ""};
 
 /* "snap ls" → "snap" and "ls"; a verb of one word has no second. */
 static const char *second_word(const char *verb)

@@ -12,6 +12,7 @@
 static enum view_request run(struct view *v)
 {
     typing_remember(v);
+    snprintf(v->run, sizeof v->run, "%s", v->line);
     v->mode = MODE_OUTPUT;
     v->output_back = 0;
     return REQUEST_RUN;

@@ -114,19 +114,7 @@ void frame_draw_last(struct view *v, struct canvas *c)
 {
     int row = c->rows - 1;
     if (v->mode == MODE_LINE || v->mode == MODE_FIND) {
-        int shown = text_width(v->line), from = 0;
-        while (shown - from > c->cols - 3) /* the end is what is typed at */
-            from++;
-        const char *text = v->line;
-        for (int i = 0; i < from && *text;) {
-            unsigned code = 0;
-            size_t n = text_character(text, strlen(text), &code);
-            i += text_columns(code);
-            text += n ? n : 1;
-        }
-        canvas_text(c, row, 0, 1, ROLE_STRONG, v->mode == MODE_FIND ? "/" : ":");
-        int n = canvas_text(c, row, 1, 0, ROLE_NORMAL, "%s", text);
-        canvas_cursor(c, row, 1 + n < c->cols ? 1 + n : c->cols - 1);
+        typing_draw(v, c, row, 0, c->cols, v->mode == MODE_FIND ? "/" : ":");
         return;
     }
     if (*v->notice) {

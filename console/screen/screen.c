@@ -79,7 +79,7 @@ static bool keys(struct screen *x)
             continue; /* ncurses has taken the new size: the next drawing fits it */
         switch (view_key(&x->view, code, character)) {
         case REQUEST_QUIT: return true;
-        case REQUEST_RUN: runner_start(&x->runner, x->view.line); break;
+        case REQUEST_RUN: runner_start(&x->runner, &x->session->home, x->view.run); break;
         case REQUEST_INTERRUPT: runner_interrupt(&x->runner); break;
         case REQUEST_REDRAW:
             terminal_redraw();
@@ -142,6 +142,22 @@ static int tell_outcome(struct screen *x)
     return outcome_code(j);
 }
 
+/* What was run on the screen before, for Up. */
+static void remember(struct screen *x)
+{
+    struct statements all;
+    struct view *v = &x->view;
+    if (statements_read(&x->session->home, &all, NULL))
+        return;
+    for (size_t i = 0; i < all.count; i++) {
+        typing_set(v, all.ran[i].statement);
+        if (strlen(all.ran[i].statement) < sizeof v->line)
+            typing_remember(v);
+    }
+    typing_set(v, "");
+    statements_free(&all);
+}
+
 /* job NULL: all. `replay`: that one, as it was. */
 static int run(struct session *s, const char *job, struct replay *replay, const struct arguments *a)
 {
@@ -166,6 +182,8 @@ static int run(struct session *s, const char *job, struct replay *replay, const 
     v->log_rank = -1;
     v->replay.on = replay != NULL;
     x.read = kc_now();
+    if (!replay)
+        remember(&x);
     if (job) {
         v->only = true;
         v->at = VIEW_JOB;

@@ -9,6 +9,7 @@
 #include "lines.h"
 #include "list.h"
 
+#include "console/complete.h"
 #include "console/history.h"
 #include "console/model.h"
 #include "console/replay.h"
@@ -41,7 +42,7 @@ enum {
 enum second { SECOND_GRAD_NORM, SECOND_LR, SECOND_NONE, SECONDS };
 
 #define LINE_ROOM 512
-#define LINE_HISTORY 16
+#define LINE_HISTORY 100
 
 /* id, verb, shown, what must be typed: nothing, "yes", or the job's name. */
 #define ACTION_TABLE(X)                                                                                                \
@@ -96,10 +97,17 @@ struct view {
     enum second second;             /* where there is room for it; else: */
     enum history_series alone;      /* the only curve */
     bool second_fits;               /* there was when it was last drawn */
-    char line[LINE_ROOM];           /* being typed: a statement, or the answer to a question */
-    size_t line_at;
+    char line[LINE_ROOM];           /* being typed: a statement, what to find, or the answer to a question */
+    size_t line_at;                 /* byte of it at which one types */
+    char run[16384];                /* with REQUEST_RUN: statements, one a line */
     char past[LINE_HISTORY][LINE_ROOM];
-    int past_count, past_at;
+    int past_count, past_at;        /* past_at past_count: what is typed now */
+    char typed[LINE_ROOM];          /* before Up: only what begins so comes back */
+    struct {
+        bool shown;                 /* Tab was the last key */
+        int at;                     /* of the words, the one that was taken; -1: as far as they are the same */
+        struct completion c;
+    } tab;
     char target[JOB_ID_ROOM], target_name[JOB_ID_ROOM]; /* fixed when the menu opened */
     int menu_at;                    /* -1: none is marked yet */
     struct {
@@ -114,7 +122,7 @@ struct view {
 /* What a key asks the loop to do. */
 enum view_request { REQUEST_NONE, REQUEST_QUIT, REQUEST_RUN, REQUEST_REDRAW, REQUEST_INTERRUPT, REQUEST_WALK };
 
-/* Take a key: an ncurses key code, or a character (then `character`). With REQUEST_RUN v->line is the statement. */
+/* Take a key: an ncurses key code, or a character (then `character`). With REQUEST_RUN v->run holds statements. */
 enum view_request view_key(struct view *v, int code, bool character);
 void view_draw(struct view *v, struct canvas *c);
 
@@ -169,8 +177,12 @@ void frame_draw_last(struct view *v, struct canvas *c);
 void typing_set(struct view *v, const char *text);
 void typing_begin(struct view *v, enum view_mode mode);
 void typing_remember(struct view *v);
-/* Letters, Backspace, ^U. */
+/* Letters, Left Right Home End, Backspace Delete, and ^A ^E ^B ^F ^D ^W ^U ^K. */
 void typing_edit(struct view *v, int code, bool character);
+/* The line behind `prompt`, and the cursor in it; of a long one the part where one types. */
+void typing_draw(struct view *v, struct canvas *c, int row, int col, int width, const char *prompt);
+/* What Tab found, in one row. */
+void typing_draw_tab(struct view *v, struct canvas *c, int row);
 bool typing_is_enter(int code, bool character);
 /* A key in MODE_LINE; in MODE_FIND: true when the line is done. */
 enum view_request typing_key(struct view *v, int code, bool character);

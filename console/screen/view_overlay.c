@@ -64,9 +64,7 @@ static void draw_question(struct view *v, struct canvas *c)
                                         : " Type yes and Enter. Esc leaves it.",
                    v->target_name);
     if (high > 3) {
-        canvas_bar(c, row + 3, col, wide, ROLE_STRONG, " > %s", v->line);
-        const int end = col + 3 + text_width(v->line);
-        canvas_cursor(c, row + 3, end < c->cols ? end : c->cols - 1);
+        typing_draw(v, c, row + 3, col, wide, " > ");
     }
     if (high > 4)
         canvas_bar(c, row + 4, col, wide, ROLE_NORMAL, "%s", "");
@@ -105,6 +103,8 @@ static void draw_output(struct view *v, struct canvas *c)
 
 void view_draw_overlay(struct view *v, struct canvas *c)
 {
+    if ((v->mode == MODE_LINE || v->mode == MODE_FIND) && v->tab.shown && v->tab.c.count != 1 && c->rows > 2)
+        typing_draw_tab(v, c, c->rows - 2);
     if (v->mode == MODE_MENU)
         draw_menu(v, c);
     else if (v->mode == MODE_CONFIRM)
