@@ -146,6 +146,7 @@ boundary: all
 install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/man/man5 \
 	  $(DESTDIR)$(PREFIX)/share/man/man8 $(DESTDIR)$(PREFIX)/share/kuangchao
+	KC_HOME=/nowhere bin/kc schema --out $(DESTDIR)$(PREFIX)/share/kuangchao/schema
 	install -m 755 bin/kc bin/kcd bin/kc-rank $(DESTDIR)$(PREFIX)/bin
 	for n in 1 5 8; do install -m 644 man/*.$$n $(DESTDIR)$(PREFIX)/share/man/man$$n; done
 	install -m 644 jobs/job.schema.json jobs/drills.json jobs/examples/*.json $(DESTDIR)$(PREFIX)/share/kuangchao

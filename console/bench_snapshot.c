@@ -296,7 +296,7 @@ static int print(struct session *s, const struct bench_job *j, const struct figu
         print_way(out, f, (enum way)i);
     fprintf(out, "limit       %s, %.0f MB/s: a plain write and fsync of a full one on this disk\n",
             bench_seconds(f->disk, a, sizeof a), full / f->disk * 1e-6);
-    return ferror(out) ? KC_EXIT_SYSTEM : KC_EXIT_OK;
+    return session_written(s);
 }
 
 static int bench_snapshot(struct session *s, const struct arguments *a)

@@ -142,7 +142,7 @@ static int print(struct session *s, const struct bench_rig *r, const struct benc
     fprintf(out, "first step  done %s after `kc start` was typed\n",
             bench_seconds(f->first_step, a, sizeof a));
     fprintf(out, "kernels     %s\ncosts       the %s table\n", r->variant, bench_rig_costs(r));
-    return ferror(out) ? KC_EXIT_SYSTEM : KC_EXIT_OK;
+    return session_written(s);
 }
 
 static int bench_step(struct session *s, const struct arguments *a)

@@ -269,7 +269,7 @@ static int run_repeated(struct session *s, const struct command *c, const struct
         interrupt_catch();
     while (l->every && !code && !interrupt_seen()) {
         nanosleep(&nap, NULL);
-        if (interrupt_seen())
+        if (interrupt_seen() || session_gone(s))
             break;
         if (l->form == LISTING_TABLE)
             fputc('\n', s->out);

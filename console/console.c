@@ -7,7 +7,6 @@
 
 #include "supervisor/protocol.h"
 
-#include <errno.h>
 #include <locale.h>
 #include <signal.h>
 #include <string.h>
@@ -30,14 +29,20 @@ static int open_screen(struct session *s, const struct arguments *a)
     return screen_run(s, NULL, a);
 }
 
+/* A reader that hangs up (kc ps | head) makes a write fail, which session_gone() tells from others; programs that we run begin with
+ * what is usual. */
+static void reader_left(int number)
+{
+    (void)number;
+}
+
 int kc_console_main(int argc, char **argv)
 {
     static struct statement st;
     struct session s = {.out = stdout, .err = stderr, .terminal = isatty(STDOUT_FILENO) == 1, .verb = "kc"};
     struct kc_error e = {""};
     setlocale(LC_CTYPE, ""); /* letters of the screen; numbers keep their point */
-    /* A reader that hangs up (kc ps | head) ends us quietly, as it ends cat. */
-    signal(SIGPIPE, SIG_DFL);
+    sigaction(SIGPIPE, &(struct sigaction){.sa_handler = reader_left, .sa_flags = SA_RESTART}, NULL);
     int rc = kc_home_find(NULL, NULL, &s.home, &e), code;
     for (int i = 1; i < argc; i++)
         s.json |= !strcmp(argv[i], "--json") && rc;
@@ -46,7 +51,7 @@ int kc_console_main(int argc, char **argv)
     if (wants_screen(&s, argc - 1, (const char *const *)argv + 1, &st))
         return open_screen(&s, &st.arguments);
     code = statement_run(&s, argc - 1, (const char *const *)argv + 1);
-    if (fflush(stdout) && !code)
-        code = session_fail(&s, KC_EXIT_SYSTEM, "the answer can't be written: %s", strerror(errno));
+    if (!code && session_written(&s))
+        code = KC_EXIT_SYSTEM;
     return code;
 }

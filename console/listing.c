@@ -245,7 +245,7 @@ static void print_table(struct listing *l, const json_t *array, FILE *out)
     }
 }
 
-int listing_print(struct listing *l, const json_t *object, FILE *out)
+void listing_print(struct listing *l, const json_t *object, FILE *out)
 {
     const json_t *array = filter_member(object, l->path);
     json_t *one = NULL;
@@ -258,5 +258,4 @@ int listing_print(struct listing *l, const json_t *object, FILE *out)
     else
         print_table(l, array, out);
     json_decref(one);
-    return fflush(out) ? -1 : 0;
 }

@@ -34,7 +34,7 @@ int listing_parse(const char *verb, const struct arguments *a, bool json, struct
 /* Keep the rows, and of them the members, that are wanted. An object without the array is itself a row (one of a stream);
  * then *wanted says whether it stays. -EINVAL: a name that no row has. */
 int listing_cut(const struct listing *l, json_t *object, bool *wanted, struct kc_error *e);
-/* As lines for people or for other programs; what it did not write is made safe. 0, or -1 when it can't be written. */
-int listing_print(struct listing *l, const json_t *object, FILE *out);
+/* As lines for people or for other programs; what it did not write is made safe. */
+void listing_print(struct listing *l, const json_t *object, FILE *out);
 
 #endif

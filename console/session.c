@@ -8,6 +8,7 @@
 #include "supervisor/protocol.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <string.h>
@@ -29,13 +30,44 @@ json_t *session_envelope(const struct session *s)
     return envelope(s->verb);
 }
 
+bool session_gone(const struct session *s)
+{
+    struct pollfd p = {.fd = fileno(s->out), .events = POLLOUT};
+    return p.fd >= 0 && poll(&p, 1, 0) > 0 && (p.revents & (POLLERR | POLLHUP));
+}
+
+/* Our own messages may quote names and file contents: they are made safe, whatever err is. */
+static void tell(struct session *s, const char *text)
+{
+    char safe[KC_ERROR_TEXT * 4];
+    text_clean(text, strlen(text), 0, safe, sizeof safe);
+    fflush(s->out);
+    fprintf(s->err, "kc: %s\n", safe);
+    fflush(s->err);
+}
+
+int session_written(struct session *s)
+{
+    char text[128];
+    errno = 0;
+    if ((fflush(s->out) == 0 && !ferror(s->out)) || session_gone(s))
+        return KC_EXIT_OK;
+    snprintf(text, sizeof text, "the answer can't be written: %s", errno ? strerror(errno) : "what came before failed");
+    if (!s->unwritten)
+        tell(s, text);
+    s->unwritten = true;
+    return KC_EXIT_SYSTEM;
+}
+
 static int emit_line(struct session *s, json_t *object)
 {
     char *text = object ? json_dumps(object, KC_JSON_FLAGS) : NULL;
     json_decref(object);
-    int bad = !text || fprintf(s->out, "%s\n", text) < 0 || fflush(s->out) != 0;
+    if (text)
+        fprintf(s->out, "%s\n", text);
+    int code = text ? session_written(s) : KC_EXIT_SYSTEM;
     free(text);
-    return bad ? KC_EXIT_SYSTEM : KC_EXIT_OK;
+    return code;
 }
 
 int session_emit(struct session *s, json_t *object)
@@ -50,19 +82,10 @@ int session_emit(struct session *s, json_t *object)
     }
     if (wanted && s->listing->form == LISTING_JSON)
         return emit_line(s, object);
-    int bad = wanted && listing_print(s->listing, object, s->out) < 0;
+    if (wanted)
+        listing_print(s->listing, object, s->out);
     json_decref(object);
-    return bad ? KC_EXIT_SYSTEM : KC_EXIT_OK;
-}
-
-/* Our own messages may quote names and file contents: they are made safe, whatever err is. */
-static void tell(struct session *s, const char *text)
-{
-    char safe[KC_ERROR_TEXT * 4];
-    text_clean(text, strlen(text), 0, safe, sizeof safe);
-    fflush(s->out);
-    fprintf(s->err, "kc: %s\n", safe);
-    fflush(s->err);
+    return session_written(s);
 }
 
 int session_fail(struct session *s, int code, const char *format, ...)
@@ -149,7 +172,7 @@ int draft_close(struct session *s, struct draft *d)
     if (!bad)
         session_foreign(s, d->text, d->bytes);
     free(d->text);
-    return bad || fflush(s->out) ? KC_EXIT_SYSTEM : KC_EXIT_OK;
+    return bad ? KC_EXIT_SYSTEM : session_written(s);
 }
 
 int draft_save(struct draft *d, const char *path)
@@ -192,8 +215,8 @@ void interrupt_catch(void)
     sigaction(SIGINT, &a, NULL);
 }
 
-/* What may end who has something to clean up; a reader of ours that has left, too. */
-static const int ends[] = {SIGTERM, SIGHUP, SIGPIPE};
+/* What may end who has something to clean up. */
+static const int ends[] = {SIGTERM, SIGHUP};
 #define ENDS (sizeof ends / sizeof *ends)
 static struct sigaction before[ENDS];
 

@@ -19,6 +19,7 @@ struct session {
     bool terminal;    /* `out` is a terminal: foreign text is made safe for it */
     bool json;
     const char *verb; /* for the schema */
+    bool unwritten;   /* that `out` can't be written is told */
     struct listing *listing; /* what is wanted of a verb that lists; NULL: all, as JSON */
 };
 
@@ -30,6 +31,11 @@ void session_note(struct session *s, const char *format, ...) __attribute__((for
 int session_code(int rc);
 /* An object with "schema":"kc.<verb>/1" (the space of a verb becomes a dot) and "generated_at". New reference. */
 json_t *session_envelope(const struct session *s);
+/* Whoever read `out` has hung up. That is no error: a verb that goes on for its reader alone ends then, with 0; any other goes on
+ * to its end, and its exit code is what came of it. */
+bool session_gone(const struct session *s);
+/* All that was printed is written, or nobody reads it: KC_EXIT_OK; else KC_EXIT_SYSTEM, which is told once. */
+int session_written(struct session *s);
 /* Print one line of JSON, or the rows of it that are wanted in the form that is, and let go of the reference. 0,
  * EXIT_USAGE: it has no such member; EXIT_SYSTEM when it cannot be written. */
 int session_emit(struct session *s, json_t *object);
@@ -54,7 +60,7 @@ int draft_save(struct draft *d, const char *path);
 /* Ctrl-C while something is waited for: the first one sets a flag that waits look at. */
 void interrupt_catch(void);
 bool interrupt_seen(void);
-/* For who has something to clean up: SIGTERM, SIGHUP and SIGPIPE set the flag as well, until they are released. */
+/* For who has something to clean up: SIGTERM and SIGHUP set the flag as well, until they are released. */
 void interrupt_catch_ends(void);
 void interrupt_release_ends(void);
 /* 128 + the signal that set the flag. */

@@ -127,8 +127,10 @@ int verb_batch(struct session *s, const struct arguments *a)
 int verb_version(struct session *s, const struct arguments *a)
 {
     (void)a;
-    if (!s->json)
-        return fprintf(s->out, "kc %s\n", KC_VERSION) < 0 ? KC_EXIT_SYSTEM : KC_EXIT_OK;
+    if (!s->json) {
+        fprintf(s->out, "kc %s\n", KC_VERSION);
+        return session_written(s);
+    }
     json_t *o = session_envelope(s);
     json_object_set_new(o, "version", json_string(KC_VERSION));
     return session_emit(s, o);

@@ -256,7 +256,7 @@ static int tell_losses(const struct comparison *c, const struct losses_differenc
         fprintf(out, "first difference: step %" PRIu64 ": the loss of %s is %.17g, of %s %.17g (%.3g of it; the same %s before: %" PRIu64
                 ")\nfind where: kc compare %s@%" PRIu64 " %s@%" PRIu64 "\n", d->step, a, d->a, b, d->b, fabs(d->a - d->b) / fabs(d->a),
                 within, d->compared - 1, a, d->step, b, d->step);
-    return ferror(out) ? KC_EXIT_SYSTEM : KC_EXIT_OK;
+    return session_written(c->s);
 }
 
 static int compare_losses(struct comparison *c)

@@ -118,7 +118,7 @@ static int follow(struct event_file *f)
             return code;
         if (interrupt_seen())
             return interrupt_told(f->s, f->id);
-        if (ended)
+        if (ended || session_gone(f->s))
             return KC_EXIT_OK; /* it had ended before that last look, so nothing more comes */
         nanosleep(&nap, NULL);
     }

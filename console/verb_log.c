@@ -87,7 +87,7 @@ static void read_on(struct log_printer *p, struct log_source *src)
         ssize_t n = pread(src->fd, buffer, sizeof buffer, src->at);
         if (n < 0 && errno == EINTR && !interrupt_seen())
             continue;
-        if (n <= 0)
+        if (n <= 0 || ferror(p->s->out))
             return;
         src->at += n;
         feed(p, src, buffer, (size_t)n, false);
@@ -146,7 +146,7 @@ static int follow_logs(struct session *s, struct log_printer *p, const char *id,
         fflush(s->out);
         if (interrupt_seen())
             return interrupt_told(s, id);
-        if (ended)
+        if (ended || session_gone(s))
             return KC_EXIT_OK; /* it had ended before that last look, so nothing more comes */
         nanosleep(&nap, NULL);
     }

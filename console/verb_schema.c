@@ -62,8 +62,10 @@ static int write_all(struct session *s, const char *folder)
         code = write_one(s, folder, verb);
     if (code)
         return code;
-    if (!s->json)
-        return fprintf(s->out, "%zu schemas in %s\n", n, folder) < 0 ? KC_EXIT_SYSTEM : KC_EXIT_OK;
+    if (!s->json) {
+        fprintf(s->out, "%zu schemas in %s\n", n, folder);
+        return session_written(s);
+    }
     json_t *o = session_envelope(s);
     json_object_set_new(o, "path", session_text(folder));
     json_object_set_new(o, "files", json_integer((json_int_t)n));

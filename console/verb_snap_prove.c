@@ -215,7 +215,7 @@ static int print(const struct proof *p)
     if (p->differs)
         fprintf(out, "find where: kc trace %s --step %llu --digest, and compare it with one of a run that you trust\n", p->job->id,
                 (unsigned long long)p->differs);
-    return ferror(out) ? KC_EXIT_SYSTEM : KC_EXIT_OK;
+    return session_written(p->s);
 }
 
 static int snap_prove(struct session *s, const struct arguments *a)

@@ -3,6 +3,7 @@ and safetensors of their own (kc-snapshot(5) and the safetensors format), so tha
 wrote it."""
 import array, ctypes, json, os, struct, subprocess
 
+import kc_schema
 from kc_flow import BIN, ROOT, Node, until
 
 GOLDEN = os.path.join(ROOT, "tests", "golden", "gpt2")
@@ -12,12 +13,15 @@ class Kc(Node):
     """A node whose jobs are started by kc, with real ranks."""
 
     def __init__(self, **how):
+        self.schemas = set()  # of what was answered with --json
         super().__init__(fake=False, **how)
 
     def kc(self, *arguments, ok=(0,), timeout=120, **how):
         done = subprocess.run([os.path.join(BIN, "kc"), *arguments], env=self.environment, capture_output=True, text=True,
                               errors="replace", timeout=timeout, stdin=subprocess.DEVNULL, **how)
         assert done.returncode in ok, f"kc {' '.join(arguments)} exited {done.returncode}\n{done.stdout}{done.stderr}"
+        if "--json" in arguments and not {"--cols", "--where"} & set(arguments):
+            self.schemas |= kc_schema.check(done.stdout)
         return done
 
     def json(self, *arguments, ok=(0,)):

@@ -49,12 +49,52 @@ def test_rows_and_a_stream_that_is_resumed():
         watch.send_signal(signal.SIGINT)
         watch.stdout.read()
         assert watch.wait(timeout=20) == 0
-        left = subprocess.Popen([os.path.join(BIN, "kc"), "ps", "--watch=0.1", "--json"], env=node.environment, stdout=subprocess.PIPE,
-                                stderr=subprocess.PIPE, text=True)
-        left.stdout.readline()
-        left.stdout.close()
-        assert left.wait(timeout=20) in (0, -signal.SIGPIPE)
-        assert left.stderr.read() == ""
+
+
+def left(node, *words, code=0):
+    """The verb while nobody reads; what it says on standard error."""
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        done = subprocess.run([os.path.join(BIN, "kc"), *words], env=node.environment, stdout=write, stderr=subprocess.PIPE, text=True,
+                              stdin=subprocess.DEVNULL, timeout=30)
+    finally:
+        os.close(write)
+    assert done.returncode == code, (words, done.returncode, done.stderr)
+    return done.stderr
+
+
+def test_a_reader_that_leaves_is_no_error():
+    with Kc() as node:
+        job = node.train("read", 2, snapshot={"every": 10, "busy": "wait"})
+        for words in (("ps",), ("ps", "--json"), ("ps", "--plain"), ("show", job), ("log", job), ("events", job), ("events", job, "--json"),
+                      ("snap", "verify", job), ("metrics",), ("help",), ("version",), ("completion", "bash"), ("schema", "ps"), ("hang", job, "--at", "0")):
+            assert left(node, *words) == "", words
+        # an exit code is what came of it, whoever reads
+        assert left(node, "show", "nothing-1", code=4).startswith("kc: ")
+        left(node, "wait", job, "--for", "step>=1000", code=1)
+        # what is asked for is done to its end
+        folder, script = os.path.join(node.folder, "schema"), os.path.join(node.folder, "script")
+        with open(script, "w") as f:
+            f.write(f"ps\nschema --out {folder}\n")
+        assert left(node, "batch", script) == "" and os.path.exists(os.path.join(folder, "ps.json"))
+        # a disk that is full is one
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([os.path.join(BIN, "kc"), "ps"], env=node.environment, stdout=full, stderr=subprocess.PIPE, text=True)
+        assert done.returncode == 10 and "can't be written" in done.stderr, (done.returncode, done.stderr)
+        # who follows for its reader alone ends with it, also while nothing comes
+        held = node.begin("held", steps=100000, snapshot={"busy": "wait"})
+        node.kc("wait", held, "--for", "step>=1")
+        node.kc("pause", held)
+        assert left(node, "log", held, "-f") == ""
+        for words in (("events", held, "-f"), ("events", held, "-f", "--json"), ("ps", "--watch=0.1"), ("ps", "--watch=0.1", "--json")):
+            follows = subprocess.Popen([os.path.join(BIN, "kc"), *words], env=node.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            assert follows.stdout.readline(), words
+            follows.stdout.close()
+            assert follows.wait(timeout=20) == 0 and follows.stderr.read() == "", words
+        assert node.state(held) == "paused"
+        node.kc("stop", held)
+
 
 BASH = """
 source <(kc completion bash)

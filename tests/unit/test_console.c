@@ -338,6 +338,7 @@ static const struct {
     {"completion", {"completion", "bash"}, KC_EXIT_OK},
     {"history", {"history"}, KC_EXIT_OK},
     {"config", {"config"}, KC_EXIT_OK},
+    {"schema", {"schema"}, KC_EXIT_OK},
     {"version", {"version"}, KC_EXIT_OK},
     {"help", {"help"}, KC_EXIT_OK},
 };
