@@ -1,6 +1,8 @@
 /* schema.c - rows of the table → JSON Schema. A name of an object becomes a $ref, and the object a member of $defs. */
 #include "schema.h"
 
+#include "chain.h"
+
 #include "contracts/exec_plan.h"
 #include "contracts/step_trace.h"
 #include "contracts/types.h"

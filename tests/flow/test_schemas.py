@@ -69,7 +69,7 @@ def look_at_what_ended(node, spec):
                   ("snap", "ls", "again"), ("tensor", job), ("sample", job, "--prompt", "a", "--tokens", "2"), ("trace", job, "--step", "11", "--digest", "--out", trace),
                   ("compare", trace, trace), ("compare", job, job), ("check", spec), ("plan", spec), ("drill", "--dry-run"), ("boundary", "doc", "--root", ROOT),
                   ("data", "info", os.path.join(GOLDEN, "train.bin")),
-                  ("data", "prepare", "--out", os.path.join(node.folder, "tokens"), file), ("completion", "bash"), ("version",), ("help",), ("help", "ps")):
+                  ("data", "prepare", "--out", os.path.join(node.folder, "tokens"), file), ("completion", "bash"), ("history",), ("config",), ("config", "--default"), ("version",), ("help",), ("help", "ps")):
         node.kc(*words, "--json")
     node.kc("batch", file, "--dry-run", "--json")
     node.json("boundary", "check", "--root", ROOT, ok=(0, 1))  # what it says of this tree is told by tests/run
