@@ -2,6 +2,7 @@
 #include "schema.h"
 
 #include "chain.h"
+#include "comms.h"
 
 #include "contracts/exec_plan.h"
 #include "contracts/step_trace.h"
