@@ -70,6 +70,7 @@ struct comm_channel {
 
 struct comms {
     uint64_t now;                   /* the clock that ages are counted by */
+    bool left;                      /* nobody keeps the board any more: it is as its ranks left it */
     int ranks, unread;              /* unread: whose operations could not be read, or are a former incarnation's */
     int missing;                    /* records that could not be read whole, or are left out of a recording */
     struct comm_channel *channel;   /* (channels), by group and ends */
@@ -110,7 +111,7 @@ const char *comm_place_text(const struct comm_op *o, char *out, size_t room);
 double comm_op_seconds(const struct comm_op *o, uint64_t now);
 /* Of these the part in which it was waited for the last. */
 double comm_op_waits(const struct comm_op *o, uint64_t now);
-/* "data.0 #66 all-reduce f32 sum stands for 41 s: 3 of 4 ranks have come, 0 are done, not rank 3"; false, and "": nothing of
+/* "data.0 #66 all-reduce f32 sum stands 41 s: 3/4 came, 0 done, not rank 3"; false, and "": nothing of
  * it stands for so many seconds. */
 bool comm_stands_text(const struct comms *all, const struct comm_channel *c, double least, char *out, size_t room);
 /* The newest operations of all channels, by when the first rank enqueued them, the newest last. Returns how many. */

@@ -66,6 +66,7 @@ static void read_rank(struct reading *x, int rank)
 int comms_read(const struct kc_reader *r, struct comms *out, struct kc_error *e)
 {
     const uint32_t ranks = kc_reader_ranks(r);
+    struct kc_segment_info info;
     if (!ranks)
         return kc_fail(e, -EBADMSG, "that is not the board of a job");
     struct reading x = {.r = r, .ranks = (int)ranks, .each = COMM_RECORDS / ranks > KC_OPS ? KC_OPS : COMM_RECORDS / ranks};
@@ -77,6 +78,9 @@ int comms_read(const struct kc_reader *r, struct comms *out, struct kc_error *e)
         read_rank(&x, (int)i);
     if (!rc) /* the clock last: nothing that was read is younger */
         rc = comms_make(x.source, x.ranks, x.group, x.groups, kc_reader_now(r), out);
+    kc_reader_info(r, &info);
+    if (!rc)
+        out->left = !info.saved && !info.recorded && !info.creator_alive;
     for (int i = 0; i < x.groups; i++)
         free((void *)x.group[i].rank);
     free(x.source);

@@ -96,7 +96,7 @@ bool comm_stands_text(const struct comms *all, const struct comm_channel *c, dou
         return false;
     if (comm_waits_for(o) >= 0)
         snprintf(whom, sizeof whom, ", not rank %d%s", comm_waits_for(o), o->members - o->started - o->unknown > 1 ? " and others" : "");
-    snprintf(out, room, "%s #%" PRIu64 " %s stands for %s: %d of %d ranks have come, %d are done%s", comm_channel_text(c, name, sizeof name),
+    snprintf(out, room, "%s #%" PRIu64 " %s stands %s: %d/%d came, %d done%s", comm_channel_text(c, name, sizeof name),
              o->sequence, comm_op_text(o, op, sizeof op), text_seconds(seconds, time, sizeof time), o->started, o->members, o->done, whom);
     return true;
 }

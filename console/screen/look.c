@@ -132,6 +132,16 @@ static void look_at_files(struct screen *x, struct job *j, unsigned needs)
         log_tail_read(&x->log, j, x->view.log_rank);
 }
 
+static void look_comm(struct screen *x)
+{
+    struct view *v = &x->view;
+    struct kc_error e = {""};
+    struct kc_reader *r = look_board(x);
+    comms_free(&x->comms);
+    v->comms = r && comms_read(r, &x->comms, &e) == 0 ? &x->comms : NULL;
+    snprintf(v->comms_trouble, sizeof v->comms_trouble, "%.255s", e.text);
+}
+
 void look(struct screen *x)
 {
     struct view *v = &x->view;
@@ -151,6 +161,8 @@ void look(struct screen *x)
         return;
     if (!x->replay)
         look_at_files(x, &x->model.job[selected - x->model.job], needs);
+    if (needs & NEED_COMM)
+        look_comm(x);
 }
 
 void look_free(struct screen *x)
@@ -159,5 +171,6 @@ void look_free(struct screen *x)
     kept_free(x->kept);
     history_free(&x->history);
     log_tail_free(&x->log);
+    comms_free(&x->comms);
     model_free(&x->model);
 }

@@ -6,6 +6,7 @@
 #include "view.h"
 
 #include "console/config.h"
+#include "console/comms.h"
 #include "console/kept.h"
 #include "console/replay.h"
 #include "console/session.h"
@@ -33,6 +34,7 @@ struct screen {
     struct kc_reader *board;  /* a replay's moment, once look_board() was asked for it */
     struct history history;
     struct log_tail log;
+    struct comms comms;       /* of the selected job */
     struct runner runner;
     struct replay *replay; /* NULL: it is about now */
     bool moved;            /* in time, since the last look */

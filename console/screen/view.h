@@ -9,6 +9,7 @@
 #include "lines.h"
 #include "list.h"
 
+#include "console/comms.h"
 #include "console/complete.h"
 #include "console/history.h"
 #include "console/model.h"
@@ -69,6 +70,8 @@ struct view {
     const struct model *model;
     const struct history *history;  /* of the selected job */
     const struct lines *log;        /* of the selected job */
+    const struct comms *comms;      /* of the selected job; NULL: its board is not there */
+    char comms_trouble[256];        /* why they could not be read; "" */
     const struct lines *output;     /* of the statement that was run last */
     bool output_running;
     int output_code;

@@ -46,7 +46,7 @@ def standing(node, verdict, *places):
         assert g["measured"] > 0 and g["bytes_per_second"] > 0 and g["done_sequence"] < g["sequence"], g
         rows = node.kc("comm", what, "--plain", "--cols", "channel,sequence", "--where", "done=0 stands_seconds>0").stdout
         assert f"{g['channel']}\t{g['sequence']}\n" in rows, rows
-    told = f"{len(came)} of 3 ranks have come, 0 are done{'' if 1 in came else ', not rank 1'}"
+    told = f"{len(came)}/3 came, 0 done{'' if 1 in came else ', not rank 1'}"
     until("it is told", lambda: told in node.kc("comm", places[0]).stdout)
 
 

@@ -1,6 +1,7 @@
 /* screen_rig.c */
 #include "screen_rig.h"
 #include "screen_picture.h"
+#include "screen_rig_comm.h"
 
 #include <check.h>
 #include <math.h>
@@ -101,10 +102,13 @@ void rig_screen_setup(void)
     lines_feed(&rig_output, "", said, strlen(said));
     rig_view = (struct view){.model = &rig_model, .history = &rig_history, .log = &rig_logs, .output = &rig_output, .host = "node7",
                          .instance = "default", .kcd = 4242, .log_rank = -1};
+    rig_comm_fill(4, -1);
+    rig_view.comms = &rig_comms;
 }
 
 void rig_screen_teardown(void)
 {
+    rig_comm_free();
     history_free(&rig_history);
     lines_free(&rig_logs);
     lines_free(&rig_output);

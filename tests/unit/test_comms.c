@@ -118,7 +118,7 @@ START_TEST(what_stands_says_since_when_and_for_whom)
     ck_assert_double_eq_tol(comm_op_seconds(o, NOW), 2, 1e-9);
     ck_assert_double_eq_tol(comm_op_waits(o, NOW), 2, 1e-9);
     ck_assert(comm_stands_text(&comms, c, 1, line, sizeof line));
-    ck_assert_str_eq(line, "data.0 #4 all-reduce f32 sum stands for 2.0 s: 2 of 4 ranks have come, 0 are done, not rank 2 and others");
+    ck_assert_str_eq(line, "data.0 #4 all-reduce f32 sum stands 2.0 s: 2/4 came, 0 done, not rank 2 and others");
     ck_assert(!comm_stands_text(&comms, c, 3, line, sizeof line));
     ck_assert_str_eq(line, "");
 }
