@@ -1,4 +1,6 @@
 /* frame.c - what stands around every view: where one is, the worst thing now, the last line. */
+#include "panes.h"
+#include "trouble.h"
 #include "view.h"
 
 #include "console/report.h"
@@ -9,66 +11,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-#define LONG_WAIT 30.0 /* seconds: told on the second line, whatever the view */
-
-/* The worst thing to say about a job; "" if all is well. */
-static enum role trouble_of(const struct job *j, char *out, size_t room)
-{
-    char seconds[32];
-    *out = 0;
-    if (!j)
-        return ROLE_NORMAL;
-    if (j->state == KC_JOB_FAILED) {
-        snprintf(out, room, "! %s failed: %.400s", j->id,
-                 *j->text ? j->text : *j->failure.reason ? j->failure.reason : "no reason was recorded");
-        return ROLE_BAD;
-    }
-    if (j->board_error) {
-        snprintf(out, room, "! %s", j->board_text);
-        return ROLE_BAD;
-    }
-    if (j->board && !j->keeper_alive && !job_ended(j)) {
-        snprintf(out, room, "! %s has lost its keeper: its ranks save and end, kcd starts it again", j->id);
-        return ROLE_BAD;
-    }
-    if (!isnan(j->hangs)) {
-        char hang[320];
-        snprintf(out, room, "! %s %s", j->id, job_hang_text(j, hang, sizeof hang));
-        return ROLE_BAD;
-    }
-    const struct job_rank *longest = NULL;
-    for (size_t i = 0; i < j->ranks_known; i++) {
-        const struct job_rank *r = &j->rank[i];
-        if (r->wait.what > KC_WAIT_NONE && kc_wait_row[r->wait.what].kind == KC_WAIT_KIND_PEER &&
-            r->wait.seconds > LONG_WAIT && (!longest || r->wait.seconds > longest->wait.seconds))
-            longest = r;
-    }
-    if (longest) {
-        snprintf(out, room, "! rank %d has waited in %s %s for %s [3]", longest->rank,
-                 kc_wait_name[longest->wait.what], longest->wait.group,
-                 text_seconds(longest->wait.seconds, seconds, sizeof seconds));
-        return ROLE_WARN;
-    }
-    if (!isnan(j->restart_in)) {
-        char again[96];
-        snprintf(out, room, "! %s %s%s%.300s", j->id, job_restart_text(j, again, sizeof again), *j->text ? "; last: " : "", j->text);
-        return ROLE_WARN;
-    }
-    if (j->restarts > 0) {
-        snprintf(out, room, "%s was restarted %lld times%s%.400s", j->id, (long long)j->restarts,
-                 *j->text ? "; last: " : "", j->text);
-        return ROLE_WARN;
-    }
-    for (size_t i = 0; i < j->ranks_known; i++)
-        if (report_straggles(&j->rank[i])) {
-            char pace[160];
-            report_pace(&j->rank[i], pace, sizeof pace);
-            snprintf(out, room, "! rank %d is a %s [3]", j->rank[i].rank, pace);
-            return ROLE_WARN;
-        }
-    return ROLE_NORMAL;
-}
 
 /* The time of a replay, which stays on every screen: what is left of it as that narrows. */
 static void time_of_replay(const struct view *v, const struct job *j, int room, char *out, size_t size)
@@ -84,9 +26,19 @@ static void time_of_replay(const struct view *v, const struct job *j, int room, 
         snprintf(out, size, " %.10sZ ", at + 11);
 }
 
-void frame_draw_title(struct view *v, struct canvas *c, const struct job *j)
+/* What was left out for want of room, in the order in which it goes. */
+static void name_dropped(const struct view *v, const struct layout *l, char *out, size_t room)
 {
-    char left[256], right[96] = "", age[32];
+    const struct layout all = layout_make(LARGE, LARGE, panes_want(v).beside, true, panes_want(v).log);
+    const bool log = all.box[PANE_LOG].rows && !l->box[PANE_LOG].rows, beside = all.box[PANE_BESIDE].rows && !l->box[PANE_BESIDE].rows;
+    const bool second = v->at == VIEW_JOB && !v->second_fits;
+    snprintf(out, room, "%s%s%s%s", log || beside || second ? "  less" : "", log ? " log" : "", beside ? " list" : "",
+             second ? " chart" : "");
+}
+
+void frame_draw_title(struct view *v, struct canvas *c, const struct job *j, const struct layout *l)
+{
+    char left[256], right[96] = "", age[32], dropped[48];
     enum view_id at = v->at;
     const bool of_job = view_kinds[at].of_job;
     if (!of_job)
@@ -105,7 +57,9 @@ void frame_draw_title(struct view *v, struct canvas *c, const struct job *j)
     int width = text_width(right);
     if (text_width(left) + width >= c->cols && (!v->replay.on || width >= c->cols))
         width = 0;
-    canvas_bar(c, 0, 0, c->cols - width, ROLE_TITLE, "%s", left);
+    name_dropped(v, l, dropped, sizeof dropped);
+    canvas_bar(c, 0, 0, c->cols - width, ROLE_TITLE, "%s%s", left,
+               text_width(left) + text_width(dropped) + width + 2 < c->cols ? dropped : "");
     if (width)
         canvas_text(c, 0, c->cols - width, width, ROLE_TITLE, "%s", right);
 }
@@ -146,13 +100,19 @@ static enum role place_in_replay(const struct view *v, enum role role, char *tex
 
 void frame_draw_trouble(struct view *v, struct canvas *c, int row, const struct job *j)
 {
-    char trouble[512];
-    enum role role = trouble_of(v->at == VIEW_HELP ? NULL : j, trouble, sizeof trouble);
-    if (v->replay.on && v->at != VIEW_HELP)
-        role = place_in_replay(v, role, trouble, sizeof trouble);
-    if (*v->trouble) {
-        role = ROLE_BAD;
-        snprintf(trouble, sizeof trouble, "! %s", v->trouble);
+    struct trouble t = {0};
+    if (view_kinds[v->at].of_job) {
+        t = trouble_of(j, false);
+    } else if (v->at != VIEW_HELP) {
+        t = trouble_worst(v->model);
+        if (t.kind == TROUBLE_NONE && v->at == VIEW_JOBS)
+            t = trouble_of(j, true); /* of one that is over, while the cursor is on it */
     }
-    canvas_text(c, row, 0, 0, role, "%s", trouble);
+    if (v->replay.on && v->at != VIEW_HELP)
+        t.role = place_in_replay(v, t.role, t.text, sizeof t.text);
+    if (*v->trouble) {
+        t.role = ROLE_BAD;
+        snprintf(t.text, sizeof t.text, "! %s", v->trouble);
+    }
+    canvas_text(c, row, 0, 0, t.role, "%s", t.text);
 }
