@@ -12,6 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define TOLD_COLS 100 /* from here on the title says what was left out */
+
 /* The time of a replay, which stays on every screen: what is left of it as that narrows. */
 static void time_of_replay(const struct view *v, const struct job *j, int room, char *out, size_t size)
 {
@@ -26,13 +28,16 @@ static void time_of_replay(const struct view *v, const struct job *j, int room, 
         snprintf(out, size, " %.10sZ ", at + 11);
 }
 
-/* What was left out for want of room, in the order in which it goes. */
+/* What was left out for want of room, in the order in which it goes. On 80 columns nobody expects more than one view. */
 static void name_dropped(const struct view *v, const struct layout *l, char *out, size_t room)
 {
-    const struct layout all = layout_make(LARGE, LARGE, panes_want(v).beside, true, panes_want(v).log);
-    const bool log = all.box[PANE_LOG].rows && !l->box[PANE_LOG].rows, beside = all.box[PANE_BESIDE].rows && !l->box[PANE_BESIDE].rows;
+    *out = 0;
+    if (v->cols < TOLD_COLS)
+        return;
+    const struct panes p = panes_of(v);
+    const bool log = p.log && !l->box[PANE_LOG].rows, beside = p.beside && !l->box[PANE_BESIDE].rows;
     const bool second = v->at == VIEW_JOB && !v->second_fits;
-    snprintf(out, room, "%s%s%s%s", log || beside || second ? "  less" : "", log ? " log" : "", beside ? " list" : "",
+    snprintf(out, room, "%s%s%s%s", log || beside || second ? "  less" : "", log ? " log" : "", beside ? p.left ? " list" : " detail" : "",
              second ? " chart" : "");
 }
 
@@ -75,7 +80,7 @@ void frame_draw_last(struct view *v, struct canvas *c)
         canvas_text(c, row, 0, 0, ROLE_WARN, "%s", v->notice);
         return;
     }
-    const struct view_kind *k = &view_kinds[v->at];
+    const struct view_kind *k = &view_kinds[view_active(v)];
     canvas_text(c, row, 0, 0, ROLE_DIM, "%s", v->replay.on && k->walks ? k->walks : k->hints);
 }
 

@@ -1,5 +1,6 @@
 /* keys.c - which key is which, and who gets it: a pure function of the view, up to a request. Order: what has the keys (a line,
  * a menu, a question, an output); keys that mean the same everywhere; the view. */
+#include "panes.h"
 #include "view.h"
 
 #include <ncurses.h>
@@ -67,31 +68,38 @@ bool view_list_key(struct view *v, enum view_id at, enum key_id key)
 static void begin_find(struct view *v)
 {
     struct list_source s;
-    const struct view_kind *k = &view_kinds[v->at];
+    const enum view_id at = view_active(v);
+    const struct view_kind *k = &view_kinds[at];
     if (!k->find && !(k->source && k->source(v, &s))) {
         snprintf(v->notice, sizeof v->notice, "there is nothing to look through here");
         return;
     }
     typing_begin(v, MODE_FIND);
-    if (k->source && v->list[v->at].filtered)
-        typing_set(v, v->list[v->at].wanted);
+    if (k->source && v->list[at].filtered)
+        typing_set(v, v->list[at].wanted);
 }
 
 static void find(struct view *v, const char *text)
 {
     struct list_source s;
     struct kc_error e = {""};
-    const struct view_kind *k = &view_kinds[v->at];
+    const enum view_id at = view_active(v);
+    const struct view_kind *k = &view_kinds[at];
     if (k->find)
         k->find(v, text);
-    else if (k->source && k->source(v, &s) && list_filter(&v->list[v->at], &s, text, &e) < 0)
+    else if (k->source && k->source(v, &s) && list_filter(&v->list[at], &s, text, &e) < 0)
         snprintf(v->notice, sizeof v->notice, "%.255s", e.text);
 }
 
 static enum view_request go_back(struct view *v, int code)
 {
-    if (code == 27 && view_kinds[v->at].source && v->list[v->at].filtered) {
+    const enum view_id at = view_active(v);
+    if (code == 27 && view_kinds[at].source && v->list[at].filtered) {
         find(v, "");
+        return REQUEST_NONE;
+    }
+    if (v->pane != PANE_MAIN) {
+        v->pane = PANE_MAIN;
         return REQUEST_NONE;
     }
     const enum view_id up = v->at == VIEW_HELP ? v->before_help : view_kinds[v->at].up;
@@ -123,10 +131,12 @@ static void begin_line(struct view *v)
 static enum view_request key_in_view(struct view *v, int code)
 {
     const enum key_id key = key_find(code);
-    if (key == KEY_IDS || view_kinds[v->at].key(v, key) || view_list_key(v, v->at, key))
+    const enum view_id at = view_active(v);
+    if (key == KEY_IDS || view_kinds[at].key(v, key) || view_list_key(v, at, key))
         return REQUEST_NONE;
     switch (key) {
-    case KEY_ID_ENTER: view_go(v, view_kinds[v->at].down); break;
+    case KEY_ID_ENTER: view_go(v, view_kinds[at].down); break;
+    case KEY_ID_PANE: panes_next(v); break;
     case KEY_ID_BACK: return go_back(v, code);
     case KEY_ID_QUIT: return REQUEST_QUIT;
     case KEY_ID_JOBS: case KEY_ID_JOB: case KEY_ID_RANKS: case KEY_ID_COMM: case KEY_ID_SNAPSHOTS: case KEY_ID_GOVERN:

@@ -1,4 +1,5 @@
 /* look.c - what the screen reads: files and boards, for the views that stand on it, and nothing else. */
+#include "panes.h"
 #include "screen_impl.h"
 
 #include "console/check.h"
@@ -95,12 +96,6 @@ struct kc_reader *look_board(struct screen *x)
     return x->board;
 }
 
-/* What the views on the screen need. */
-static unsigned needs_of(const struct view *v)
-{
-    return view_kinds[v->at].needs;
-}
-
 static void look_history(struct screen *x, const struct job *j)
 {
     char path[JOB_PATH_ROOM + 64];
@@ -156,7 +151,7 @@ void look(struct screen *x)
         look_now(x);
     v->now = kc_now();
     const struct job *selected = view_job(v);
-    const unsigned needs = needs_of(v);
+    const unsigned needs = panes_needs(v);
     if (!selected)
         return;
     if (!x->replay)

@@ -1,4 +1,5 @@
 /* view.c - the table of views, and how one comes to the screen. */
+#include "panes.h"
 #include "view.h"
 
 #include <stdio.h>
@@ -47,6 +48,7 @@ const struct job *view_target(const struct view *v)
 
 void view_go(struct view *v, enum view_id to)
 {
+    v->pane = PANE_MAIN;
     if (to == VIEW_HELP) {
         if (v->at != VIEW_HELP)
             v->before_help = v->at;
@@ -63,20 +65,18 @@ void view_go(struct view *v, enum view_id to)
 void view_draw(struct view *v, struct canvas *c)
 {
     const struct job *j = view_job(v);
-    int top = 1, bottom = c->rows;
+    v->rows = c->rows;
+    v->cols = c->cols;
+    const struct layout l = panes_layout(v);
+    if (l.box[v->pane].rows <= 0)
+        v->pane = PANE_MAIN;
     canvas_clear(c);
-    frame_draw_title(v, c, j);
-    if (c->rows >= 3) {
-        bottom--;
+    panes_draw(v, c, &l);
+    frame_draw_title(v, c, j, &l); /* which says what was left out */
+    if (l.last >= 0)
         frame_draw_last(v, c);
-    }
-    if (c->rows >= 5) /* the line stays, empty when all is well: the rest does not jump */
-        frame_draw_trouble(v, c, top++, j);
-    if (bottom > top) {
-        struct canvas body = canvas_part(c, top, 0, bottom - top, c->cols);
-        v->page = body.rows;
-        view_kinds[v->at].draw(v, &body);
-    }
+    if (l.trouble >= 0) /* the line stays, empty when all is well: the rest does not jump */
+        frame_draw_trouble(v, c, l.trouble, j);
     view_draw_overlay(v, c);
 }
 

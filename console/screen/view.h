@@ -6,6 +6,7 @@
 #include "canvas.h"
 #include "chart.h"
 #include "keys.h"
+#include "layout.h"
 #include "lines.h"
 #include "list.h"
 
@@ -119,7 +120,9 @@ struct view {
         enum action_tier tier;
     } asked;                        /* what the question is about */
     char notice[256];               /* one line about the last key */
-    int page;                       /* rows of the body when it was last drawn */
+    enum pane pane;                 /* which has the keys; see view_active() */
+    int rows, cols;                 /* of the whole screen when it was last drawn */
+    int page;                       /* of the part that has the keys: rows of the body when it was last drawn */
 };
 
 /* What a key asks the loop to do. */
@@ -165,13 +168,15 @@ extern const struct view_kind view_kinds[VIEWS];
 
 /* A key of lists, for the list of `at`; false: not one, or no list. */
 bool view_list_key(struct view *v, enum view_id at, enum key_id key);
+/* The view that has the keys: that which one is at, or that of the part of the screen that Tab went to. */
+enum view_id view_active(const struct view *v);
 /* Go to a view; where it can't be, a notice says why. */
 void view_go(struct view *v, enum view_id to);
 /* Lines of `l` on all of `c`, the newest at the bottom, `back` lines scrolled up. */
 void view_draw_lines(const struct lines *l, struct canvas *c, int back);
 
 /* ---- frame.c: what stands around views ------------------------------------------------------------------------- */
-void frame_draw_title(struct view *v, struct canvas *c, const struct job *j);
+void frame_draw_title(struct view *v, struct canvas *c, const struct job *j, const struct layout *l);
 /* The worst thing now. */
 void frame_draw_trouble(struct view *v, struct canvas *c, int row, const struct job *j);
 void frame_draw_last(struct view *v, struct canvas *c);

@@ -102,7 +102,7 @@ static void follow(struct view *v)
     view_source_jobs(v, &s);
     snprintf(l->cursor, sizeof l->cursor, "%s", v->selected);
     const size_t row = list_row(l, &s);
-    if (row != SIZE_MAX && v->at == VIEW_JOBS)
+    if (row != SIZE_MAX && view_active(v) == VIEW_JOBS)
         snprintf(v->selected, sizeof v->selected, "%s", v->model->job[row].id);
 }
 
