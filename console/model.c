@@ -5,6 +5,7 @@
 #include "kept.h"
 #include "text.h"
 
+#include "base/print.h"
 #include "base/suggest.h"
 
 #include <dirent.h>
@@ -15,6 +16,7 @@
 #include <sys/stat.h>
 
 #define STUCK_SECONDS 5.0
+#define TORN_RANKS 8 /* that are named */
 
 #define SPLIT_ROW(id, name, letter) [SPLIT_##id] = name,
 const char *const split_name[SPLITS] = {SPLIT_TABLE(SPLIT_ROW)};
@@ -22,6 +24,10 @@ const char *const split_name[SPLITS] = {SPLIT_TABLE(SPLIT_ROW)};
 #define SPLIT_ROW(id, name, letter) [SPLIT_##id] = letter,
 const char split_letter[SPLITS] = {SPLIT_TABLE(SPLIT_ROW)};
 #undef SPLIT_ROW
+
+#define JOB_TORN_ROW(id, name) name,
+const char *const job_torn_name[JOB_TORNS] = {JOB_TORN_TABLE(JOB_TORN_ROW)};
+#undef JOB_TORN_ROW
 
 void job_clear(struct job *j, const char *id, const char *directory)
 {
@@ -253,6 +259,22 @@ const char *job_hang_text(const struct job *j, char *out, size_t room)
     if (!isnan(j->hangs))
         snprintf(out, room, "hangs for %s: %s", text_seconds(j->hangs, seconds, sizeof seconds),
                  *j->hang_text ? j->hang_text : "kc hang looks into it");
+    return out;
+}
+
+const char *job_torn_text(const struct job *j, char *out, size_t room)
+{
+    struct kc_print p = {out, room, 0};
+    size_t ranks = 0;
+    *out = 0;
+    for (int i = 0; i < JOB_TORNS; i++)
+        if (j->torn >> i & 1)
+            kc_print(&p, "%s%s", p.length ? ", " : "torn: ", job_torn_name[i]);
+    for (size_t i = 0; i < j->ranks_known; i++)
+        if (j->rank[i].torn && ranks++ < TORN_RANKS)
+            kc_print(&p, "%s%zu", ranks > 1 ? "," : p.length ? ", rank " : "torn: rank ", i);
+    if (ranks > TORN_RANKS)
+        kc_print(&p, " and %zu more", ranks - TORN_RANKS);
     return out;
 }
 

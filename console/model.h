@@ -26,6 +26,14 @@ struct job_wait {
     double seconds;  /* so long already */
 };
 
+/* Parts of a board whose writer died within: nothing is known of them. Bits of job.torn. */
+#define JOB_TORN_TABLE(X)                                                                                              \
+    X(FACTS, "facts") X(STATUS, "status") X(WATCH, "progress") X(STEPS, "steps") X(SNAPSHOTS, "snapshots") X(LOADS, "experts")
+#define JOB_TORN_ROW(id, name) JOB_TORN_##id,
+enum job_torn { JOB_TORN_TABLE(JOB_TORN_ROW) JOB_TORNS };
+#undef JOB_TORN_ROW
+extern const char *const job_torn_name[JOB_TORNS];
+
 struct job_rank {
     int rank, node;  /* node: number of its machine among the job's; -1 */
     int64_t pid;     /* -1 */
@@ -34,6 +42,7 @@ struct job_rank {
     double age;      /* seconds since its state, phase or step changed */
     struct job_wait wait;
     char letter;     /* for grids; '?' unknown */
+    bool torn;       /* something of what it says is torn: its identity, wait or words, or what its keeper says of it */
     char cores[64];
     char words[320]; /* last words as one line; "" none */
     double metric[KC_METRICS];
@@ -106,6 +115,7 @@ struct job {
     char layout[160];            /* "2 ranks: data 2; zero 1, 1f1b, recompute none" */
     uint64_t parameters, trained;/* elements of the model, and of those that are not frozen */
     bool board;                  /* its board was read */
+    unsigned torn;               /* of which these parts could not be: a bit per enum job_torn */
     bool keeper_alive;           /* means something with a board */
     int board_error;             /* -errno why not, 0 */
     char board_text[256];
@@ -138,6 +148,8 @@ struct kc_reader;
 /* A job as a saved or recorded board shows it, and nothing else: whether it had ended too. -ENOENT: the board says of no
  * job. */
 int job_of_board(const struct kc_reader *r, struct job *out, struct kc_error *e);
+/* "torn: status, ranks 3,5 and 7 more"; "" if nothing is. Returns out. */
+const char *job_torn_text(const struct job *j, char *out, size_t room);
 
 bool job_ended(const struct job *j);
 /* It ended, and not as somebody wanted: failed or interrupted, or without its last snapshot. */

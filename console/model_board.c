@@ -70,8 +70,13 @@ static void read_rank(const struct kc_reader *r, uint32_t rank, struct job_rank 
     job_rank_clear(out, (int)rank);
     if (kc_reader_rank(r, rank, &v))
         return;
+    out->torn = v.torn != 0;
     out->state = v.state == KC_RANK_UNKNOWN ? -1 : (int)v.state;
     out->letter = v.letter;
+    if (v.torn & (KC_TORN_IDENTITY | KC_TORN_PROCESS)) { /* whether it is there at all is what these tell */
+        out->state = -1;
+        out->letter = '?';
+    }
     if (!(v.torn & KC_TORN_PROCESS) && v.process.pid) {
         out->pid = v.process.pid;
         out->incarnation = v.process.incarnation;
@@ -94,10 +99,17 @@ static void read_rank(const struct kc_reader *r, uint32_t rank, struct job_rank 
     read_pace(r, &v, out);
 }
 
+/* Notes what is torn; true: it can be used. */
+static bool whole(struct job *j, enum job_torn part, int code)
+{
+    j->torn |= code == -EAGAIN ? 1u << part : 0;
+    return code == 0;
+}
+
 static void read_facts(struct job *j, const struct kc_reader *r)
 {
     struct kc_job_facts f;
-    if (kc_reader_facts(r, &f))
+    if (!whole(j, JOB_TORN_FACTS, kc_reader_facts(r, &f)))
         return;
     j->steps = (int64_t)f.steps;
     j->ranks = f.ranks;
@@ -110,7 +122,7 @@ static void read_facts(struct job *j, const struct kc_reader *r)
 static void read_status(struct job *j, const struct kc_reader *r, bool alone)
 {
     struct kc_job_status s;
-    if (kc_reader_status(r, &s))
+    if (!whole(j, JOB_TORN_STATUS, kc_reader_status(r, &s)))
         return;
     /* That a job has ended is told by its files, which then are whole; a dead keeper's word is old. */
     const bool told = alone || (!kc_job_state_row[s.state].ended && j->keeper_alive);
@@ -144,7 +156,7 @@ static void read_status(struct job *j, const struct kc_reader *r, bool alone)
 static void read_watch(struct job *j, const struct kc_reader *r)
 {
     struct kc_watch_seen w;
-    if (kc_reader_watch(r, &w) || !w.since || !j->keeper_alive || w.incarnation != (uint32_t)j->incarnation ||
+    if (!whole(j, JOB_TORN_WATCH, kc_reader_watch(r, &w)) || !w.since || !j->keeper_alive || w.incarnation != (uint32_t)j->incarnation ||
         job_ended(j) || j->state == KC_JOB_RESTARTING)
         return;
     j->hangs = age(kc_reader_now(r), w.still ? w.still : w.since);
@@ -160,7 +172,7 @@ static void read_steps(struct job *j, const struct kc_reader *r)
     if (j->ranks_known && j->rank[0].step >= 0 && j->rank[0].phase != KC_PHASE_STARTING &&
         j->rank[0].phase != KC_PHASE_RESTORE)
         j->step = j->rank[0].step;
-    if (!kc_reader_last_step(r, &s) && s.incarnation == j->incarnation && (int64_t)s.step <= j->step) {
+    if (whole(j, JOB_TORN_STEPS, kc_reader_last_step(r, &s)) && s.incarnation == j->incarnation && (int64_t)s.step <= j->step) {
         j->loss = s.loss;
         j->grad_norm = s.grad_norm;
         j->lr = s.lr;
@@ -192,7 +204,7 @@ static void read_loads(struct job *j, const struct kc_reader *r)
     struct kc_loads *l = malloc(sizeof *l);
     free(j->loads);
     j->loads = NULL;
-    if (l && !kc_reader_loads(r, l) && l->incarnation == j->incarnation)
+    if (l && whole(j, JOB_TORN_LOADS, kc_reader_loads(r, l)) && l->incarnation == j->incarnation)
         j->loads = loads_new(l->step, l->layers, l->experts, l->choices);
     if (j->loads) {
         struct loads_worst w;
@@ -207,6 +219,7 @@ static void read_snapshot(struct job *j, const struct kc_reader *r)
     static struct kc_snapshot_entry entry[KC_SNAPSHOTS];
     uint32_t torn = 0;
     int n = kc_reader_snapshots(r, entry, &torn);
+    j->torn |= torn ? 1u << JOB_TORN_SNAPSHOTS : 0;
     for (int i = 0; i < n; i++) {
         if (entry[i].broken)
             continue;
@@ -242,12 +255,23 @@ static void read_all(struct job *j, const struct kc_reader *r, bool alone)
     read_snapshot(j, r);
 }
 
+/* As the facts say, or where they are torn as the segment was called: "/kc.<uid>.<instance>.<id>". */
+static void name_it(const struct kc_reader *r, const char *said, char out[JOB_ID_ROOM])
+{
+    struct kc_segment_info info;
+    kc_reader_info(r, &info);
+    const char *dot = strrchr(info.name, '.');
+    snprintf(out, JOB_ID_ROOM, "%s", kc_id_valid(said) ? said : dot && kc_id_valid(dot + 1) ? dot + 1 : "unnamed");
+}
+
 int job_of_board(const struct kc_reader *r, struct job *j, struct kc_error *e)
 {
-    struct kc_job_facts f;
-    if (kc_reader_facts(r, &f))
+    struct kc_job_facts f = {.id = ""};
+    char id[JOB_ID_ROOM];
+    if (kc_reader_facts(r, &f) == -ENOENT)
         return kc_fail(e, -ENOENT, "the board does not say whose it is: its keeper had not begun");
-    job_clear(j, f.id, f.directory);
+    name_it(r, f.id, id);
+    job_clear(j, id, f.directory);
     snprintf(j->name, sizeof j->name, "%s", f.name);
     j->keeper_alive = true; /* it was, or there would be no board of then */
     read_all(j, r, true);

@@ -50,10 +50,60 @@ static int find(const struct kc_home *home, const char *what, char *path, struct
     return n < JOB_PATH_ROOM ? 0 : kc_fail(e, -ENAMETOOLONG, "%.80s… is too long a name", what);
 }
 
+bool replay_is_path(const char *what)
+{
+    return strchr(what, '/') && !access(what, F_OK);
+}
+
+/* ---- a saved board ---- */
+
+static int open_saved(struct replay *r, struct kc_error *e)
+{
+    struct kc_reader *board = NULL;
+    struct kc_segment_info info;
+    struct job j;
+    int rc = kc_reader_open(r->path, &board, e);
+    if (rc)
+        return rc;
+    kc_reader_info(board, &info);
+    rc = info.ranks ? job_of_board(board, &j, e)
+                    : kc_fail(e, -EINVAL, "%s is the board of a node's kcd, not of a job", r->path);
+    if (!rc) {
+        const uint64_t wall = info.saved_wall ? info.saved_wall : info.created_wall; /* a plain copy of a segment does not say */
+        r->info = (struct kc_recording_info){.ranks = info.ranks, .segments = 1, .moments = 1, .first_wall = wall,
+                                             .last_wall = wall, .seconds_wall = wall};
+        snprintf(r->info.id, sizeof r->info.id, "%s", j.id);
+        r->saved_wrong = job_failed(&j) || !isnan(j.hangs) || j.failure.rank >= 0;
+        job_free(&j);
+    }
+    kc_reader_free(board);
+    return rc;
+}
+
+int replay_moment(const struct replay *r, uint32_t i, struct kc_moment *m)
+{
+    if (r->recording)
+        return kc_recording_moment(r->recording, i, m);
+    if (i)
+        return -EINVAL;
+    *m = (struct kc_moment){.wall = r->info.last_wall, .flags = KC_FRAME_KEY | (r->saved_wrong ? KC_FRAME_WRONG : 0)};
+    return 0;
+}
+
+static int find_moment(const struct replay *r, const struct kc_recording *in, uint64_t wall, uint32_t *i)
+{
+    if (in)
+        return kc_recording_find(in, wall, i);
+    *i = 0;
+    return wall < r->info.first_wall ? -ENOENT : 0;
+}
+
+/* ---- standing ---- */
+
 static void stand_at(struct replay *r, uint32_t i)
 {
     struct kc_moment m;
-    if (kc_recording_moment(r->recording, i, &m))
+    if (replay_moment(r, i, &m))
         return;
     r->at = i;
     r->wall = m.wall;
@@ -63,11 +113,12 @@ int replay_open(const struct kc_home *home, const char *what, struct replay *out
 {
     struct replay r = {0};
     int rc = find(home, what, r.path, e);
-    if (!rc)
-        rc = kc_recording_open(r.path, &r.recording, e);
+    if (!rc && kc_reader_is_board(r.path))
+        rc = open_saved(&r, e);
+    else if (!rc && (rc = kc_recording_open(r.path, &r.recording, e)) == 0)
+        kc_recording_info(r.recording, &r.info);
     if (rc)
         return rc;
-    kc_recording_info(r.recording, &r.info);
     stand_at(&r, r.info.moments - 1);
     *out = r;
     return 0;
@@ -83,13 +134,15 @@ int replay_again(struct replay *r, struct kc_error *e)
 {
     struct kc_recording *fresh = NULL;
     uint32_t i = 0;
+    if (!r->recording)
+        return 0; /* a saved board stays as it is */
     int rc = kc_recording_open(r->path, &fresh, e);
     if (rc)
         return rc;
     kc_recording_free(r->recording);
     r->recording = fresh;
     kc_recording_info(fresh, &r->info);
-    if (kc_recording_find(fresh, r->wall, &i))
+    if (find_moment(r, fresh, r->wall, &i))
         stand_at(r, 0); /* what was looked at has been dropped meanwhile */
     else
         r->at = i;
@@ -105,7 +158,7 @@ int replay_seek(struct replay *r, const char *when, struct kc_error *e)
     int rc = when_parse(when, r->info.first_wall, r->info.last_wall, &wall, e);
     if (rc)
         return rc;
-    if (kc_recording_find(r->recording, wall, &i))
+    if (find_moment(r, r->recording, wall, &i))
         return kc_fail(e, -ERANGE, "%.60s is before the recording begins", when);
     r->at = i;
     r->wall = wall;
@@ -115,7 +168,7 @@ int replay_seek(struct replay *r, const char *when, struct kc_error *e)
 static bool is_wrong(const struct replay *r, uint32_t i)
 {
     struct kc_moment m;
-    return kc_recording_moment(r->recording, i, &m) == 0 && (m.flags & KC_FRAME_WRONG);
+    return replay_moment(r, i, &m) == 0 && (m.flags & KC_FRAME_WRONG);
 }
 
 /* The next moment that way at which something was wrong. */
@@ -137,7 +190,7 @@ static bool walk_a_minute(struct replay *r, bool back)
     uint32_t i = 0;
     if (r->at == (back ? 0 : last))
         return false;
-    if (kc_recording_find(r->recording, wall, &i)) {
+    if (find_moment(r, r->recording, wall, &i)) {
         stand_at(r, 0);
         return true;
     }
@@ -171,12 +224,14 @@ bool replay_walk(struct replay *r, enum replay_walk how)
 
 int replay_board(struct replay *r, struct kc_reader **out, struct kc_error *e)
 {
-    return kc_recording_board(r->recording, r->at, r->wall, out, e);
+    return r->recording ? kc_recording_board(r->recording, r->at, r->wall, out, e) : kc_reader_open(r->path, out, e);
 }
 
 int replay_board_before(struct replay *r, uint64_t nanoseconds, struct kc_reader **out, struct kc_error *e)
 {
     struct kc_moment here, m;
+    if (!r->recording)
+        return kc_fail(e, -ENOENT, "a saved board is one moment");
     kc_recording_moment(r->recording, r->at, &here);
     for (uint32_t i = r->at + 1; i-- > 0;) { /* of this moment, too, where nothing changed since */
         kc_recording_moment(r->recording, i, &m);
@@ -238,7 +293,7 @@ json_t *replay_json(const struct replay *r)
 {
     struct kc_moment m;
     char time[32];
-    kc_recording_moment(r->recording, r->at, &m);
+    replay_moment(r, r->at, &m);
     kc_wall_text(r->wall, time);
     return json_pack("{s:s, s:I, s:I, s:b, s:s}", "time", time, "moment", (json_int_t)r->at, "of",
                      (json_int_t)r->info.moments, "wrong", (m.flags & KC_FRAME_WRONG) != 0, "detail",

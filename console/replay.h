@@ -1,4 +1,5 @@
-/* replay.h - a job's recording, walked through: where it lies, at which moment one stands, and what was known then. */
+/* replay.h - a job's recording, walked through: where it lies, at which moment one stands, and what was known then. A saved
+ * board is a recording of one moment. */
 #ifndef KC_CONSOLE_REPLAY_H
 #define KC_CONSOLE_REPLAY_H
 
@@ -11,19 +12,25 @@
 struct session;
 
 struct replay {
-    struct kc_recording *recording;
+    struct kc_recording *recording; /* NULL: `path` is a saved board */
     struct kc_recording_info info;
     char path[JOB_PATH_ROOM]; /* of the file or folder */
     uint32_t at;              /* moment */
+    bool saved_wrong;         /* a saved board: something was wrong when it was saved */
     uint64_t wall;            /* what the clock shows: of the moment, or later where nothing changed */
 };
 
-/* `what`: a job's id; or with a / in it, or the name of something that is there, a recording, a segment of one, or a
- * folder that holds one (a job's, a postmortem). Stands at the end. -ENOENT, else as kc_recording_open(). */
+/* `what`: a job's id; or with a / in it, or the name of something that is there, a recording, a segment of one, a
+ * folder that holds one (a job's, a postmortem), or a saved board. Stands at the end. -ENOENT, else as kc_recording_open(). */
 int replay_open(const struct kc_home *home, const char *what, struct replay *out, struct kc_error *e);
 void replay_close(struct replay *r);
 /* Read it again, where it goes on: a job that runs is recorded on. Stays at its time. */
 int replay_again(struct replay *r, struct kc_error *e);
+
+/* Moment i, as kc_recording_moment(). */
+int replay_moment(const struct replay *r, uint32_t i, struct kc_moment *m);
+/* Does a verb's word name a file or folder to look into, and no job? */
+bool replay_is_path(const char *what);
 
 /* Go to a time as typed (when.h). -EINVAL, -ERANGE; then it stays. */
 int replay_seek(struct replay *r, const char *when, struct kc_error *e);

@@ -41,6 +41,8 @@ static json_t *rank_json(const struct job_rank *r)
 {
     json_t *o = json_object();
     json_object_set_new(o, "rank", json_integer(r->rank));
+    json_object_set_new(o, "node", report_whole(r->node));
+    json_object_set_new(o, "torn", json_boolean(r->torn));
     json_object_set_new(o, "pid", report_whole(r->pid));
     json_object_set_new(o, "state", name_of(kc_rank_state_name, r->state));
     json_object_set_new(o, "phase", name_of(kc_phase_name, r->phase));
@@ -155,6 +157,8 @@ json_t *report_job(const struct job *j)
     json_object_set_new(o, "split", split);
     json_object_set_new(o, "keeper", report_whole(j->keeper));
     json_object_set_new(o, "keeper_alive", j->board ? json_boolean(j->keeper_alive) : json_null());
+    char torn[256];
+    json_object_set_new(o, "torn", session_text(job_torn_text(j, torn, sizeof torn)));
     for (size_t i = 0; i < j->ranks_known; i++)
         json_array_append_new(ranks, rank_json(&j->rank[i]));
     json_object_set_new(o, "ranks", ranks);
@@ -359,6 +363,8 @@ void report_page(const struct job *j, FILE *out)
     fprintf(out, "job         %s\nstate       %s\n", j->id, line);
     if (j->board && !j->keeper_alive)
         fprintf(out, "            its keeper is gone: what follows is what the board last showed\n");
+    if (*job_torn_text(j, line, sizeof line))
+        fprintf(out, "board       %s: their writers died in them, nothing is known of these\n", line);
     if (!isnan(j->hangs))
         fprintf(out, "            %s\n            kc hang %s, kc stack %s; kc why %s tells the story\n",
                 job_hang_text(j, line, sizeof line), j->id, j->id, j->id);

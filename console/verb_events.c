@@ -26,7 +26,7 @@
 static int read_job(struct session *s, const struct arguments *a, struct job *j)
 {
     struct kc_error e = {""};
-    if (a->option[OPTION_AT])
+    if (a->option[OPTION_AT] || replay_is_path(a->word[0]))
         return replay_job_at(s, a->word[0], a->option[OPTION_AT], j);
     int rc = job_read(&s->home, a->word[0], j, &e);
     return rc ? session_fail(s, session_code(rc), "%s", e.text) : KC_EXIT_OK;

@@ -75,7 +75,7 @@ int verb_show(struct session *s, const struct arguments *a)
 {
     struct job j;
     struct kc_error e = {""};
-    if (a->option[OPTION_AT])
+    if (a->option[OPTION_AT] || replay_is_path(a->word[0]))
         return replay_show(s, a->word[0], a->option[OPTION_AT]);
     int rc = job_read(&s->home, a->word[0], &j, &e), code = KC_EXIT_OK;
     if (rc)

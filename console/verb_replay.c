@@ -37,7 +37,7 @@ static int emit_moments(struct session *s, const struct replay *r)
     json_object_set_new(o, "torn_bytes", json_integer((json_int_t)i->torn));
     for (uint32_t k = 0; k < i->moments; k++) {
         struct kc_moment m;
-        kc_recording_moment(r->recording, k, &m);
+        replay_moment(r, k, &m);
         json_array_append_new(moments, json_pack("{s:o, s:I, s:b, s:b, s:s, s:I}", "time", time_json(m.wall),
                                                  "monotonic_ns", (json_int_t)m.time, "wrong",
                                                  (m.flags & KC_FRAME_WRONG) != 0, "whole", (m.flags & KC_FRAME_KEY) != 0,
@@ -133,6 +133,8 @@ int verb_replay(struct session *s, const struct arguments *a)
         code = screen_replay(s, &r, a);
     else if (s->json)
         code = emit_moments(s, &r);
+    else if (!r.recording)
+        code = tell_job(s, &r); /* one moment: there is nothing to walk through */
     else
         code = session_fail(s, KC_EXIT_USAGE, "`kc replay` needs a terminal. In a script: kc replay %s --json, or "
                             "kc replay %s --at TIME", what, what);

@@ -8,8 +8,10 @@
 #include "record.h"
 #include "segment_impl.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define FILE_MAX (128 << 20)
 _Static_assert(sizeof(struct kc_job_segment) + KC_BOARD_RANKS * sizeof(struct kc_rank_slot) <= FILE_MAX, "a board's file");
@@ -87,6 +89,16 @@ int kc_reader_open(const char *path, struct kc_reader **out, struct kc_error *e)
     r->now = r->segment.head->saved ? r->segment.head->saved : newest_time(r);
     *out = r;
     return 0;
+}
+
+bool kc_reader_is_board(const char *path)
+{
+    uint64_t magic = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    const bool is = fd >= 0 && pread(fd, &magic, sizeof magic, 0) == (ssize_t)sizeof magic && magic == KC_BOARD_MAGIC;
+    if (fd >= 0)
+        close(fd);
+    return is;
 }
 
 int kc_reader_of_probe(struct kc_probe *p, struct kc_reader **out, struct kc_error *e)

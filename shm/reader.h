@@ -20,6 +20,8 @@ struct kc_segment;
 int kc_reader_attach(const char *instance, const char *id, struct kc_reader **out, struct kc_error *e);
 /* A saved board, copied into memory. -EBADMSG, -EPROTO as there. */
 int kc_reader_open(const char *path, struct kc_reader **out, struct kc_error *e);
+/* Does the file begin as a board does, whatever is behind? */
+bool kc_reader_is_board(const char *path);
 /* The board that a probe writes to, for tests and for `kc-rank --task`; must be freed before the probe. */
 int kc_reader_of_probe(struct kc_probe *p, struct kc_reader **out, struct kc_error *e);
 /* NULL is fine. */

@@ -76,7 +76,7 @@ static void look_back(struct screen *x)
     if (!rc)
         snprintf(v->selected, sizeof v->selected, "%s", fresh.job->id);
     struct kc_moment m = {0};
-    kc_recording_moment(x->replay->recording, x->replay->at, &m);
+    replay_moment(x->replay, x->replay->at, &m);
     v->replay.wall = x->replay->wall;
     v->replay.last = x->replay->info.last_wall;
     v->replay.at = x->replay->at;
