@@ -34,7 +34,7 @@ void job_clear(struct job *j, const char *id, const char *directory)
     memset(j, 0, sizeof *j);
     snprintf(j->id, sizeof j->id, "%s", id);
     snprintf(j->directory, sizeof j->directory, "%s", directory);
-    j->state = -1;
+    j->owner = j->state = -1;
     j->step = j->steps = j->ranks = j->zero = j->restarts = j->incarnation = j->exit_code = j->keeper = -1;
     j->queue = j->asked_ranks = -1;
     j->loss = j->validation_loss = j->grad_norm = j->lr = j->tokens_per_second = j->step_seconds = j->seconds = NAN;

@@ -88,6 +88,7 @@ struct job {
     char directory[JOB_PATH_ROOM];
     char host[72], instance[56]; /* where it runs */
     char model[128];             /* "gpt2, 4 layers, 128 wide" */
+    int64_t owner;               /* uid that its folder belongs to; -1 */
     int state;                   /* enum kc_job_state */
     int64_t step, steps, ranks, zero, restarts, incarnation, exit_code, keeper;
     int64_t queue;               /* place in the queue from 1; -1: not queued, or no kcd to ask */

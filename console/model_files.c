@@ -293,9 +293,12 @@ static void read_failures(struct job *j, struct kept_job *kept)
 
 int job_read_files(struct job *j, struct kept_job *kept)
 {
+    struct stat st;
     const json_t *spec = load(j, kept, KEPT_SPEC), *state = load(j, kept, KEPT_STATE), *result = NULL;
     if (!spec && !state) /* an id that was claimed and has no job yet, or that a removed job left behind */
         return -ENOENT;
+    if (!stat(j->directory, &st))
+        j->owner = st.st_uid;
     read_spec(j, spec);
     read_state(j, state);
     if (!*j->name) { /* an id is its name, a hyphen and a number */

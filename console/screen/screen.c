@@ -180,6 +180,8 @@ static int run(struct session *s, const char *job, struct replay *replay, const 
     v->host = s->home.host;
     v->instance = s->home.instance;
     v->log_rank = -1;
+    v->user = geteuid();
+    v->leave = config_is(&x.config, CONFIG_READONLY, "yes") ? LEAVE_NEVER : config_is(&x.config, CONFIG_READONLY, "no") ? LEAVE_ALWAYS : LEAVE_AUTO;
     v->replay.on = replay != NULL;
     x.read = kc_now();
     if (!replay)

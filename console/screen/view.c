@@ -13,10 +13,6 @@ const struct view_kind view_kinds[VIEWS] = {
 };
 #undef VIEW
 
-#define ACTION_ROW(id, verb, shown, tier) [ACTION_##id] = {verb, shown, tier},
-const struct action_row action_rows[ACTIONS] = {ACTION_TABLE(ACTION_ROW)};
-#undef ACTION_ROW
-
 const struct job *view_job(struct view *v)
 {
     const struct model *m = v->model;
@@ -38,10 +34,10 @@ const struct job *view_job(struct view *v)
     return next;
 }
 
-const struct job *view_target(const struct view *v)
+const struct job *view_job_by(const struct view *v, const char *id)
 {
     for (size_t i = 0; v->model && i < v->model->count; i++)
-        if (!strcmp(v->model->job[i].id, v->target))
+        if (!strcmp(v->model->job[i].id, id))
             return &v->model->job[i];
     return NULL;
 }

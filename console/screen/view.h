@@ -3,6 +3,7 @@
 #ifndef KC_CONSOLE_SCREEN_VIEW_H
 #define KC_CONSOLE_SCREEN_VIEW_H
 
+#include "actions.h"
 #include "canvas.h"
 #include "chart.h"
 #include "keys.h"
@@ -46,26 +47,6 @@ enum second { SECOND_GRAD_NORM, SECOND_LR, SECOND_NONE, SECONDS };
 #define LINE_ROOM 512
 #define LINE_HISTORY 100
 
-/* id, verb, shown, what must be typed: nothing, "yes", or the job's name. */
-#define ACTION_TABLE(X)                                                                                                \
-    X(PAUSE, "pause", "hold all ranks at the same step", TIER_NONE)                                                    \
-    X(RESUME, "resume", "go on", TIER_NONE)                                                                            \
-    X(CHECKPOINT, "checkpoint", "write a snapshot now", TIER_NONE)                                                     \
-    X(STOP, "stop", "save and end the job", TIER_YES)                                                                  \
-    X(REMOVE, "rm", "remove it with snapshots and logs", TIER_NAME)
-enum action_tier { TIER_NONE, TIER_YES, TIER_NAME };
-enum action_id {
-#define ACTION_ROW(id, verb, shown, tier) ACTION_##id,
-    ACTION_TABLE(ACTION_ROW)
-#undef ACTION_ROW
-    ACTIONS
-};
-struct action_row {
-    const char *verb, *shown;
-    enum action_tier tier;
-};
-extern const struct action_row action_rows[ACTIONS];
-
 struct view {
     /* what is known: filled by the loop, borrowed here */
     const struct model *model;
@@ -82,6 +63,8 @@ struct view {
     double age;                     /* seconds since it was read */
     char trouble[256];              /* why it could not be read; "" */
     bool only;                      /* kc watch: one job, no list */
+    enum action_leave leave;        /* may something be done from here? AUTO: to what is the user's own */
+    int64_t user;                   /* uid */
     struct {
         bool on;                    /* kc replay: one job as it was; nothing can be done to it */
         uint64_t wall, last;        /* the time it shows, and the end of the recording: kc_wall() */
@@ -112,13 +95,7 @@ struct view {
         int at;                     /* of the words, the one that was taken; -1: as far as they are the same */
         struct completion c;
     } tab;
-    char target[JOB_ID_ROOM], target_name[JOB_ID_ROOM]; /* fixed when the menu opened */
-    int menu_at;                    /* -1: none is marked yet */
-    struct {
-        char statement[LINE_ROOM];  /* runs when the answer is right */
-        const char *shown;          /* what it will do */
-        enum action_tier tier;
-    } asked;                        /* what the question is about */
+    struct action_choice act;
     char notice[256];               /* one line about the last key */
     enum pane pane;                 /* which has the keys; see view_active() */
     int rows, cols;                 /* of the whole screen when it was last drawn */
@@ -135,8 +112,8 @@ void view_draw(struct view *v, struct canvas *c);
 /* The selected job, or NULL; puts the cursor on a job that is there. */
 const struct job *view_job(struct view *v);
 
-/* The job that the menu is about, by the id that was fixed when it opened, or NULL: it is gone. */
-const struct job *view_target(const struct view *v);
+/* A job that is known by this id; NULL: it is gone. */
+const struct job *view_job_by(const struct view *v, const char *id);
 
 /* Rows that a key moves by: -1, 1, a page, to an end (then far beyond it); 0: another key. */
 int key_moves(const struct view *v, enum key_id key);
@@ -196,14 +173,19 @@ bool typing_is_enter(int code, bool character);
 enum view_request typing_key(struct view *v, int code, bool character);
 bool typing_find_key(struct view *v, int code, bool character);
 
-/* ---- actions.c: what is done to a job: the menu, its questions, what came of it -------------------------------- */
+/* ---- actions.c: what is done: the menu, its questions, what came of it ----------------------------------------- */
 void actions_open(struct view *v);
 enum view_request actions_menu_key(struct view *v, int code);
 enum view_request actions_question_key(struct view *v, int code, bool character);
 /* Run v->line, after a question where the menu would ask one. */
 enum view_request actions_run(struct view *v);
-/* NULL: it may be done; else why not, for a person. */
-const char *view_action_refused(const struct job *j, enum action_id id);
+/* Rows of the menu that is open: ids, into an array of ACTIONS. Returns how many. */
+int actions_of_menu(const struct view *v, enum action_id out[ACTIONS]);
+/* What must be typed before it runs. */
+void actions_wanted(const struct view *v, char *out, size_t room);
+/* Statements of an action for all targets that it may be done to, one a line; *left: targets that were left out. Returns how many
+ * statements, and why in `refused` (room bytes; of the last that was left out). */
+int actions_statements(const struct view *v, enum action_id id, char *out, size_t room, int *left, char *refused, size_t refused_room);
 void view_draw_overlay(struct view *v, struct canvas *c);
 
 #endif

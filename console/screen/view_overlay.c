@@ -6,22 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *view_action_refused(const struct job *j, enum action_id id)
-{
-    bool ended = j && job_ended(j);
-    if (!j)
-        return "the job is gone";
-    switch (id) {
-    case ACTION_PAUSE: return ended ? "it has ended" : j->state == KC_JOB_PAUSED ? "it is paused" : NULL;
-    case ACTION_RESUME:
-        return j->state == KC_JOB_FINISHED ? "all its steps are done" : j->state == KC_JOB_RUNNING ? "it runs" : NULL;
-    case ACTION_CHECKPOINT: case ACTION_STOP: return ended ? "it has ended" : NULL;
-    case ACTION_REMOVE: return ended ? NULL : "it has not ended";
-    case ACTIONS: break;
-    }
-    return NULL;
-}
-
 /* A box in the middle, as large as it may be; returns its corner. */
 static void box(struct canvas *c, int rows, int cols, int *row, int *col, int *high, int *wide)
 {
@@ -32,42 +16,93 @@ static void box(struct canvas *c, int rows, int cols, int *row, int *col, int *h
     canvas_erase(c, *row, *col, *high, *wide);
 }
 
+/* "quickstart-2", or "3 jobs: a-1 b-1 c-1". */
+static void name_targets(const struct action_choice *a, char *out, size_t room)
+{
+    static const char *const what[] = {[MENU_JOB] = "jobs", [MENU_SNAPSHOT] = "snapshots", [MENU_NODE] = "devices"};
+    size_t n = 0;
+    if (a->targets <= 1) {
+        snprintf(out, room, "%s", a->targets ? a->target[0].id : a->job.id);
+        return;
+    }
+    n = (size_t)snprintf(out, room, "%d %s:", a->targets, what[a->menu]);
+    for (int i = 0; i < a->targets && n < room; i++)
+        n += (size_t)snprintf(out + n, room - n, " %s", a->target[i].id);
+}
+
+/* A row: the statement, and what it does, or why it may not be done. */
+static void draw_action(struct view *v, struct canvas *c, int row, int col, int wide, enum action_id id, bool chosen)
+{
+    static char statements[sizeof v->act.statement];
+    char what[160], why[128];
+    int left, n = actions_statements(v, id, statements, sizeof statements, &left, why, sizeof why);
+    const struct action_row *r = &action_rows[id];
+    if (n == 1 && !left)
+        snprintf(what, sizeof what, "%.120s", statements);
+    else if (n + left > 1)
+        snprintf(what, sizeof what, "%s%s, %d of %d", r->verb, r->behind, n, n + left);
+    else
+        snprintf(what, sizeof what, "%s %.100s%s", r->verb,
+                 v->act.targets == 1 && (r->on != ON_JOB || v->act.menu == MENU_JOB) ? v->act.target[0].id : v->act.job.id, r->behind);
+    const char *shown = n ? r->shown : *why ? why : "no row is selected";
+    canvas_bar(c, row, col, wide, chosen ? ROLE_CURSOR : n ? ROLE_NORMAL : ROLE_DIM, "%s kc %-29s %s",
+               chosen ? ">" : " ", what, shown);
+}
+
 static void draw_menu(struct view *v, struct canvas *c)
 {
     int row, col, high, wide;
-    const struct job *j = view_target(v);
-    box(c, ACTIONS + 3, 70, &row, &col, &high, &wide);
-    canvas_bar(c, row, col, wide, ROLE_TITLE, " %s: what?", v->target);
-    for (int i = 0; i < ACTIONS && i + 1 < high; i++) {
-        char statement[128];
-        const char *refused = view_action_refused(j, (enum action_id)i);
-        snprintf(statement, sizeof statement, "kc %s %s", action_rows[i].verb, v->target);
-        canvas_bar(c, row + 1 + i, col, wide, i == v->menu_at ? ROLE_CURSOR : refused ? ROLE_DIM : ROLE_NORMAL,
-                   "%s %-32s %s", i == v->menu_at ? ">" : " ", statement, refused ? refused : action_rows[i].shown);
-    }
-    if (ACTIONS + 1 < high)
-        canvas_bar(c, row + ACTIONS + 1, col, wide, ROLE_NORMAL, "%s", "");
-    if (ACTIONS + 2 < high)
-        canvas_bar(c, row + ACTIONS + 2, col, wide, ROLE_DIM, " j k choose  Enter do  q leave it");
+    char title[400];
+    enum action_id id[ACTIONS];
+    const int rows = actions_of_menu(v, id);
+    name_targets(&v->act, title, sizeof title);
+    box(c, rows + 3, 70, &row, &col, &high, &wide);
+    canvas_bar(c, row, col, wide, ROLE_TITLE, " %s: what?", title);
+    for (int i = 0; i < rows && i + 1 < high; i++)
+        draw_action(v, c, row + 1 + i, col, wide, id[i], i == v->act.at);
+    if (rows + 1 < high)
+        canvas_bar(c, row + rows + 1, col, wide, ROLE_NORMAL, "%s", "");
+    if (rows + 2 < high)
+        canvas_bar(c, row + rows + 2, col, wide, ROLE_DIM, " j k choose  Enter do  q leave it");
 }
 
+/* The n-th of lines. */
+static void nth_line(const char *text, int n, char *out, size_t room)
+{
+    while (n-- > 0 && *text)
+        text += strcspn(text, "\n") + (text[strcspn(text, "\n")] != 0);
+    snprintf(out, room, "%.*s", (int)strcspn(text, "\n"), text);
+}
+
+/* All statements, as many as there is room for, then what they do and what must be typed. */
 static void draw_question(struct view *v, struct canvas *c)
 {
-    int row, col, high, wide;
-    box(c, 5, 70, &row, &col, &high, &wide);
-    canvas_bar(c, row, col, wide, ROLE_TITLE, " kc %s", v->asked.statement);
-    if (high > 1)
-        canvas_bar(c, row + 1, col, wide, ROLE_NORMAL, " This will %s.", v->asked.shown);
-    if (high > 2)
-        canvas_bar(c, row + 2, col, wide, ROLE_NORMAL,
-                   v->asked.tier == TIER_NAME ? " Type the job's name, %s, and Enter. Esc leaves it."
-                                        : " Type yes and Enter. Esc leaves it.",
-                   v->target_name);
-    if (high > 3) {
-        typing_draw(v, c, row + 3, col, wide, " > ");
+    const struct action_choice *a = &v->act;
+    int row, col, high, wide, at, lines = a->statements;
+    char text[LINE_ROOM + 64], wanted[JOB_ID_ROOM + 16];
+    if (lines > c->rows - 6)
+        lines = c->rows - 6 > 1 ? c->rows - 6 : 1;
+    box(c, lines + 4, 70, &row, &col, &high, &wide);
+    at = row;
+    for (int i = 0; i < lines && i < high; i++) {
+        nth_line(a->statement, i, text, sizeof text);
+        if (i == lines - 1 && lines < a->statements)
+            snprintf(text, sizeof text, "... and %d more", a->statements - i);
+        canvas_bar(c, at++, col, wide, ROLE_TITLE, a->statements == 1 || strncmp(text, "...", 3) ? " kc %s" : " %s", text);
     }
-    if (high > 4)
-        canvas_bar(c, row + 4, col, wide, ROLE_NORMAL, "%s", "");
+    actions_wanted(v, wanted, sizeof wanted);
+    if (at < row + high && a->left)
+        canvas_bar(c, at++, col, wide, ROLE_NORMAL, " This will %s (%d left out).", a->shown, a->left);
+    else if (at < row + high)
+        canvas_bar(c, at++, col, wide, ROLE_NORMAL, " This will %s.", a->shown);
+    if (at < row + high)
+        canvas_bar(c, at++, col, wide, ROLE_NORMAL, a->tier == TIER_NAME && a->statements == 1
+                   ? " Type the job's name, %s, and Enter. Esc leaves it." : " Type %s and Enter. Esc leaves it.", wanted);
+    if (at < row + high) {
+        typing_draw(v, c, at++, col, wide, " > ");
+    }
+    if (at < row + high)
+        canvas_bar(c, at, col, wide, ROLE_NORMAL, "%s", "");
 }
 
 /* What Esc does to the statement that runs: a bench's job is its own, and ends with it. */
@@ -87,14 +122,17 @@ static void draw_output(struct view *v, struct canvas *c)
     if (v->output && v->output_back > (int)v->output->count - (high - 2))
         v->output_back = (int)v->output->count > high - 2 ? (int)v->output->count - (high - 2) : 0;
     canvas_erase(c, row, 0, high, c->cols);
-    canvas_bar(c, row, 0, 0, ROLE_TITLE, " $ kc %s", v->line);
+    if (strchr(v->run, '\n'))
+        canvas_bar(c, row, 0, 0, ROLE_TITLE, " $ %d statements", v->act.statements);
+    else
+        canvas_bar(c, row, 0, 0, ROLE_TITLE, " $ kc %s", v->run);
     if (v->output && high > 2) {
         struct canvas lines = canvas_part(c, row + 1, 0, high - 2, c->cols);
         view_draw_lines(v->output, &lines, v->output_back);
     }
     if (high > 1) {
         if (v->output_running)
-            canvas_text(c, c->rows - 1, 0, 0, ROLE_DIM, "%s", esc_does(v->line));
+            canvas_text(c, c->rows - 1, 0, 0, ROLE_DIM, "%s", esc_does(v->run));
         else
             canvas_text(c, c->rows - 1, 0, 0, v->output_code ? ROLE_WARN : ROLE_DIM,
                         "exit code %d; j k scroll, q goes back", v->output_code);

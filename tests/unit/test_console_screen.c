@@ -145,11 +145,10 @@ END_TEST
 START_TEST(f51_every_size_is_drawn_without_overlap)
 {
     static const enum view_mode modes[] = {MODE_NORMAL, MODE_LINE, MODE_MENU, MODE_CONFIRM, MODE_OUTPUT};
-    snprintf(rig_view.target, sizeof rig_view.target, "%s", "quickstart-2");
-    snprintf(rig_view.line, sizeof rig_view.line, "%s", "wait quickstart-2 --for 'step>=200'");
-    snprintf(rig_view.asked.statement, sizeof rig_view.asked.statement, "rm quickstart-2");
-    rig_view.asked.shown = action_rows[ACTION_REMOVE].shown;
-    rig_view.asked.tier = TIER_NAME;
+    rig_view.act = (struct action_choice){.targets = 1, .statements = 1, .at = -1, .shown = action_rows[ACTION_REMOVE].shown,
+                                          .tier = TIER_NAME, .target = {{"quickstart-2", "quickstart"}}};
+    snprintf(rig_view.act.statement, sizeof rig_view.act.statement, "rm quickstart-2");
+    snprintf(rig_view.run, sizeof rig_view.run, "%s", "wait quickstart-2 --for 'step>=200'");
     for (int at = 0; at < VIEWS; at++)
         for (size_t mode = 0; mode < sizeof modes / sizeof modes[0]; mode++)
             for (int rows = 1; rows <= 100; rows += rows < 30 ? 1 : 7)
@@ -262,12 +261,12 @@ START_TEST(f49_no_single_key_changes_a_job)
     rig_view.selected[0] = 0;
     rig_press("ajjjj\r");
     ck_assert_int_eq(rig_view.mode, MODE_CONFIRM);
-    rig_press("y\r");
-    ck_assert_int_eq(rig_view.mode, MODE_NORMAL); /* "y" is not "yes" */
-    ck_assert_ptr_nonnull(strstr(rig_view.notice, "nothing was done to quickstart-2"));
+    rig_press("\r");
+    ck_assert_int_eq(rig_view.mode, MODE_NORMAL); /* Enter alone is no answer */
+    ck_assert_ptr_nonnull(strstr(rig_view.notice, "nothing was done"));
     rig_press("ajjjj\ryes");
     ck_assert_int_eq(view_key(&rig_view, '\r', true), REQUEST_RUN);
-    ck_assert_str_eq(rig_view.line, "stop quickstart-2");
+    ck_assert_str_eq(rig_view.run, "stop quickstart-2");
 }
 END_TEST
 
@@ -275,12 +274,12 @@ END_TEST
 START_TEST(f49_rm_wants_the_jobs_name)
 {
     rig_press("jja"); /* quickstart-1, which has ended */
-    ck_assert_str_eq(rig_view.target, "quickstart-1");
+    ck_assert_str_eq(rig_view.act.target[0].id, "quickstart-1");
     rig_press("jjjjj\ryes\r");
     ck_assert_int_eq(rig_view.mode, MODE_NORMAL);
     rig_press("ajjjjj\rquickstart");
     ck_assert_int_eq(view_key(&rig_view, '\r', true), REQUEST_RUN);
-    ck_assert_str_eq(rig_view.line, "rm quickstart-1");
+    ck_assert_str_eq(rig_view.run, "rm quickstart-1");
 }
 END_TEST
 
@@ -292,17 +291,17 @@ START_TEST(f50_the_cursor_stays_on_the_job)
     ck_assert_str_eq(rig_view.selected, "llama-small-1");
     rig_view.selected[0] = 0;
     rig_press("a");
-    ck_assert_str_eq(rig_view.target, "quickstart-2");
+    ck_assert_str_eq(rig_view.act.target[0].id, "quickstart-2");
     for (int i = 0; i < 4; i++)
         moved[i] = rig_job[3 - i];
     rig_model.job = moved;
     free(rig_shot(24, 80, false));
     ck_assert_str_eq(rig_view.selected, "quickstart-2");
     rig_press("j\r");
-    ck_assert_str_eq(rig_view.line, "pause quickstart-2");
+    ck_assert_str_eq(rig_view.run, "pause quickstart-2");
     rig_model.count = 3; /* its job has gone: nothing happens to another in its row */
     rig_view.mode = MODE_MENU;
-    rig_view.menu_at = 0;
+    rig_view.act.at = 0;
     ck_assert_int_ne(view_key(&rig_view, '\r', true), REQUEST_RUN);
     ck_assert_ptr_nonnull(strstr(rig_view.notice, "the job is gone"));
 }
@@ -329,7 +328,7 @@ START_TEST(f49_typed_statements_ask_too)
             ck_assert_int_eq(view_key(&rig_view, '\r', true), right ? REQUEST_RUN : REQUEST_NONE);
             ck_assert_int_eq(rig_view.mode, right ? MODE_OUTPUT : MODE_NORMAL);
             if (right)
-                ck_assert_str_eq(rig_view.line, asks[i].typed);
+                ck_assert_str_eq(rig_view.run, asks[i].typed);
         }
     for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
         rig_view.mode = MODE_NORMAL;

@@ -127,7 +127,7 @@ static void any_key(uint64_t seed, uint64_t round)
     if (r == REQUEST_RUN)
         ck_assert_msg((before == MODE_LINE || before == MODE_MENU || before == MODE_CONFIRM) &&
                           (code == '\r' || code == '\n' || code == KEY_ENTER || before == MODE_CONFIRM),
-                      "key %d in mode %d runs \"%s\": seed %llu, round %llu", code, before, rig_view.line, (unsigned long long)seed,
+                      "key %d in mode %d runs \"%s\": seed %llu, round %llu", code, before, rig_view.run, (unsigned long long)seed,
                       (unsigned long long)round);
 }
 
