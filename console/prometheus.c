@@ -1,10 +1,17 @@
 /* prometheus.c */
 #include "prometheus.h"
 
+#include "base/clock.h"
+#include "base/file.h"
 #include "base/version.h"
 
+#include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 /* A label value: \, " and newline are escaped. Ids are [a-z0-9-], but the format's rule is kept where the text is
  * made. */
@@ -97,7 +104,7 @@ static void states(const struct model *m, bool ended, FILE *out)
     for (size_t i = 0; i < m->count; i++)
         for (size_t k = 0; k < m->job[i].ranks_known; k++) {
             const struct job_rank *r = &m->job[i].rank[k];
-            if (r->state < 0 || (job_ended(&m->job[i]) && !ended))
+            if (r->state < 0 || (job_ended(&m->job[i]) && !ended) || !m->job[i].keeper_alive)
                 continue;
             if (!begun)
                 family(out, "kc_rank_state", "gauge", "1 for the state that the rank is in, 0 for the others");
@@ -117,7 +124,30 @@ void prometheus_print(const struct model *m, bool ended, FILE *out)
 {
     family(out, "kc_build_info", "gauge", "always 1; the version is in the label");
     fprintf(out, "kc_build_info{version=\"%s\"} 1\n", KC_VERSION);
+    family(out, "kc_heartbeat_timestamp_seconds", "gauge", "when these figures were read, in seconds since 1970");
+    fprintf(out, "kc_heartbeat_timestamp_seconds");
+    value_of(out, (double)(kc_wall() / KC_MILLISECOND) * 1e-3);
     states(m, ended, out);
     for (int row = 0; row < KC_METRICS; row++)
         metric(m, ended, row, out);
+}
+
+int prometheus_save(const struct model *m, const char *folder, struct kc_error *e)
+{
+    char path[PATH_MAX], next[PATH_MAX], *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    if (!out)
+        return kc_fail(e, -ENOMEM, "no memory for the figures");
+    prometheus_print(m, false, out);
+    int rc = fclose(out) ? -ENOMEM : 0;
+    if ((size_t)snprintf(path, sizeof path, "%s/" PROMETHEUS_FILE, folder) >= sizeof path ||
+        (size_t)snprintf(next, sizeof next, "%s.next", path) >= sizeof next)
+        rc = -ENAMETOOLONG;
+    if (!rc)
+        rc = kc_file_replace(next, text, bytes); /* for its owner alone, until it is whole */
+    if (!rc && (chmod(next, 0644) || rename(next, path)))
+        rc = -errno;
+    free(text);
+    return rc ? kc_fail(e, rc, "%s/" PROMETHEUS_FILE " can't be written: %s", folder, strerror(-rc)) : 0;
 }

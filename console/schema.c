@@ -237,7 +237,8 @@ static json_t *object_json(struct making *m, const struct row *head)
         char name[64];
         schema_name(head->name, name, sizeof name);
         add(properties, required, "schema", json_pack("{s:s}", "const", name), "what this is, and which version of it", true);
-        add(properties, required, "generated_at", json_pack("{s:s,s:s}", "type", "string", "format", "date-time"), "", true);
+        if (strcmp(head->name, "on-event"))
+            add(properties, required, "generated_at", json_pack("{s:s,s:s}", "type", "string", "format", "date-time"), "", true);
     }
     const int rc = add_members(m, head, o, properties, required);
     json_object_set_new(o, "properties", properties);
@@ -264,7 +265,7 @@ int schema_of(const char *verb, json_t **out, struct kc_error *e)
     if (rc == 0 && json_array_size(answers) == 0)
         rc = kc_fail(e, -ENOENT, "no verb \"%.60s\" answers with an object of its own", verb);
     if (rc == 0) {
-        snprintf(title, sizeof title, "kc %s --json", verb);
+        snprintf(title, sizeof title, !strcmp(verb, "on-event") ? "kcd --on-event" : "kc %s --json", verb);
         schema_name(verb, id, sizeof id);
         o = json_pack("{s:s,s:o,s:s}", "$schema", "https://json-schema.org/draft/2020-12/schema", "$id",
                       json_sprintf("urn:kuangchao:schema:%s", id), "title", strcmp(verb, "error") ? title : "any verb with --json that fails");

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <string.h>
 
 /* A count is written as one: 134, not 134.0. */
 static json_t *figure_json(double v)
@@ -50,21 +51,52 @@ static int emit_metrics(struct session *s, const struct model *m, bool ended)
     return session_emit(s, o);
 }
 
+/* One file a node has what is of that node. */
+static void leave_out_others(struct model *m, const char *host)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < m->count; i++)
+        if (*m->job[i].host && strcmp(m->job[i].host, host))
+            job_free(&m->job[i]);
+        else
+            m->job[kept++] = m->job[i];
+    m->count = kept;
+}
+
+static int textfile(struct session *s, struct model *m, const char *folder)
+{
+    struct kc_error e = {""};
+    leave_out_others(m, s->home.host);
+    int rc = prometheus_save(m, folder, &e);
+    if (rc)
+        return session_fail(s, session_code(rc), "%s", e.text);
+    if (!s->json)
+        return KC_EXIT_OK;
+    json_t *o = session_envelope(s);
+    json_object_set_new(o, "path", json_sprintf("%s/" PROMETHEUS_FILE, folder));
+    return session_emit(s, o);
+}
+
 int verb_metrics(struct session *s, const struct arguments *a)
 {
     struct model m = {0};
     struct job one;
     struct kc_error e = {""};
+    const char *folder = a->option[OPTION_TEXTFILE];
     bool named = a->words > 0;
+    if (named && folder)
+        return session_fail(s, KC_EXIT_USAGE, "--textfile is of all jobs: name none");
     int rc = named ? job_read(&s->home, a->word[0], &one, &e) : model_read(&s->home, NULL, &m, &e), code = KC_EXIT_OK;
     if (rc)
         return session_fail(s, session_code(rc), "%s", e.text);
     struct model shown = named ? (struct model){&one, 1} : m;
-    if (s->json)
+    if (folder)
+        code = textfile(s, &m, folder);
+    else if (s->json)
         code = emit_metrics(s, &shown, named);
     else
         prometheus_print(&shown, named, s->out);
-    for (size_t i = 0; i < shown.count; i++)
+    for (size_t i = 0; i < shown.count && !folder; i++)
         if (shown.job[i].board_error) {
             session_note(s, "%s", shown.job[i].board_text);
             code = code ? code : shown.job[i].board_error == -EPROTO ? KC_EXIT_VERSION : KC_EXIT_INCOMPLETE;

@@ -101,6 +101,7 @@ static void tick(void *owner)
         kc_kcd_publish(d);
     if (d->jobs && !d->loop.due)
         kc_kcd_wake(d, kc_now() + PUBLISH);
+    kc_kcd_wake(d, kc_outside_tick(&d->outside)); /* last: what has just happened is told */
 }
 
 static void signals_ready(struct kc_source *source, uint32_t events)
@@ -110,8 +111,10 @@ static void signals_ready(struct kc_source *source, uint32_t events)
     (void)events;
     while (read(source->fd, &info, sizeof info) == (ssize_t)sizeof info) {
         if (info.ssi_signo == SIGCHLD) {
-            while (waitpid(-1, NULL, WNOHANG) > 0)
-                ; /* keepers are watched by pidfd, ranks of lost keepers by their records */
+            int status;
+            for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;)
+                if (kc_outside_take(&d->outside, pid, status)) /* keepers are watched by pidfd, ranks of lost keepers by their records */
+                    kc_kcd_wake(d, kc_now());
         } else if ((info.ssi_signo == SIGTERM || info.ssi_signo == SIGINT) && !d->draining) {
             kc_kcd_log("signal %u: stopping every job", info.ssi_signo);
             kc_kcd_stop_all(d);
@@ -188,9 +191,9 @@ static int taken(const struct kc_kcd *d, struct kc_error *e)
                    "--instance NAME", other.kcd, d->home->instance, other.home[0] ? " with KC_HOME " : "", other.home);
 }
 
-static int prepare(struct kc_kcd *d, struct kc_error *e)
+static int prepare(struct kc_kcd *d, const struct kc_kcd_wishes *wishes, struct kc_error *e)
 {
-    d->lock = d->listener.fd = d->signals.fd = d->loop.epoll = d->loop.timer = -1;
+    d->outside.lock = d->lock = d->listener.fd = d->signals.fd = d->loop.epoll = d->loop.timer = -1;
     int r = make_homes(d->home, e);
     if (r < 0 || (r = take_lock(d, e)) < 0)
         return r;
@@ -199,6 +202,9 @@ static int prepare(struct kc_kcd *d, struct kc_error *e)
     d->signals = (struct kc_source){.fd = r, .ready = signals_ready, .owner = d};
     if ((r = kc_loop_open(&d->loop, tick, d)) < 0 || (r = kc_loop_add(&d->loop, &d->signals, EPOLLIN)) < 0)
         return kc_fail(e, r, "kcd could not begin: %s", strerror(-r));
+    d->outside.log = kc_kcd_log;
+    if ((r = kc_outside_open(&d->outside, d->home, wishes->textfile, wishes->on_event, e)) < 0)
+        return r;
     prctl(PR_SET_CHILD_SUBREAPER, 1); /* ranks of a keeper that is lost come to us */
     if ((r = kc_devices_open(d->home, &d->devices, e)) < 0)
         return r;
@@ -218,6 +224,7 @@ static void finish(struct kc_kcd *d)
         if (j->over)
             kc_kcd_log("left so: %s", j->unsaved);
     kc_kcd_jobs_leave(d);
+    kc_outside_close(&d->outside);
     if (d->listener.fd >= 0)
         kc_kcd_unlisten(d);
     if (d->directory)
@@ -239,14 +246,15 @@ static void finish(struct kc_kcd *d)
         close(d->signals.fd);
 }
 
-int kc_kcd_main(const struct kc_home *home, int ready)
+int kc_kcd_main(const struct kc_home *home, const struct kc_kcd_wishes *wishes, int ready)
 {
     struct kc_error e = {""};
     struct kc_kcd d = {.home = home, .started = kc_wall()};
-    int r = prepare(&d, &e);
+    int r = prepare(&d, wishes, &e);
     if (r == 0) {
         kc_kcd_log("instance '%s' serves %s", home->instance, home->home);
         kc_kcd_scan(&d);
+        kc_kcd_wake(&d, kc_now());
     }
     const char *word = r == 0 ? "ok" : e.text;
     if (ready >= 0) {

@@ -5,8 +5,13 @@
 
 #include "base/home.h"
 
+struct kc_kcd_wishes {
+    const char *textfile; /* folder in which the figures are kept fresh; NULL */
+    const char *on_event; /* program that is run for what happens; NULL */
+};
+
 /* Serve until told to end. `ready`: a pipe that takes "ok" once the socket answers, or one line that says why not;
  * -1: none. Returns an exit code of protocol.h. */
-int kc_kcd_main(const struct kc_home *home, int ready);
+int kc_kcd_main(const struct kc_home *home, const struct kc_kcd_wishes *wishes, int ready);
 
 #endif

@@ -9,6 +9,7 @@
 #include "life.h"
 #include "link.h"
 #include "loop.h"
+#include "outside.h"
 #include "record.h"
 
 #include "shm/keeper.h"
@@ -53,6 +54,7 @@ struct kc_kcd_job {
     int slot;                  /* in the board's directory; -1 */
     char unsaved[KC_UNSAVED_ROOM]; /* why its record can't be written, by us or by its keeper; "" it is */
     bool over;                 /* if so: nothing is left of it but that */
+    long long told, told_unsaved; /* of its journal: what is before that was read; step of the failed snapshot that was told last */
     uint64_t rewrite;          /* if so, and we write it: kc_now() of the next try */
 };
 
@@ -72,6 +74,7 @@ struct kc_kcd {
     json_int_t tags;
     bool draining;             /* stop every job, then end */
     bool detached;             /* end now, leave the jobs */
+    struct kc_outside outside;
     uint64_t next_schedule, started; /* kc_now(); kc_wall() */
 };
 
@@ -103,6 +106,10 @@ int kc_kcd_lock(const struct kc_kcd *d, const char *id);     /* the job's lock, 
 void kc_kcd_connect(struct kc_kcd_job *job, int fd);         /* to its keeper; takes fd */
 void kc_kcd_drop(struct kc_kcd_job *job);                    /* the connection, and the watch over the keeper */
 void kc_kcd_jobs_leave(struct kc_kcd *d);                    /* forget all, touch nothing */
+
+/* kcd_tell.c */
+void kc_kcd_tell_begin(struct kc_kcd_job *job);              /* what its journal has by now is not told */
+void kc_kcd_tell(struct kc_kcd_job *job, bool recorded);     /* what came since, to the program of --on-event; its end, if that is recorded */
 
 /* kcd_start.c */
 void kc_kcd_schedule(struct kc_kcd *d);                      /* start whoever has devices, first come first */

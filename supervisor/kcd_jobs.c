@@ -120,6 +120,8 @@ struct kc_kcd_job *kc_kcd_enqueue(struct kc_kcd *d, const struct kc_record *reco
         at = &(*at)->next;
     job->next = *at;
     *at = job;
+    job->told_unsaved = -1;
+    kc_kcd_tell_begin(job);
     return job;
 }
 
@@ -155,6 +157,7 @@ static void forget(struct kc_kcd_job *job)
     free(job);
     for (struct kc_kcd_job *j = d->jobs; j; j = j->next)
         kc_kcd_show(j); /* places in the queue moved */
+    kc_outside_changed(&d->outside);
     kc_kcd_wake(d, kc_now());
 }
 
@@ -164,6 +167,7 @@ void kc_kcd_bury(struct kc_kcd_job *job)
     struct kc_kcd *d = job->kcd;
     struct kc_record record = job->record;
     struct kc_kcd_waiter *waiters = job->waiters;
+    kc_kcd_tell(job, true);
     job->waiters = NULL;
     unlock_job(job);
     forget(job);
@@ -259,6 +263,9 @@ static void keeper_line(struct kc_link *link, json_t *object)
         job->over = json_is_true(json_object_get(object, "over"));
         kc_kcd_reread(job);
         kc_kcd_show(job);
+        kc_kcd_tell(job, true);
+        kc_outside_changed(&job->kcd->outside);
+        kc_kcd_wake(job->kcd, kc_now());
         return;
     }
     json_int_t tag = kc_json_integer(object, "tag", 0);
@@ -301,6 +308,7 @@ void kc_kcd_jobs_tick(struct kc_kcd *d)
     uint64_t now = kc_now();
     for (struct kc_kcd_job *job = d->jobs, *next; job; job = next) {
         next = job->next;
+        kc_kcd_tell(job, false);
         bool ours = job->hold == KC_HOLD_QUEUE || job->hold == KC_HOLD_RANKS || job->hold == KC_HOLD_RECORD;
         if (ours && job->unsaved[0] && now < job->rewrite) {
             kc_kcd_wake(d, job->rewrite);

@@ -137,7 +137,7 @@ int kc_kcd_watch(struct kc_kcd_job *job)
 }
 
 /* Orphans of its ranks are our children by now, if the keeper was ours: we are a subreaper. Ours are also the
- * keepers, which are known, and what we had before the lost keeper began, which is older. How many there were. While
+ * keepers and what we run for others, which are known, and what we had before the lost keeper began, which is older. How many there were. While
  * another job waits for its ranks they may be that one's, and the last to wait ends all; as process 1 we are parent
  * to everybody, and can't tell. */
 static int kill_orphans(const struct kc_kcd_job *lost)
@@ -146,12 +146,13 @@ static int kill_orphans(const struct kc_kcd_job *lost)
     for (const struct kc_kcd_job *j = lost->kcd->jobs; j; j = j->next, jobs++)
         if (j != lost && j->hold == KC_HOLD_RANKS)
             return 0;
-    pid_t *keepers = getpid() > 1 && lost->record.keeper.start ? calloc(jobs, sizeof *keepers) : NULL;
+    pid_t *keepers = getpid() > 1 && lost->record.keeper.start ? calloc(jobs + KC_OUTSIDE_AT_ONCE + 1, sizeof *keepers) : NULL;
     if (!keepers)
         return 0;
     for (const struct kc_kcd_job *j = lost->kcd->jobs; j; j = j->next)
         if (j->keeper.fd >= 0)
             keepers[count++] = j->keeper_pid;
+    count += kc_outside_children(&lost->kcd->outside, keepers + count, KC_OUTSIDE_AT_ONCE + 1);
     int found = kc_process_signal_children(lost->record.keeper.start, keepers, count, SIGKILL);
     free(keepers);
     return found;

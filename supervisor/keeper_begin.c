@@ -15,26 +15,6 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-/* `program` beside our own, unless a test names another in `variable`. */
-static void find_binary(const char *variable, const char *program, char *out, size_t room)
-{
-    const char *given = getenv(variable);
-    if (given && *given) {
-        snprintf(out, room, "%s", given);
-        return;
-    }
-    ssize_t n = readlink("/proc/self/exe", out, room - 16);
-    char *slash = NULL;
-    if (n > 0) {
-        out[n] = 0;
-        slash = strrchr(out, '/');
-    }
-    if (slash)
-        memcpy(slash + 1, program, strlen(program) + 1);
-    else
-        snprintf(out, room, "%s", program);
-}
-
 static struct kc_job_facts facts_of(const struct kc_keeper *k)
 {
     const struct kc_job_spec *s = k->spec;
@@ -112,8 +92,8 @@ static int prepare(struct kc_keeper *k, const struct kc_keeper_arguments *a, str
     if (kc_process_identify(getpid(), &k->record.keeper) < 0 || kc_token_make(k->record.token) < 0 ||
         kc_boot_id(k->record.boot) < 0 || pipe2(k->alive_pipe, O_CLOEXEC) != 0)
         return kc_fail(e, -errno, "the keeper could not begin: %s", strerror(errno));
-    find_binary("KC_RANK_BINARY", "kc-rank", k->rank_binary, sizeof k->rank_binary);
-    find_binary("KC_CONSOLE_BINARY", "kc", k->console_binary, sizeof k->console_binary);
+    kc_program_find("KC_RANK_BINARY", "kc-rank", k->rank_binary, sizeof k->rank_binary);
+    kc_program_find("KC_CONSOLE_BINARY", "kc", k->console_binary, sizeof k->console_binary);
     if ((r = kc_keeper_loop_open(k, e)) < 0)
         return r;
     prctl(PR_SET_CHILD_SUBREAPER, 1); /* orphans of our ranks come to us, not to kcd */

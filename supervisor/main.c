@@ -23,27 +23,31 @@
 struct options {
     bool daemon, recover, drills;
     const char *home, *instance, *keep, *leases;
+    struct kc_kcd_wishes wishes;
     int link, lock;
 };
 
 static const char usage[] =
-    "usage: kcd [--daemon] [--home DIR] [--instance NAME] [--allow-drills]\n"
+    "usage: kcd [--daemon] [--home DIR] [--instance NAME] [--textfile DIR] [--on-event PROGRAM] [--allow-drills]\n"
     "       kcd --version\n"
     "  --daemon         go to the background once the control socket answers\n"
     "  --home DIR       where jobs live ($KC_HOME, else $XDG_STATE_HOME/kuangchao, else ~/.local/state/kuangchao)\n"
     "  --instance NAME  which supervisor of this user ($KC_INSTANCE, else default)\n"
+    "  --textfile DIR   keep DIR/kuangchao.prom fresh, for node_exporter's textfile collector\n"
+    "  --on-event PROGRAM  run it for jobs that finish, fail or hang, and snapshots that fail, with a JSON object on its input\n"
     "  --allow-drills   run jobs whose spec puts faults into their ranks (kc drill)\n"
     "  --version        print the version and end; kc and kcd talk only when theirs are equal\n"
     "See kcd(8).\n";
 
 static int parse(int argc, char **argv, struct options *o)
 {
-    enum { DAEMON = 256, HOME, INSTANCE, KEEP, LEASES, LINK, LOCK, RECOVER, DRILLS, HELP, VERSION };
+    enum { DAEMON = 256, HOME, INSTANCE, KEEP, LEASES, LINK, LOCK, RECOVER, DRILLS, TEXTFILE, ON_EVENT, HELP, VERSION };
     static const struct option list[] = {
         {"daemon", no_argument, NULL, DAEMON},     {"home", required_argument, NULL, HOME},
         {"instance", required_argument, NULL, INSTANCE}, {"keep", required_argument, NULL, KEEP},
         {"leases", required_argument, NULL, LEASES}, {"link", required_argument, NULL, LINK},
         {"lock", required_argument, NULL, LOCK},   {"recover", no_argument, NULL, RECOVER},
+        {"textfile", required_argument, NULL, TEXTFILE}, {"on-event", required_argument, NULL, ON_EVENT},
         {"allow-drills", no_argument, NULL, DRILLS}, {"help", no_argument, NULL, HELP},         {"version", no_argument, NULL, VERSION},
         {0}};
     *o = (struct options){.link = -1, .lock = -1};
@@ -58,6 +62,8 @@ static int parse(int argc, char **argv, struct options *o)
         case LOCK: o->lock = (int)strtol(optarg, NULL, 10); break;
         case RECOVER: o->recover = true; break;
         case DRILLS: o->drills = true; break;
+        case TEXTFILE: o->wishes.textfile = optarg; break;
+        case ON_EVENT: o->wishes.on_event = optarg; break;
         case HELP:
             fputs(usage, stdout);
             exit(KC_EXIT_OK);
@@ -119,7 +125,7 @@ static int await_ready(int fd, pid_t child)
     return strncmp(text, "already running", 15) == 0 ? KC_EXIT_REFUSED : KC_EXIT_SYSTEM;
 }
 
-static int run_daemon(const struct kc_home *home)
+static int run_daemon(const struct kc_home *home, const struct kc_kcd_wishes *wishes)
 {
     int word[2];
     if (pipe2(word, O_CLOEXEC) != 0) {
@@ -140,7 +146,7 @@ static int run_daemon(const struct kc_home *home)
     kc_make_dirs(home->run); /* for the log; if it fails kcd says so itself */
     log_to_file(home);
     (void)!chdir("/");
-    return kc_kcd_main(home, word[1]);
+    return kc_kcd_main(home, wishes, word[1]);
 }
 
 int main(int argc, char **argv)
@@ -157,8 +163,13 @@ int main(int argc, char **argv)
         return KC_EXIT_USAGE;
     }
     if (!o.keep) {
+        char textfile[PATH_MAX], on_event[PATH_MAX]; /* whole: a daemon works in / */
+        if (o.wishes.textfile && realpath(o.wishes.textfile, textfile))
+            o.wishes.textfile = textfile;
+        if (o.wishes.on_event && realpath(o.wishes.on_event, on_event))
+            o.wishes.on_event = on_event;
         kc_drills_allow(o.drills);
-        return o.daemon ? run_daemon(&home) : kc_kcd_main(&home, -1);
+        return o.daemon ? run_daemon(&home, &o.wishes) : kc_kcd_main(&home, &o.wishes, -1);
     }
     if (o.link >= 0)
         fcntl(o.link, F_SETFD, FD_CLOEXEC);

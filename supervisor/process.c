@@ -253,3 +253,22 @@ void kc_signals_restore(void)
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
 }
+
+void kc_program_find(const char *variable, const char *program, char *out, size_t room)
+{
+    const char *given = getenv(variable);
+    if (given && *given) {
+        snprintf(out, room, "%s", given);
+        return;
+    }
+    ssize_t n = readlink("/proc/self/exe", out, room - 16);
+    char *slash = NULL;
+    if (n > 0) {
+        out[n] = 0;
+        slash = strrchr(out, '/');
+    }
+    if (slash)
+        memcpy(slash + 1, program, strlen(program) + 1);
+    else
+        snprintf(out, room, "%s", program);
+}

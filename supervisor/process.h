@@ -37,6 +37,8 @@ int kc_process_signal_all(const char *token, const pid_t *sessions, size_t count
  * subreaper these are also the orphans of its descendants, whatever session and environment they gave themselves. */
 int kc_process_signal_children(uint64_t since, const pid_t *spared, size_t count, int signal);
 
+/* The path of `program`, which lies beside our own, unless a test names another in `variable` of the environment. */
+void kc_program_find(const char *variable, const char *program, char *out, size_t room);
 /* Undo what a supervisor changed about signals: default dispositions, nothing blocked. For a child before exec. */
 void kc_signals_restore(void);
 

@@ -26,7 +26,7 @@ START_TEST(every_verb_has_a_schema)
             json_decref(schema(commands[i].verb));
     const char *verb;
     for (size_t i = 0; (verb = schema_verb(i)); i++)
-        ck_assert_msg(command_find(verb) || !strcmp(verb, "error"), "\"%s\" is no verb", verb);
+        ck_assert_msg(command_find(verb) || !strcmp(verb, "error") || !strcmp(verb, "on-event"), "\"%s\" is no verb", verb);
     json_t *none = NULL;
     ck_assert_int_eq(schema_of("watch", &none, &error), -ENOENT);
     ck_assert_ptr_null(none);
