@@ -16,6 +16,7 @@
 
 #define TICK (10 * KC_MILLISECOND)   /* while something can happen: a step's line is in its file within 20 ms */
 #define IDLE_TICK (500 * KC_MILLISECOND) /* while held with nobody waiting: a held job uses no CPU */
+#define LOG_LOOK (50 * KC_MILLISECOND) /* so exact are the times of lines in logs */
 #define SLOW (KC_SECOND)             /* logs are looked at this often, and a record that can't be written is tried again */
 
 void kc_keeper_publish(struct kc_keeper *k)
@@ -155,11 +156,27 @@ static void count_time(struct kc_keeper *k, uint64_t passed)
         k->record.seconds += (double)passed / (double)KC_SECOND;
 }
 
+/* When lines came, and logs that have grown are turned over, some at a time; true: there is more to do. */
+static bool look_at_logs(struct kc_keeper *k, uint64_t now, bool turn)
+{
+    bool soon = false;
+    if (turn || now - k->log_times.looked >= LOG_LOOK) {
+        k->log_times.looked = now;
+        for (uint32_t i = 0; i < k->record.ranks; i++)
+            kc_log_times_grown(&k->log_times, i, kc_rank_log_size(&k->rank[i].log), kc_wall());
+    }
+    for (uint32_t i = 0; turn && i < k->record.ranks; i++) {
+        soon |= kc_rank_log_turn(&k->rank[i].log, (uint64_t)k->spec->log_max_mib << 20, k->spec->log_keep);
+        kc_log_times_turned(&k->log_times, i, k->rank[i].log.taken, kc_wall());
+    }
+    return soon;
+}
+
 static void tick(void *owner)
 {
     struct kc_keeper *k = owner;
     uint64_t now = kc_now(), passed = now - k->last_tick;
-    bool soon = false;
+    bool soon;
     if (k->ended || k->closing) {
         kc_keeper_mortem_settle(k);
         kc_keeper_write_end(k);
@@ -180,13 +197,13 @@ static void tick(void *owner)
     kc_keeper_tape_tick(k, now);
     kc_keeper_mortem_settle(k);
     kc_keeper_restart_tick(k);
-    if (now - k->last_slow >= SLOW || k->rank[0].log.old >= 0) {
+    const bool slow = now - k->last_slow >= SLOW || k->rank[0].log.old >= 0;
+    soon = look_at_logs(k, now, slow);
+    if (slow) {
         k->last_slow = now;
         kc_keeper_oom_tick(k);
         if (k->unsaved[0] && kc_keeper_save(k) == 0)
             kc_keeper_tell(k);
-        for (uint32_t i = 0; i < k->record.ranks; i++)
-            soon |= kc_rank_log_turn(&k->rank[i].log, (uint64_t)k->spec->log_max_mib << 20, k->spec->log_keep);
         if (soon)
             k->last_slow = now - SLOW;
     }

@@ -82,6 +82,7 @@ static int prepare(struct kc_keeper *k, const struct kc_keeper_arguments *a, str
     k->committed = UINT64_MAX;
     k->alive_pipe[0] = k->alive_pipe[1] = k->saver.said.fd = k->listener.fd = k->metrics.fd = -1;
     k->mortem.said.fd = k->mortem.board = -1;
+    k->log_times.fd = -1;
     for (uint32_t i = 0; i < KC_RANKS_MAX; i++) {
         k->rank[i].window = k->rank[i].copy = k->rank[i].log.fd = k->rank[i].log.old = -1;
         k->rank[i].end = (struct kc_rank_end){0};
@@ -102,9 +103,13 @@ static int prepare(struct kc_keeper *k, const struct kc_keeper_arguments *a, str
         return r;
     if ((r = kc_metrics_open(&k->metrics, k->record.directory, e)) < 0)
         return r;
-    for (uint32_t i = 0; i < k->record.ranks; i++)
+    off_t size[KC_RANKS_MAX];
+    for (uint32_t i = 0; i < k->record.ranks; i++) {
         if ((r = kc_rank_log_open(&k->rank[i].log, k->record.directory, i)) < 0)
             return kc_fail(e, r, "the log of rank %u in %s: %s", i, k->record.directory, strerror(-r));
+        size[i] = kc_rank_log_size(&k->rank[i].log);
+    }
+    kc_log_times_open(&k->log_times, k->record.directory, size, k->record.ranks); /* without them logs have no times */
     if (a->leases && *a->leases) {
         if ((r = kc_job_leases_parse(a->leases, k->record.ranks, &k->leases, e)) < 0)
             return r;
@@ -135,6 +140,7 @@ int kc_keeper_main(const struct kc_keeper_arguments *arguments)
         kc_loop_run(&k->loop);
     kc_keeper_unlisten(k);
     kc_metrics_close(&k->metrics);
+    kc_log_times_close(&k->log_times);
     kc_keeper_tape_close(k);
     if (k->board)
         kc_board_free(k->board, !k->ended); /* its reader goes with it */

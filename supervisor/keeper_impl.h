@@ -10,6 +10,7 @@
 #include "life.h"
 #include "limits.h"
 #include "link.h"
+#include "log_times.h"
 #include "loop.h"
 #include "metrics_file.h"
 #include "outcome.h"
@@ -134,6 +135,7 @@ struct kc_keeper {
     struct kc_keeper_waiter *waiters;
     int alive_pipe[2];             /* ranks hold [0]; its end of file says that we are gone */
     struct kc_kept_rank rank[KC_RANKS_MAX];
+    struct kc_log_times log_times;
 
     struct kc_metrics_file metrics;
     uint64_t steps_cursor, evaluations_cursor, lost;

@@ -65,11 +65,13 @@ static void finish(struct kc_rank_log *log)
     if (fstat(log->fd, &st) == 0 && st.st_blksize > 0)
         whole = log->moved / st.st_blksize * st.st_blksize;
     if (whole > 0 && whole < st.st_size && fallocate(log->fd, FALLOC_FL_COLLAPSE_RANGE, 0, whole) == 0) {
+        log->taken = whole;
         (void)!ftruncate(log->old, whole); /* the rest stands in the new one; twice is no harm */
     } else {
         while (sendfile(log->old, log->fd, &log->moved, PIECE) > 0)
             ;
-        (void)!ftruncate(log->fd, 0);
+        if (ftruncate(log->fd, 0) == 0)
+            log->taken = log->moved;
     }
     close(log->old);
     log->old = -1;
@@ -78,12 +80,17 @@ static void finish(struct kc_rank_log *log)
 bool kc_rank_log_turn(struct kc_rank_log *log, uint64_t limit, uint32_t keep)
 {
     struct stat st;
+    log->taken = 0;
     if (log->fd < 0 || fstat(log->fd, &st) != 0)
         return false;
     if (log->old < 0) {
         if ((uint64_t)st.st_size <= limit)
             return false;
-        if (keep == 0 ? ftruncate(log->fd, 0) <= 0 : begin(log, keep) < 0)
+        if (keep == 0) {
+            log->taken = ftruncate(log->fd, 0) == 0 ? st.st_size : 0;
+            return false;
+        }
+        if (begin(log, keep) < 0)
             return false;
     }
     ssize_t n = sendfile(log->old, log->fd, &log->moved, PIECE);
@@ -98,10 +105,15 @@ bool kc_rank_log_turn(struct kc_rank_log *log, uint64_t limit, uint32_t keep)
     return false;
 }
 
-void kc_rank_log_mark(struct kc_rank_log *log)
+off_t kc_rank_log_size(const struct kc_rank_log *log)
 {
     struct stat st;
-    log->mark = fstat(log->fd, &st) == 0 ? st.st_size : 0;
+    return log->fd >= 0 && fstat(log->fd, &st) == 0 ? st.st_size : 0;
+}
+
+void kc_rank_log_mark(struct kc_rank_log *log)
+{
+    log->mark = kc_rank_log_size(log);
 }
 
 /* In place: what a terminal or a parser of JSON would trip over. */
