@@ -1,0 +1,88 @@
+/* log_tail.c */
+#include "log_tail.h"
+
+#include "console/text.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TAIL_BYTES 65536   /* of each log, when it is opened */
+#define LINES_AT_ONCE 20000
+
+void log_tail_free(struct log_tail *t)
+{
+    for (size_t i = 0; i < LOG_KEPT; i++)
+        free(t->line[i].text);
+    if (t->open)
+        logs_close(&t->logs);
+    memset(t, 0, sizeof *t);
+}
+
+const struct log_kept *log_tail_at(const struct log_tail *t, size_t i)
+{
+    return i < t->count ? &t->line[(t->first + i) % LOG_KEPT] : NULL;
+}
+
+/* Tabs become blanks; what would not fit is cut. */
+static char *clean_line(const struct log_line *l)
+{
+    char flat[LOG_WIDTH], safe[LOG_WIDTH + 1];
+    size_t used = 0;
+    for (size_t i = 0; i < l->bytes && used < sizeof flat; i++) {
+        if (l->text[i] == '\r' && i + 1 == l->bytes)
+            break;
+        for (int k = 0; k < 4 && l->text[i] == '\t' && used < sizeof flat; k++)
+            flat[used++] = ' ';
+        if (l->text[i] != '\t')
+            flat[used++] = l->text[i];
+    }
+    text_clean(flat, used, 0, safe, sizeof safe);
+    return strdup(safe);
+}
+
+void log_tail_add(struct log_tail *t, const struct log_line *l)
+{
+    char *text = clean_line(l);
+    if (!text)
+        return;
+    if (t->count == LOG_KEPT) {
+        free(t->line[t->first].text);
+        t->first = (t->first + 1) % LOG_KEPT;
+        t->count--;
+    }
+    t->line[(t->first + t->count++) % LOG_KEPT] = (struct log_kept){l->rank, l->wall, log_is_error(l->text, l->bytes), text};
+    t->total++;
+    log_error_take(&t->error, l, t->since);
+}
+
+static void begin(struct log_tail *t, const struct job *j, int rank, uint64_t until, uint64_t since)
+{
+    log_tail_free(t);
+    snprintf(t->id, sizeof t->id, "%s", j->id);
+    t->rank = rank;
+    t->until = until;
+    t->since = since;
+    const int rc = logs_open(&t->logs, j, rank, TAIL_BYTES, until);
+    t->open = rc == 0;
+    t->untimed = t->open && until && !t->logs.times.known;
+    if (rc)
+        snprintf(t->trouble, sizeof t->trouble, rc == -ENOENT ? "the folder of the job is removed" : "its logs: %s", strerror(-rc));
+}
+
+bool log_tail_read(struct log_tail *t, const struct job *j, int rank, uint64_t until, uint64_t since)
+{
+    struct log_line l;
+    if (strcmp(t->id, j->id) || t->rank != rank || t->until != until || t->since != since || !t->open || t->logs.count == 0)
+        begin(t, j, rank, until, since);
+    if (!t->open || t->untimed)
+        return false;
+    logs_refresh(&t->logs);
+    for (int i = 0; i < LINES_AT_ONCE; i++) {
+        if (!logs_next(&t->logs, until != 0 || job_ended(j), &l))
+            return false;
+        log_tail_add(t, &l);
+    }
+    return true;
+}
