@@ -22,7 +22,7 @@ struct log_source {
     int piece;               /* that is read: 0 the log itself, else rank-<n>.log.<piece> */
     off_t at;                /* read until there, in the piece */
     long long place;         /* of the piece's first byte (log_times.h) */
-    long long stop;          /* place at which it ends for us */
+    long long stop;          /* place at which it ends for us; places of old pieces may be below 0 */
     long long front;         /* as log_times had it */
     bool cut;                /* the first line lacks its beginning */
     size_t begin, used, line;/* of buffer: what is not given yet; bytes of the next line, 0: not whole yet */
@@ -91,7 +91,7 @@ static bool next_piece(const struct logs *l, struct log_source *s)
 
 static int add_source(struct logs *l, int rank, size_t tail, uint64_t until)
 {
-    struct log_source s = {.rank = rank, .stop = INT64_MAX, .front = l->times.rank[rank].front}, *more;
+    struct log_source s = {.rank = rank, .stop = INT64_MAX / 2, .front = l->times.rank[rank].front}, *more;
     off_t size = 0;
     s.fd = open_piece(l, &s, 0, &size);
     if (s.fd < 0)

@@ -174,11 +174,11 @@ const char *text_seconds(double v, char *out, size_t room)
 
 const char *text_rate(double v, char *out, size_t room)
 {
-    static const char *const unit[] = {"", "k", "M", "G"};
+    static const char *const unit[] = {"", "k", "M", "G", "T"};
     int u = 0;
     if (isnan(v))
         return text_number(v, "", out, room);
-    for (; v >= 1000 && u < 3; u++)
+    for (; v >= 1000 && u < 4; u++)
         v /= 1000;
     snprintf(out, room, u == 0 || v >= 100 ? "%.0f%s" : v >= 10 ? "%.1f%s" : "%.2f%s", v, unit[u]);
     return out;

@@ -1,31 +1,19 @@
-/* verb_log.c - what ranks printed: jobs/<id>/rank-<n>.log, and the older pieces rank-<n>.log.1 … that the keeper
- * turned over. */
+/* verb_log.c - what ranks printed, all of it, as one stream (logs.h). */
+#include "command.h"
 #include "follow.h"
-#include "report.h"
+#include "logs.h"
+#include "session.h"
 #include "text.h"
 #include "verbs.h"
 
 #include "base/clock.h"
 #include "supervisor/protocol.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
-#define OLD_LOGS_MAX 100
-#define LINE_MAX_BYTES 65536
 #define FOLLOW_NAP_NS (50 * KC_MILLISECOND)
-
-struct log_source {
-    int rank, fd;
-    off_t at;
-    char *line; /* what stands before its newline has come */
-    size_t used;
-};
 
 struct log_printer {
     struct session *s;
@@ -33,133 +21,108 @@ struct log_printer {
     bool prefix;      /* several ranks: each line says whose it is */
     json_t *lines;    /* --json without -f: all of them */
     bool stream;      /* --json with -f: an object a line */
+    struct log_error error;
 };
 
-static void print_line(struct log_printer *p, int rank, const char *line, size_t bytes)
+static json_t *time_json(uint64_t wall)
 {
-    if (!p->lines && !p->stream) {
-        if (p->prefix)
-            fprintf(p->s->out, "%d| ", rank);
-        session_foreign(p->s, line, bytes);
-        fputc('\n', p->s->out);
-        return;
-    }
-    char *safe = malloc(bytes * 4 + 1);
+    char text[32];
+    if (!wall)
+        return json_null();
+    kc_wall_text(wall, text);
+    return json_string(text);
+}
+
+/* New reference. */
+static json_t *line_json(int rank, uint64_t wall, const char *safe)
+{
+    return json_pack("{s:i,s:o,s:s}", "rank", rank, "time", time_json(wall), "text", safe);
+}
+
+static int print_json(struct log_printer *p, const struct log_line *l)
+{
+    int code = KC_EXIT_OK;
+    char *safe = malloc(l->bytes * 4 + 1);
     if (!safe)
-        return;
-    text_clean(line, bytes, TEXT_KEEP_LINES, safe, bytes * 4 + 1);
+        return KC_EXIT_SYSTEM;
+    text_clean(l->text, l->bytes, TEXT_KEEP_LINES, safe, l->bytes * 4 + 1);
+    json_t *line = line_json(l->rank, l->wall, safe);
+    free(safe);
     if (p->stream) {
         json_t *o = session_envelope(p->s);
         json_object_set_new(o, "id", json_string(p->id));
-        json_object_set_new(o, "rank", json_integer(rank));
-        json_object_set_new(o, "text", json_string(safe));
-        session_emit(p->s, o);
+        json_object_update_missing(o, line);
+        code = session_emit(p->s, o);
+        json_decref(line);
     } else {
-        json_array_append_new(p->lines, json_pack("{s:i,s:s}", "rank", rank, "text", safe));
+        json_array_append_new(p->lines, line);
     }
-    free(safe);
+    return code;
 }
 
-/* Print what is whole of it; the rest waits. `last`: there will be no more. */
-static void feed(struct log_printer *p, struct log_source *src, const char *data, size_t bytes, bool last)
+static int print_line(struct log_printer *p, const struct log_line *l)
 {
-    for (size_t i = 0; i < bytes; i++) {
-        if (data[i] != '\n')
-            src->line[src->used++] = data[i];
-        if (data[i] == '\n' || src->used == LINE_MAX_BYTES) {
-            print_line(p, src->rank, src->line, src->used);
-            src->used = 0;
-        }
-    }
-    if (last && src->used) {
-        print_line(p, src->rank, src->line, src->used);
-        src->used = 0;
-    }
+    if (p->lines || p->stream)
+        return print_json(p, l);
+    if (p->prefix)
+        fprintf(p->s->out, "%d| ", l->rank);
+    session_foreign(p->s, l->text, l->bytes);
+    fputc('\n', p->s->out);
+    return KC_EXIT_OK;
 }
 
-static void read_on(struct log_printer *p, struct log_source *src)
+/* All that is there. */
+static int read_on(struct log_printer *p, struct logs *logs, bool last)
 {
-    char buffer[16384];
-    struct stat st;
-    if (!fstat(src->fd, &st) && st.st_size < src->at)
-        src->at = 0; /* turned over: what was before it is in .1 and was printed */
-    for (;;) {
-        ssize_t n = pread(src->fd, buffer, sizeof buffer, src->at);
-        if (n < 0 && errno == EINTR && !interrupt_seen())
-            continue;
-        if (n <= 0 || ferror(p->s->out))
-            return;
-        src->at += n;
-        feed(p, src, buffer, (size_t)n, false);
+    struct log_line line;
+    int code = KC_EXIT_OK;
+    while (!code && !interrupt_seen() && !ferror(p->s->out) && logs_next(logs, last, &line)) {
+        log_error_take(&p->error, &line, 0);
+        code = print_line(p, &line);
     }
+    return code;
 }
 
-static void print_old(struct log_printer *p, struct log_source *src, const char *directory)
+static int follow_logs(struct log_printer *p, struct logs *logs)
 {
-    char path[JOB_PATH_ROOM + 64];
-    int fd = src->fd;
-    for (int k = OLD_LOGS_MAX; k > 0; k--) {
-        snprintf(path, sizeof path, "%s/rank-%d.log.%d", directory, src->rank, k);
-        src->fd = open(path, O_RDONLY | O_CLOEXEC);
-        if (src->fd < 0)
-            continue;
-        src->at = 0;
-        read_on(p, src);
-        close(src->fd);
-    }
-    src->fd = fd;
-    src->at = 0;
-}
-
-/* Open the logs of `rank`, or of all ranks (-1). */
-static size_t open_sources(const struct job *j, int rank, struct log_source *src)
-{
-    size_t n = 0;
-    char path[JOB_PATH_ROOM + 64];
-    for (int r = 0; r < KC_RANKS_MAX; r++) {
-        if (rank >= 0 && r != rank)
-            continue;
-        snprintf(path, sizeof path, "%s/rank-%d.log", j->directory, r);
-        int fd = open(path, O_RDONLY | O_CLOEXEC);
-        char *line = fd >= 0 ? malloc(LINE_MAX_BYTES + 1) : NULL;
-        if (line)
-            src[n++] = (struct log_source){.rank = r, .fd = fd, .line = line};
-        else if (fd >= 0)
-            close(fd);
-    }
-    return n;
-}
-
-static int follow_logs(struct session *s, struct log_printer *p, const char *id, struct log_source *src, size_t count)
-{
+    struct session *s = p->s;
     const struct timespec nap = {.tv_nsec = FOLLOW_NAP_NS};
-    interrupt_catch();
-    for (;;) {
+    for (int code = KC_EXIT_OK;;) {
         struct job j;
-        bool ended = job_read(&s->home, id, &j, NULL) != 0;
+        bool ended = job_read(&s->home, p->id, &j, NULL) != 0;
         if (!ended) {
             ended = job_ended(&j);
             job_free(&j);
         }
-        for (size_t i = 0; i < count; i++)
-            read_on(p, &src[i]);
+        logs_refresh(logs);
+        code = read_on(p, logs, false);
         fflush(s->out);
         if (interrupt_seen())
-            return interrupt_told(s, id);
-        if (ended || session_gone(s))
-            return KC_EXIT_OK; /* it had ended before that last look, so nothing more comes */
+            return interrupt_told(s, p->id);
+        if (code || ended || session_gone(s))
+            return code; /* it had ended before that last look, so nothing more comes */
         nanosleep(&nap, NULL);
     }
 }
 
+static int print_object(struct log_printer *p)
+{
+    json_t *o = session_envelope(p->s);
+    const struct log_error *e = &p->error;
+    json_object_set_new(o, "id", json_string(p->id));
+    json_object_set(o, "lines", p->lines);
+    json_object_set_new(o, "first_error", e->known ? line_json(e->rank, e->wall, e->text) : json_null());
+    return session_emit(p->s, o);
+}
+
 int verb_log(struct session *s, const struct arguments *a)
 {
-    struct log_source src[KC_RANKS_MAX];
     struct kc_error e = {""};
     struct job j;
+    struct logs logs;
     char id[JOB_ID_ROOM];
     int rank, code = KC_EXIT_OK;
-    bool follow = a->option[OPTION_FOLLOW] != NULL;
+    const bool follow = a->option[OPTION_FOLLOW] != NULL;
     if (argument_target(a->word[0], "log", id, sizeof id, &rank, &e))
         return session_fail(s, KC_EXIT_USAGE, "%s", e.text);
     int rc = job_read(&s->home, id, &j, &e);
@@ -167,29 +130,23 @@ int verb_log(struct session *s, const struct arguments *a)
         return session_fail(s, session_code(rc), "%s", e.text);
     struct log_printer p = {.s = s, .id = id, .prefix = rank < 0 && j.ranks != 1, .stream = s->json && follow,
                             .lines = s->json && !follow ? json_array() : NULL};
-    size_t count = open_sources(&j, rank, src);
-    if (count == 0 && rank >= 0)
+    rc = logs_open(&logs, &j, rank, 0, 0);
+    if (rc)
+        code = session_fail(s, session_code(rc), "the logs of %s cannot be read: %s", id, strerror(-rc));
+    else if (logs.count == 0 && rank >= 0)
         code = session_fail(s, KC_EXIT_NO_OBJECT, "rank %d of %s has no log: it has %lld ranks, from 0", rank, id,
                             (long long)j.ranks);
-    for (size_t i = 0; i < count; i++) {
-        print_old(&p, &src[i], j.directory);
-        read_on(&p, &src[i]);
-        if (!follow)
-            feed(&p, &src[i], "", 0, true);
-    }
+    if (follow && !code)
+        interrupt_catch();
+    if (!code)
+        code = read_on(&p, &logs, !follow);
     if (!code && follow)
-        code = follow_logs(s, &p, id, src, count);
-    if (!code && p.lines) {
-        json_t *o = session_envelope(s);
-        json_object_set_new(o, "id", json_string(id));
-        json_object_set(o, "lines", p.lines);
-        code = session_emit(s, o);
-    }
+        code = follow_logs(&p, &logs);
+    else if (!code && p.lines)
+        code = print_object(&p);
     json_decref(p.lines);
-    for (size_t i = 0; i < count; i++) {
-        close(src[i].fd);
-        free(src[i].line);
-    }
+    if (!rc)
+        logs_close(&logs);
     job_free(&j);
     return code;
 }

@@ -94,7 +94,7 @@ static void find(struct view *v, const char *text)
 static enum view_request go_back(struct view *v, int code)
 {
     const enum view_id at = view_active(v);
-    if (code == 27 && view_kinds[at].source && v->list[at].filtered) {
+    if (code == 27 && ((view_kinds[at].source && v->list[at].filtered) || (view_kinds[at].find && *v->log_at.find))) {
         find(v, "");
         return REQUEST_NONE;
     }

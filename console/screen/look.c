@@ -123,8 +123,6 @@ static void look_at_files(struct screen *x, struct job *j, unsigned needs)
         name_layout(x, j);
     if (needs & NEED_HISTORY)
         look_history(x, j);
-    if (needs & NEED_LOG)
-        log_tail_read(&x->log, j, x->view.log_rank);
 }
 
 static void look_comm(struct screen *x)
@@ -152,8 +150,13 @@ void look(struct screen *x)
     v->now = kc_now();
     const struct job *selected = view_job(v);
     const unsigned needs = panes_needs(v);
+    if (needs & NEED_NODE)
+        look_node(x);
+    if (needs & NEED_NEWEST)
+        look_newest(x);
     if (!selected)
         return;
+    look_log(x, selected, needs);
     if (!x->replay)
         look_at_files(x, &x->model.job[selected - x->model.job], needs);
     if (needs & NEED_COMM)
@@ -165,7 +168,7 @@ void look_free(struct screen *x)
     kc_reader_free(x->board);
     kept_free(x->kept);
     history_free(&x->history);
-    log_tail_free(&x->log);
     comms_free(&x->comms);
+    look_logs_free(x);
     model_free(&x->model);
 }

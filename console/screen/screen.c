@@ -175,7 +175,9 @@ static int run(struct session *s, const char *job, struct replay *replay, const 
     struct view *v = &x.view;
     v->model = &x.model;
     v->history = &x.history;
-    v->log = &x.log.lines;
+    v->log = &x.log;
+    v->events = &x.events;
+    v->newest = &x.newest;
     v->output = &x.runner.lines;
     v->host = s->home.host;
     v->instance = s->home.instance;

@@ -2,12 +2,14 @@
 #ifndef KC_CONSOLE_SCREEN_IMPL_H
 #define KC_CONSOLE_SCREEN_IMPL_H
 
+#include "answer.h"
 #include "runner.h"
 #include "view.h"
 
 #include "console/config.h"
 #include "console/comms.h"
 #include "console/kept.h"
+#include "console/node.h"
 #include "console/replay.h"
 #include "console/session.h"
 
@@ -35,6 +37,10 @@ struct screen {
     struct history history;
     struct log_tail log;
     struct comms comms;       /* of the selected job */
+    struct events events;     /* of the selected job */
+    struct events_newest newest;
+    struct answer asked_node; /* kc node, asked again each two seconds */
+    struct node node;
     struct runner runner;
     struct replay *replay; /* NULL: it is about now */
     bool moved;            /* in time, since the last look */
@@ -48,5 +54,10 @@ void look(struct screen *x);
 /* The board of the selected job as it is, or in a replay as it was; NULL: there is none. Borrowed, until the next look. */
 struct kc_reader *look_board(struct screen *x);
 void look_free(struct screen *x);
+/* look_logs.c: logs and events of a job, the last events of all, the node. */
+void look_log(struct screen *x, const struct job *j, unsigned needs);
+void look_newest(struct screen *x);
+void look_node(struct screen *x);
+void look_logs_free(struct screen *x);
 
 #endif

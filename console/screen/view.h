@@ -9,12 +9,15 @@
 #include "keys.h"
 #include "layout.h"
 #include "lines.h"
+#include "log_tail.h"
 #include "list.h"
 
 #include "console/comms.h"
 #include "console/complete.h"
+#include "console/events.h"
 #include "console/history.h"
 #include "console/model.h"
+#include "console/node.h"
 #include "console/replay.h"
 
 #define VIEW(id, name, function, of_job, up, down, needs, source, find, hints, walks) VIEW_##id,
@@ -39,6 +42,7 @@ enum {
     NEED_HANG = 1 << 7,
     NEED_LOG = 1 << 8,
     NEED_NODE = 1 << 9,
+    NEED_NEWEST = 1 << 10,   /* the last event of each job */
 };
 
 /* The curve beside the loss. */
@@ -47,13 +51,25 @@ enum second { SECOND_GRAD_NORM, SECOND_LR, SECOND_NONE, SECONDS };
 #define LINE_ROOM 512
 #define LINE_HISTORY 100
 
+/* Where one is in a log: by the numbers of lines ever, from 1, which hold when lines come and go. */
+struct log_place {
+    unsigned long bottom; /* the last line shown; 0: the newest, whatever comes */
+    unsigned long found;  /* the line that was found; 0: none */
+    char find[64];        /* what is looked for; "" nothing */
+};
+
 struct view {
     /* what is known: filled by the loop, borrowed here */
     const struct model *model;
     const struct history *history;  /* of the selected job */
-    const struct lines *log;        /* of the selected job */
     const struct comms *comms;      /* of the selected job; NULL: its board is not there */
     char comms_trouble[256];        /* why they could not be read; "" */
+    const struct log_tail *log;     /* of the selected job */
+    const struct events *events;    /* of the selected job */
+    const struct events_newest *newest; /* of all jobs, where the list of jobs asks for them */
+    const struct node *node;        /* NULL: not looked at yet */
+    double node_age;                /* seconds since then */
+    char node_trouble[256];         /* why it could not be looked at again; "" */
     const struct lines *output;     /* of the statement that was run last */
     bool output_running;
     int output_code;
@@ -79,7 +95,8 @@ struct view {
     char selected[JOB_ID_ROOM];     /* the cursor is on this job, wherever its row goes */
     struct list list[VIEWS];        /* in the rows of those views that have a source */
     int rank, log_rank;             /* log_rank -1: all */
-    int log_back, output_back, help_top; /* lines scrolled back from the end; from the start */
+    struct log_place log_at;
+    int output_back, help_top;      /* lines scrolled back from the end; from the start */
     struct chart_look chart;
     enum second second;             /* where there is room for it; else: */
     enum history_series alone;      /* the only curve */

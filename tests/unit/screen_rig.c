@@ -3,6 +3,8 @@
 #include "screen_picture.h"
 #include "screen_rig_comm.h"
 
+#define RIG_WALL (UINT64_C(1764521041) * 1000000000) /* 2025-11-30T16:44:01Z */
+
 #include <check.h>
 #include <math.h>
 #include <stdio.h>
@@ -14,7 +16,10 @@ struct job rig_job[4];
 struct job_rank rig_rank[2];
 struct model rig_model;
 struct history rig_history;
-struct lines rig_logs, rig_output;
+struct log_tail rig_logs;
+struct events rig_events;
+struct node rig_node;
+struct lines rig_output;
 struct view rig_view;
 
 static void name_job(struct job *j, const char *id, int state, int64_t step, double loss)
@@ -72,6 +77,64 @@ static void fill_running(struct job *j)
     j->ranks_known = 2;
 }
 
+void rig_log(int rank, unsigned ms, const char *text)
+{
+    const struct log_line l = {rank, RIG_WALL + ms * UINT64_C(1000000), text, strlen(text)};
+    log_tail_add(&rig_logs, &l);
+}
+
+static void add_event(const char *event, int64_t rank, int64_t step, int kind, const char *text)
+{
+    struct event_line *l = &rig_events.line[rig_events.count];
+    *l = (struct event_line){.wall = RIG_WALL + rig_events.count++ * UINT64_C(7000000000), .rank = rank, .step = step, .kind = kind};
+    snprintf(l->event, sizeof l->event, "%s", event);
+    snprintf(l->text, sizeof l->text, "%s", text);
+}
+
+static void rig_fill_logs(void)
+{
+    memset(&rig_logs, 0, sizeof rig_logs);
+    rig_logs.logs.count = 2; /* files */
+    rig_logs.open = true;
+    for (unsigned i = 0; i < 40; i++) {
+        char line[96];
+        snprintf(line, sizeof line, "line %u of a log", i);
+        rig_log((int)(i % 2), 250 * i, line);
+    }
+    rig_log(0, 10000, "an escape \033[31mred\033[0m and \377, t\303\251l\303\251");
+    memset(&rig_events, 0, sizeof rig_events);
+    add_event("launched", -1, -1, KC_EVENT_KIND_INFO, "incarnation 1, ranks 2");
+    add_event("started", 0, 0, KC_EVENT_KIND_INFO, "");
+    add_event("state", -1, 0, KC_EVENT_KIND_INFO, "running");
+    add_event("straggler", 1, 60, KC_EVENT_KIND_WARNING, "0.81 of the others");
+    add_event("snapshot", 0, 100, KC_EVENT_KIND_INFO, "version 1: training stood 3 ms");
+}
+
+static void rig_fill_node(void)
+{
+    static struct node_user users[2] = {{.pid = 4411, .user = "anna", .program = "python", .memory = 12884901888.0},
+                                        {.pid = 4500, .user = "you", .ours = true, .program = "kc-rank", .memory = NAN}};
+    static struct node_device devices[3];
+    devices[0] = (struct node_device){.name = "cpu-0", .kind = "cpu", .model = "Xeon", .isa = "avx512", .numa = 0, .core = 0,
+                                      .peak_flops = 1.344e11, .memory = 25276510208.0, .memory_free = 8589934592.0, .busy = 0.97,
+                                      .celsius = NAN, .watts = NAN, .state = KC_DEVICE_LEASED, .job = "quickstart-2", .rank = 0,
+                                      .users = -1};
+    devices[1] = devices[0];
+    snprintf(devices[1].name, sizeof devices[1].name, "cpu-1");
+    devices[1].state = KC_DEVICE_FAULTY;
+    devices[1].busy = 0.02;
+    devices[1].rank = -1;
+    devices[1].job[0] = 0;
+    snprintf(devices[1].reason, sizeof devices[1].reason, "marked by hand: ECC errors");
+    devices[2] = (struct node_device){.name = "cuda-0", .kind = "cuda", .model = "NVIDIA H200", .isa = "sm_90", .numa = 1, .core = 0,
+                                      .peak_flops = 6.7e13, .memory = 150754820096.0, .memory_free = 137438953472.0, .busy = 0.75,
+                                      .celsius = 61, .watts = 312.5, .state = KC_DEVICE_IDLE, .rank = -1, .users = 2,
+                                      .user = users, .named = 2};
+    rig_node = (struct node){.host = "node7", .instance = "default", .home = "/home", .kcd = 4242, .told_by_kcd = true,
+                             .memory = 25276510208.0, .available = 22333829939.0, .limit = NAN, .headroom = NAN,
+                             .load = {1.94, 1.21, 0.62}, .device = devices, .devices = 3};
+}
+
 void rig_screen_setup(void)
 {
     name_job(&rig_job[0], "quickstart-2", KC_JOB_RUNNING, 180, 2.1134);
@@ -89,18 +152,13 @@ void rig_screen_setup(void)
                     (double[HISTORY_SERIES]){s == 120 ? NAN : 2.05 + 3.5 * exp(-s / 30.0) + 0.06 * sin(s * 1.7),
                                              s == 120 ? NAN : 0.4 + 2 * exp(-s / 12.0) + 0.1 * sin(s * 2.3),
                                              s <= 30 ? s * 4e-5 : 1.2e-3 - (s - 30) * 2e-6});
-    memset(&rig_logs, 0, sizeof rig_logs);
-    for (int i = 0; i < 40; i++) {
-        char line[96];
-        snprintf(line, sizeof line, "line %d of a log\n", i);
-        lines_feed(&rig_logs, i % 2 ? "1| " : "0| ", line, strlen(line));
-    }
-    static const char odd[] = "an escape \033[31mred\033[0m and \377, t\303\251l\303\251\n";
-    lines_feed(&rig_logs, "0| ", odd, strlen(odd));
+    rig_fill_logs();
+    rig_fill_node();
     memset(&rig_output, 0, sizeof rig_output);
     static const char said[] = "quickstart-2 ended at step 181\n";
     lines_feed(&rig_output, "", said, strlen(said));
-    rig_view = (struct view){.model = &rig_model, .history = &rig_history, .log = &rig_logs, .output = &rig_output, .host = "node7",
+    rig_view = (struct view){.model = &rig_model, .history = &rig_history, .log = &rig_logs, .events = &rig_events,
+                             .node = &rig_node, .output = &rig_output, .host = "node7",
                          .instance = "default", .kcd = 4242, .log_rank = -1};
     rig_comm_fill(4, -1);
     rig_view.comms = &rig_comms;
@@ -110,7 +168,8 @@ void rig_screen_teardown(void)
 {
     rig_comm_free();
     history_free(&rig_history);
-    lines_free(&rig_logs);
+    rig_logs.open = false; /* there are no files */
+    log_tail_free(&rig_logs);
     lines_free(&rig_output);
 }
 

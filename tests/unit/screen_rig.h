@@ -11,7 +11,12 @@ extern struct job rig_job[4];
 extern struct job_rank rig_rank[2];
 extern struct model rig_model;
 extern struct history rig_history;
-extern struct lines rig_logs, rig_output;
+extern struct log_tail rig_logs;
+extern struct events rig_events;
+extern struct node rig_node;
+extern struct lines rig_output;
+/* A line of the log, so many ms after the first. */
+void rig_log(int rank, unsigned ms, const char *text);
 extern struct view rig_view;
 
 /* As fixtures: the world as new. */

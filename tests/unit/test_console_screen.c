@@ -24,9 +24,6 @@ START_TEST(screens_are_as_they_were)
     rig_view.rank = 1;
     rig_compare("ranks-80x24", 24, 80, false);
     rig_compare("ranks-40x10", 10, 40, false);
-    rig_view.at = VIEW_LOG;
-    rig_compare("log-80x24", 24, 80, false);
-    rig_compare("log-80x24-ascii", 24, 80, true);
     rig_view.at = VIEW_HELP;
     rig_compare("help-80x24", 24, 80, false);
 }
