@@ -80,6 +80,7 @@ static void keep(struct events *e, const struct event_line *l)
 {
     if (!strcmp(l->event, "launched"))
         e->launched = l->wall;
+    e->total++;
     if (e->count == EVENTS_KEPT) {
         e->first = (e->first + 1) % EVENTS_KEPT;
         e->count--;

@@ -22,6 +22,7 @@ struct events {
     off_t at;           /* of the file, read */
     struct event_line line[EVENTS_KEPT]; /* ring */
     size_t first, count;
+    unsigned long total; /* lines ever read */
     uint64_t launched;  /* when its ranks were started last, as far as these lines tell; 0 */
 };
 

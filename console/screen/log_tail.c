@@ -42,19 +42,46 @@ static char *clean_line(const struct log_line *l)
     return strdup(safe);
 }
 
-void log_tail_add(struct log_tail *t, const struct log_line *l)
+/* Takes the text. */
+static void keep(struct log_tail *t, struct log_kept line)
 {
-    char *text = clean_line(l);
-    if (!text)
+    if (!line.text)
         return;
     if (t->count == LOG_KEPT) {
         free(t->line[t->first].text);
         t->first = (t->first + 1) % LOG_KEPT;
         t->count--;
     }
-    t->line[(t->first + t->count++) % LOG_KEPT] = (struct log_kept){l->rank, l->wall, log_is_error(l->text, l->bytes), text};
+    t->line[(t->first + t->count++) % LOG_KEPT] = line;
     t->total++;
+}
+
+void log_tail_add(struct log_tail *t, const struct log_line *l)
+{
+    keep(t, (struct log_kept){l->rank, l->wall, log_is_error(l->text, l->bytes), false, clean_line(l)});
     log_error_take(&t->error, l, t->since);
+}
+
+void log_tail_event(struct log_tail *t, const struct event_line *e)
+{
+    char text[512];
+    event_line_text(e, text, sizeof text);
+    keep(t, (struct log_kept){(int)e->rank, e->wall, e->kind == KC_EVENT_KIND_FAULT, true, strdup(text)});
+}
+
+/* Events that came before `wall`; 0: all there are. */
+static void take_events(struct log_tail *t, const struct events *e, uint64_t wall)
+{
+    const size_t until = events_until(e, t->until);
+    for (size_t i = 0; i < until; i++) {
+        const struct event_line *l = events_at(e, i);
+        if (e->total - e->count + i < t->events || (t->rank >= 0 && l->rank >= 0 && l->rank != t->rank))
+            continue;
+        if (wall && l->wall > wall)
+            return;
+        log_tail_event(t, l);
+        t->events = e->total - e->count + i + 1;
+    }
 }
 
 static void begin(struct log_tail *t, const struct job *j, int rank, uint64_t until, uint64_t since)
@@ -71,18 +98,22 @@ static void begin(struct log_tail *t, const struct job *j, int rank, uint64_t un
         snprintf(t->trouble, sizeof t->trouble, rc == -ENOENT ? "the folder of the job is removed" : "its logs: %s", strerror(-rc));
 }
 
-bool log_tail_read(struct log_tail *t, const struct job *j, int rank, uint64_t until, uint64_t since)
+bool log_tail_read(struct log_tail *t, const struct job *j, int rank, uint64_t until, const struct events *e)
 {
     struct log_line l;
-    if (strcmp(t->id, j->id) || t->rank != rank || t->until != until || t->since != since || !t->open || t->logs.count == 0)
-        begin(t, j, rank, until, since);
-    if (!t->open || t->untimed)
-        return false;
-    logs_refresh(&t->logs);
-    for (int i = 0; i < LINES_AT_ONCE; i++) {
+    if (strcmp(t->id, j->id) || t->rank != rank || t->until != until || t->since != e->launched || !t->open || t->logs.count == 0)
+        begin(t, j, rank, until, e->launched);
+    if (t->open && !t->untimed)
+        logs_refresh(&t->logs);
+    for (int i = 0; t->open && !t->untimed && i < LINES_AT_ONCE; i++) {
         if (!logs_next(&t->logs, until != 0 || job_ended(j), &l))
-            return false;
+            break;
+        if (l.wall)
+            take_events(t, e, l.wall);
         log_tail_add(t, &l);
+        if (i == LINES_AT_ONCE - 1)
+            return true;
     }
-    return true;
+    take_events(t, e, 0);
+    return false;
 }

@@ -13,7 +13,7 @@ void look_log(struct screen *x, const struct job *j, unsigned needs)
     if (needs & (NEED_EVENTS | NEED_LOG)) /* a log's first error is of the ranks that run */
         events_read(&x->events, j->id, j->directory);
     if (needs & NEED_LOG)
-        x->more |= log_tail_read(&x->log, j, v->log_rank, v->replay.on ? v->replay.wall : 0, x->events.launched);
+        x->more |= log_tail_read(&x->log, j, v->log_rank, v->replay.on ? v->replay.wall : 0, &x->events);
 }
 
 void look_newest(struct screen *x)

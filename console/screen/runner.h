@@ -7,6 +7,7 @@
 
 #include "console/statements.h"
 
+#include <stdint.h>
 #include <sys/types.h>
 
 #define RUNNER_ROOM 16384

@@ -1,5 +1,5 @@
-/* view_log.c - what ranks printed, merged, the newest at the bottom; above them what is shown, and the first error. The column
- * before a line: ! it tells of an error, > it was found. */
+/* view_log.c - what ranks printed, merged, with the job's events (*) between them, the newest at the bottom; above them what is
+ * shown, and the first error. The column before a line: ! it tells of an error, > it was found. */
 #include "view.h"
 
 #include "base/clock.h"
@@ -60,11 +60,14 @@ static void draw_line(const struct view *v, struct canvas *c, int row, unsigned 
     int col = 1;
     if (!l)
         return;
-    const enum role role = found ? ROLE_CURSOR : l->error ? ROLE_BAD : matches(v, l) ? ROLE_STRONG : ROLE_NORMAL;
+    const enum role plain = l->event ? ROLE_DIM : ROLE_NORMAL;
+    const enum role role = found ? ROLE_CURSOR : l->error ? ROLE_BAD : matches(v, l) ? ROLE_STRONG : plain;
     if (found || l->error)
         canvas_text(c, row, 0, 1, role, found ? ">" : "!");
     col += draw_time(c, row, col, l->wall);
-    if (v->log_rank < 0 && v->log->logs.count != 1)
+    if (l->event)
+        snprintf(rank, sizeof rank, "* ");
+    else if (v->log_rank < 0 && v->log->logs.count != 1)
         snprintf(rank, sizeof rank, "%d| ", l->rank);
     col += canvas_text(c, row, col, 0, ROLE_DIM, "%s", rank);
     canvas_text(c, row, col, 0, role, "%s", l->text);
@@ -85,13 +88,21 @@ static void draw_head(const struct view *v, struct canvas *c, int row)
     canvas_text(c, row, 1, 0, ROLE_DIM, "%s  %zu lines  %s%s", whose, v->log->count, where, find);
 }
 
-/* It stays when its line has gone out of sight. */
-static void draw_error(const struct view *v, struct canvas *c, int row)
+/* It stays when its line has gone out of sight. A rank that was killed printed nothing: then it is what its keeper says, and not
+ * that its peers miss it. False: there is none. */
+static bool draw_error(struct view *v, struct canvas *c, int row)
 {
     const struct log_error *e = &v->log->error;
-    int col = 1 + draw_time(c, row, 1, e->wall);
-    canvas_text(c, row, 0, 1, ROLE_BAD, "!");
-    canvas_text(c, row, col, 0, ROLE_BAD, "first error, rank %d: %s", e->rank, e->text);
+    const struct job *j = view_job(v);
+    const bool failed = j && *j->failure.reason && j->failure.rank >= 0;
+    if (failed && (!e->known || e->rank != j->failure.rank))
+        canvas_text(c, row, 0, 0, ROLE_BAD, "! first failure, rank %lld: %s", (long long)j->failure.rank, j->failure.reason);
+    else if (e->known) {
+        const int col = 1 + draw_time(c, row, 1, e->wall);
+        canvas_text(c, row, 0, 1, ROLE_BAD, "!");
+        canvas_text(c, row, col, 0, ROLE_BAD, "first error, rank %d: %s", e->rank, e->text);
+    }
+    return failed || e->known;
 }
 
 static const char *nothing(const struct view *v)
@@ -110,10 +121,10 @@ void view_draw_log(struct view *v, struct canvas *c)
         canvas_text(c, 0, 1, 0, v->log && v->log->trouble[0] ? ROLE_BAD : ROLE_DIM, "%s", nothing(v));
         return;
     }
-    if (c->rows >= 4)
+    if (c->rows >= 4 && (v->at == VIEW_LOG || c->rows >= 10)) /* a narrow part has a head of its own */
         draw_head(v, c, top++);
-    if (c->rows >= 4 && v->log->error.known)
-        draw_error(v, c, top++);
+    if (c->rows >= 4 && draw_error(v, c, top))
+        top++;
     const unsigned long rows = (unsigned long)(c->rows - top), shown = v->log->count < rows ? v->log->count : rows;
     const unsigned long least = first_of(v->log) + shown - 1, bottom = bottom_of(v) < least ? least : bottom_of(v);
     for (unsigned long i = 0; i < shown; i++)

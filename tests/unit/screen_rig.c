@@ -101,6 +101,9 @@ static void rig_fill_logs(void)
         snprintf(line, sizeof line, "line %u of a log", i);
         rig_log((int)(i % 2), 250 * i, line);
     }
+    static const struct event_line late = {.wall = RIG_WALL + UINT64_C(9900000000), .rank = 1, .step = 60,
+                                           .kind = KC_EVENT_KIND_WARNING, .event = "straggler", .text = "0.81 of the others"};
+    log_tail_event(&rig_logs, &late);
     rig_log(0, 10000, "an escape \033[31mred\033[0m and \377, t\303\251l\303\251");
     memset(&rig_events, 0, sizeof rig_events);
     add_event("launched", -1, -1, KC_EVENT_KIND_INFO, "incarnation 1, ranks 2");

@@ -6,6 +6,7 @@
 
 #include "console/events.h"
 #include "console/logs.h"
+#include "console/screen/log_tail.h"
 
 #include "base/clock.h"
 #include "supervisor/log_times.h"
@@ -307,6 +308,30 @@ START_TEST(the_newest_event_of_a_job_is_read_when_its_journal_has_grown)
 }
 END_TEST
 
+START_TEST(events_stand_between_the_lines_of_a_screen)
+{
+    static struct log_tail t;
+    static struct events e;
+    char text[512] = "";
+    put("rank-0.log", "a\nb\n");
+    put("log-times", "1000 0 2\n3000 0 4\n");
+    put("events.jsonl", "{\"time\":\"1970-01-01T00:00:02.000Z\",\"event\":\"started\",\"rank\":0,\"step\":0}\n"
+                        "{\"time\":\"1970-01-01T00:00:04.000Z\",\"event\":\"paused\",\"step\":7}\n");
+    memset(&t, 0, sizeof t);
+    memset(&e, 0, sizeof e);
+    events_read(&e, job.id, job.directory);
+    for (int look = 0; look < 2; look++) /* what is known is not told again */
+        ck_assert(!log_tail_read(&t, &job, -1, 0, &e));
+    for (size_t i = 0; i < t.count; i++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s;", log_tail_at(&t, i)->text);
+    ck_assert_str_eq(text, "a;rank 0 started at step 0;b;paused at step 7;");
+    ck_assert(!log_tail_read(&t, &job, -1, 2500 * KC_MILLISECOND, &e)); /* a replay's moment */
+    ck_assert_uint_eq(t.count, 2);
+    ck_assert_str_eq(log_tail_at(&t, 1)->text, "rank 0 started at step 0");
+    log_tail_free(&t);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("logs");
@@ -324,6 +349,7 @@ int main(void)
     tcase_add_test(t, kc_log_tells_when_and_what_went_wrong_first);
     tcase_add_test(t, the_last_events_are_lines_and_what_comes_is_read_on);
     tcase_add_test(t, the_newest_event_of_a_job_is_read_when_its_journal_has_grown);
+    tcase_add_test(t, events_stand_between_the_lines_of_a_screen);
     suite_add_tcase(s, t);
     return suite_run(s);
 }

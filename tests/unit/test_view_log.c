@@ -47,10 +47,10 @@ START_TEST(a_line_that_is_read_stays_where_it_is_while_others_come)
 {
     rig_press("k");
     ck_assert(on_screen("1 below"));
-    ck_assert_ptr_nonnull(strstr(row(22), "line 39"));
+    ck_assert_ptr_nonnull(strstr(row(22), "* rank 1 straggler"));
     rig_log(1, 11000, "one more");
     ck_assert(on_screen("2 below"));
-    ck_assert_ptr_nonnull(strstr(row(22), "line 39"));
+    ck_assert_ptr_nonnull(strstr(row(22), "* rank 1 straggler"));
     rig_press("G");
     ck_assert(on_screen("follows"));
     ck_assert_ptr_nonnull(strstr(row(22), "one more"));
@@ -74,6 +74,16 @@ START_TEST(the_first_error_stays_above_when_its_line_has_gone)
     ck_assert_uint_eq(rig_logs.count, LOG_KEPT);
     ck_assert_ptr_nonnull(strstr(row(3), "first error, rank 1: RuntimeError: out of memory"));
     rig_compare("log-error-80x24", 24, 80, false);
+}
+END_TEST
+
+START_TEST(a_rank_that_was_killed_printed_nothing_and_is_blamed_all_the_same)
+{
+    rig_job[0].failure = (struct job_failure){.rank = 1, .step = 17, .reason = "killed by someone (signal 9, SIGKILL)"};
+    rig_log(0, 13100, "error: peer 1 is gone");
+    ck_assert_ptr_nonnull(strstr(row(3), "! first failure, rank 1: killed by someone (signal 9, SIGKILL)"));
+    rig_log(1, 13200, "error: its own words");
+    ck_assert_ptr_nonnull(strstr(row(3), "first failure, rank 1")); /* the first line is another one's still */
 }
 END_TEST
 
@@ -142,6 +152,7 @@ int main(void)
     tcase_add_test(t, the_newest_line_is_at_the_bottom_and_nothing_foreign_reaches_the_screen);
     tcase_add_test(t, a_line_that_is_read_stays_where_it_is_while_others_come);
     tcase_add_test(t, the_first_error_stays_above_when_its_line_has_gone);
+    tcase_add_test(t, a_rank_that_was_killed_printed_nothing_and_is_blamed_all_the_same);
     tcase_add_test(t, what_is_looked_for_is_shown_and_n_and_N_go_on);
     tcase_add_test(t, aside_is_another_rank_and_the_last_is_the_last);
     tcase_add_test(t, a_time_that_nobody_noted_is_left_out_and_what_cannot_be_read_is_said);
