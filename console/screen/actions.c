@@ -176,14 +176,15 @@ enum view_request actions_run(struct view *v)
 /* The marked rows of the view, else the one under the cursor. */
 static void aim_at_rows(struct view *v, const struct job *j, const char *prefix)
 {
-    const struct list *l = &v->list[v->at];
+    const enum view_id at = view_active(v);
+    struct list *l = &v->list[at];
     struct list_source s;
     char id[LIST_ID];
     struct action_choice *a = &v->act;
     for (size_t i = 0; i < l->marks; i++)
         snprintf(a->target[a->targets++].id, sizeof a->target[0].id, "%s%s", prefix, l->mark[i]);
-    if (!a->targets && view_kinds[v->at].source && view_kinds[v->at].source(v, &s)) {
-        const size_t row = list_row(&v->list[v->at], &s);
+    if (!a->targets && view_kinds[at].source && view_kinds[at].source(v, &s)) {
+        const size_t row = list_row(l, &s);
         if (row != SIZE_MAX) {
             s.id(s.self, row, id);
             snprintf(a->target[a->targets++].id, sizeof a->target[0].id, "%s%s", prefix, id);
@@ -205,7 +206,7 @@ static void aim(struct view *v, const struct job *j)
     } else if (a->menu == MENU_SNAPSHOT && j) {
         snprintf(prefix, sizeof prefix, "%s/", j->id);
         aim_at_rows(v, j, prefix);
-    } else if (v->at == VIEW_JOBS && l->marks) {
+    } else if (view_active(v) == VIEW_JOBS && l->marks) {
         for (size_t i = 0; i < l->marks; i++)
             aim_at_job(v, l->mark[i], &a->target[a->targets++]);
     } else if (j) {
@@ -216,7 +217,8 @@ static void aim(struct view *v, const struct job *j)
 void actions_open(struct view *v)
 {
     const struct job *j = view_job(v);
-    const enum action_menu menu = v->at == VIEW_SNAPSHOTS ? MENU_SNAPSHOT : v->at == VIEW_NODE ? MENU_NODE : MENU_JOB;
+    const enum view_id at = view_active(v);
+    const enum action_menu menu = at == VIEW_SNAPSHOTS ? MENU_SNAPSHOT : at == VIEW_NODE ? MENU_NODE : MENU_JOB;
     if (v->replay.on) {
         snprintf(v->notice, sizeof v->notice, "this is a recording: nothing can be done to what was");
         return;

@@ -57,10 +57,14 @@ void frame_draw_title(struct view *v, struct canvas *c, const struct job *j, con
         snprintf(right, sizeof right, "step %lld/%lld ", (long long)j->step, (long long)j->steps);
     if (v->age > 3)
         snprintf(right, sizeof right, "looked %s ago ", text_seconds(v->age, age, sizeof age));
+    if (v->frozen) {
+        const unsigned long long s = v->clock > v->frozen ? (v->clock - v->frozen) / KC_SECOND : 0;
+        snprintf(right, sizeof right, s < 120 ? "FROZEN %llu s " : "FROZEN %llu min ", s < 120 ? s : s / 60);
+    }
     if (v->replay.on)
         time_of_replay(v, j, c->cols - text_width(left) - 1, right, sizeof right);
     int width = text_width(right);
-    if (text_width(left) + width >= c->cols && (!v->replay.on || width >= c->cols))
+    if (text_width(left) + width >= c->cols && ((!v->replay.on && !v->frozen) || width >= c->cols))
         width = 0;
     name_dropped(v, l, dropped, sizeof dropped);
     canvas_bar(c, 0, 0, c->cols - width, ROLE_TITLE, "%s%s", left,

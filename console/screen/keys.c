@@ -110,6 +110,16 @@ static enum view_request go_back(struct view *v, int code)
     return REQUEST_NONE;
 }
 
+/* Nothing is looked at until it is let go. */
+static void freeze(struct view *v)
+{
+    v->frozen = v->frozen ? 0 : v->now ? v->now : 1;
+    if (v->replay.on) {
+        v->frozen = 0;
+        snprintf(v->notice, sizeof v->notice, "a recording stands still by itself");
+    }
+}
+
 static enum view_request walk(struct view *v, enum replay_walk how)
 {
     if (!v->replay.on) {
@@ -155,11 +165,37 @@ static enum view_request key_in_view(struct view *v, int code)
     case KEY_ID_BEGIN: return walk(v, REPLAY_FIRST);
     case KEY_ID_NEWEST: return walk(v, REPLAY_LAST);
     case KEY_ID_REDRAW: return REQUEST_REDRAW;
+    case KEY_ID_FREEZE: freeze(v); break;
+    case KEY_ID_COPY: return REQUEST_COPY;
+    case KEY_ID_WRITE: return REQUEST_WRITE;
     default: break;
     }
     return REQUEST_NONE;
 }
 _Static_assert(KEY_ID_HELP - KEY_ID_JOBS == (int)VIEW_HELP - (int)VIEW_JOBS, "keys.def names views in the order of views.def");
+
+void view_click(struct view *v, int row, int col)
+{
+    struct list_source s;
+    const struct layout l = panes_layout(v);
+    int pane = 0;
+    while (pane < PANES && (row < l.box[pane].row || row >= l.box[pane].row + l.box[pane].rows || col < l.box[pane].col ||
+                            col >= l.box[pane].col + l.box[pane].cols))
+        pane++;
+    if (v->mode != MODE_NORMAL || pane == PANES)
+        return;
+    v->pane = (enum pane)pane;
+    const enum view_id at = view_active(v);
+    struct list *list = &v->list[at];
+    if (!view_kinds[at].source || !view_kinds[at].source(v, &s) || row - l.box[pane].row < list->first)
+        return;
+    const size_t want = list->top + (size_t)(row - l.box[pane].row - list->first);
+    for (size_t before = SIZE_MAX; list->at != want && list->at != before;) { /* as keys would go there: it ends at the end */
+        before = list->at;
+        if (!view_kinds[at].key(v, list->at < want ? KEY_ID_DOWN : KEY_ID_UP))
+            view_list_key(v, at, list->at < want ? KEY_ID_DOWN : KEY_ID_UP);
+    }
+}
 
 enum view_request view_key(struct view *v, int code, bool character)
 {

@@ -504,6 +504,7 @@ void list_draw(struct list *l, const struct list_source *s, struct canvas *c, ui
     }
     if (c->rows - y >= 4) /* heads only where there is room for more than them */
         draw_heads(l, s, c, y++);
+    l->first = y;
     if (shown.count)
         scroll(l, &shown, c->rows - y);
     else

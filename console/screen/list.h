@@ -44,6 +44,7 @@ struct list_source {
 /* All zero: at the first row, nothing sorted, filtered or marked. */
 struct list {
     char cursor[LIST_ID]; /* the row it is on; "": the first */
+    int first;            /* line of the canvas on which rows began when they were last drawn */
     size_t at, top, page; /* its place among the rows shown, the place of the first on the screen, how many fit there */
     int sort;             /* 1 + column; 0: as the source has them */
     bool invert;

@@ -2,6 +2,7 @@
  * look and key. */
 #include "screen.h"
 
+#include "plain.h"
 #include "screen_impl.h"
 #include "terminal.h"
 
@@ -17,6 +18,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -43,14 +45,56 @@ static void read_on(struct screen *x)
     x->moved = true;
 }
 
+static int fresh_canvas(const struct screen *x, struct canvas *c)
+{
+    int rows, cols;
+    terminal_size(&rows, &cols);
+    if (canvas_new(c, rows, cols, config_is(&x->config, CONFIG_MARKS, "ascii")))
+        return -ENOMEM;
+    c->blocks = config_is(&x->config, CONFIG_MARKS, "block");
+    return 0;
+}
+
+/* The view alone, on the plain terminal. */
+static void copy_mode(struct screen *x)
+{
+    struct canvas c;
+    if (fresh_canvas(x, &c))
+        return;
+    char *text = plain_view(&x->view, &c);
+    canvas_free(&c);
+    if (text)
+        terminal_plain(text);
+    free(text);
+    x->looked = 0; /* what was seen is old by now */
+}
+
+static void write_screen(struct screen *x)
+{
+    struct canvas c;
+    char name[160], file[224];
+    struct view *v = &x->view;
+    if (fresh_canvas(x, &c))
+        return;
+    view_draw(v, &c);
+    char *text = canvas_dump(&c);
+    canvas_free(&c);
+    snprintf(name, sizeof name, "%s%s%s", view_kinds[v->at].of_job ? v->selected : "", view_kinds[v->at].of_job ? "-" : "",
+             view_kinds[v->at].name);
+    int rc = text ? plain_save(name, text, file, sizeof file) : -ENOMEM;
+    free(text);
+    if (rc)
+        snprintf(v->notice, sizeof v->notice, "not written: %.150s: %s", file, strerror(-rc));
+    else
+        snprintf(v->notice, sizeof v->notice, "written: %.200s", file);
+}
+
 static void draw(struct screen *x)
 {
     struct canvas c;
-    int rows, cols;
-    terminal_size(&rows, &cols);
-    if (canvas_new(&c, rows, cols, config_is(&x->config, CONFIG_MARKS, "ascii")))
+    if (fresh_canvas(x, &c))
         return;
-    c.blocks = config_is(&x->config, CONFIG_MARKS, "block");
+    x->view.clock = kc_now();
     x->view.output_running = x->runner.pid != 0;
     x->view.output_code = x->runner.code;
     view_draw(&x->view, &c);
@@ -63,9 +107,22 @@ static void pause_for(struct screen *x)
 {
     struct pollfd p[2] = {{.fd = STDIN_FILENO, .events = POLLIN},
                           {.fd = x->runner.pid ? x->runner.fd : -1, .events = POLLIN}};
-    uint64_t due = x->looked + x->interval, now = kc_now();
-    int wait = x->more ? 0 : due > now ? (int)((due - now) / KC_MILLISECOND) + 1 : 0;
+    const uint64_t now = kc_now(), frozen = x->view.frozen;
+    const uint64_t due = frozen ? now + KC_SECOND - (now - frozen) % KC_SECOND : x->looked + x->interval;
+    int wait = x->more && !frozen ? 0 : due > now ? (int)((due - now) / KC_MILLISECOND) + 1 : 0;
     poll(p, 2, wait);
+}
+
+/* The wheel is as three keys, a press chooses a row. */
+static void mouse(struct screen *x)
+{
+    int row, col, button;
+    if (!terminal_mouse(&row, &col, &button))
+        return;
+    if (button == 1)
+        view_click(&x->view, row, col);
+    for (int i = 0; button > 1 && i < 3; i++)
+        view_key(&x->view, button == 4 ? KEY_UP : KEY_DOWN, false);
 }
 
 /* Returns true when it is time to leave. */
@@ -77,6 +134,10 @@ static bool keys(struct screen *x)
     while (terminal_key(&code, &character)) {
         if (!character && code == KEY_RESIZE)
             continue; /* ncurses has taken the new size: the next drawing fits it */
+        if (!character && code == KEY_MOUSE) {
+            mouse(x);
+            continue;
+        }
         switch (view_key(&x->view, code, character)) {
         case REQUEST_QUIT: return true;
         case REQUEST_RUN: runner_start(&x->runner, &x->session->home, x->view.run); break;
@@ -88,11 +149,15 @@ static bool keys(struct screen *x)
                 read_on(x);
             break;
         case REQUEST_WALK: walk(x); break;
+        case REQUEST_COPY: copy_mode(x); break;
+        case REQUEST_WRITE: write_screen(x); break;
         case REQUEST_NONE: break;
         }
     }
-    if (x->view.at != at)
+    if (x->view.at != at) {
         x->looked = 0; /* a new view wants its data now */
+        x->view.frozen = 0;
+    }
     return false;
 }
 
@@ -107,8 +172,12 @@ static int loop(struct screen *x)
         }
         if (terminal_ended())
             return 128 + terminal_ended();
-        if (kc_now() - x->looked >= x->interval || x->more)
+        if (terminal_gone())
+            return 128 + SIGHUP;
+        if ((kc_now() - x->looked >= x->interval || x->more) && (!v->frozen || !x->looked)) {
             look(x);
+            v->frozen = v->frozen ? v->now : 0; /* R: looked at once more, and held as it is now */
+        }
         runner_read(&x->runner);
         draw(x);
         pause_for(x);

@@ -5,6 +5,8 @@
 
 #include "theme.h"
 
+#include "base/file.h"
+
 #include <errno.h>
 #include <ncurses.h>
 #include <poll.h>
@@ -200,6 +202,42 @@ void terminal_show(const struct canvas *c)
 void terminal_redraw(void)
 {
     clearok(curscr, TRUE);
+}
+
+bool terminal_mouse(int *row, int *col, int *button)
+{
+    MEVENT e;
+    if (getmouse(&e) != OK)
+        return false;
+    *row = e.y;
+    *col = e.x;
+    *button = e.bstate & BUTTON1_PRESSED ? 1 : e.bstate & BUTTON4_PRESSED ? 4 : e.bstate & BUTTON5_PRESSED ? 5 : 0;
+    return *button != 0;
+}
+
+void terminal_plain(const char *text)
+{
+    char byte = 0;
+    struct pollfd p = {.fd = STDIN_FILENO, .events = POLLIN};
+    def_prog_mode();
+    endwin();
+    ssize_t ignored = write(STDOUT_FILENO, "\n", 1);
+    kc_write_all(STDOUT_FILENO, text, strlen(text));
+    static const char back[] = "-- kc stands still: select with the terminal; Enter goes back --";
+    ignored = write(STDOUT_FILENO, back, sizeof back - 1);
+    (void)ignored;
+    while (!ended && byte != '\n' && byte != '\r')
+        if (poll(&p, 1, 1000) > 0 && read(STDIN_FILENO, &byte, 1) == 0)
+            break;
+    reset_prog_mode();
+    refresh();
+    clearok(curscr, TRUE);
+}
+
+bool terminal_gone(void)
+{
+    struct pollfd p = {.fd = STDIN_FILENO, .events = POLLIN};
+    return poll(&p, 1, 0) > 0 && (p.revents & (POLLHUP | POLLERR | POLLNVAL));
 }
 
 bool terminal_key(int *code, bool *character)

@@ -22,6 +22,13 @@ void terminal_size(int *rows, int *cols);
 void terminal_show(const struct canvas *c);
 /* Forget what the terminal shows and send all again. */
 void terminal_redraw(void);
+/* Leave the screen for a while: `text` on the plain terminal, where it can be selected and scrolled, until Enter or a signal that
+ * ends us. */
+void terminal_plain(const char *text);
+/* Of the key KEY_MOUSE: where, and which button, 1 a press, 4 and 5 the wheel up and down. false: another. */
+bool terminal_mouse(int *row, int *col, int *button);
+/* Nobody is there any more, though no signal said so. */
+bool terminal_gone(void);
 /* Next key without waiting: false: none. *character: a letter, else an ncurses key code. */
 bool terminal_key(int *code, bool *character);
 /* The part that is ncurses alone: the canvas into the current screen's window; tests call it on a screen of their

@@ -159,7 +159,8 @@ static void complete_find(struct view *v)
     c->count = 0;
     c->more = false;
     snprintf(begun, sizeof begun, "%.*s", (int)(v->line_at - from), v->line + from);
-    if (view_kinds[v->at].source && view_kinds[v->at].source(v, &s))
+    const enum view_id at = view_active(v);
+    if (view_kinds[at].source && view_kinds[at].source(v, &s))
         for (int i = 0; i < s.columns; i++)
             complete_add(c, begun, s.column[i].key);
 }

@@ -77,6 +77,8 @@ struct view {
     int kcd;                        /* pid; 0: none answers */
     uint64_t now;                   /* kc_now() */
     double age;                     /* seconds since it was read */
+    uint64_t clock;                 /* kc_now() of this drawing */
+    uint64_t frozen;                /* the screen is held as it was then: kc_now(); 0: it is not */
     char trouble[256];              /* why it could not be read; "" */
     bool only;                      /* kc watch: one job, no list */
     enum action_leave leave;        /* may something be done from here? AUTO: to what is the user's own */
@@ -120,7 +122,7 @@ struct view {
 };
 
 /* What a key asks the loop to do. */
-enum view_request { REQUEST_NONE, REQUEST_QUIT, REQUEST_RUN, REQUEST_REDRAW, REQUEST_INTERRUPT, REQUEST_WALK };
+enum view_request { REQUEST_NONE, REQUEST_QUIT, REQUEST_RUN, REQUEST_REDRAW, REQUEST_INTERRUPT, REQUEST_WALK, REQUEST_COPY, REQUEST_WRITE };
 
 /* Take a key: an ncurses key code, or a character (then `character`). With REQUEST_RUN v->run holds statements. */
 enum view_request view_key(struct view *v, int code, bool character);
@@ -164,6 +166,8 @@ extern const struct view_kind view_kinds[VIEWS];
 bool view_list_key(struct view *v, enum view_id at, enum key_id key);
 /* The view that has the keys: that which one is at, or that of the part of the screen that Tab went to. */
 enum view_id view_active(const struct view *v);
+/* A press of the mouse at a cell: to that part of the screen, and the row of its list. */
+void view_click(struct view *v, int row, int col);
 /* Go to a view; where it can't be, a notice says why. */
 void view_go(struct view *v, enum view_id to);
 /* Lines of `l` on all of `c`, the newest at the bottom, `back` lines scrolled up. */
