@@ -219,8 +219,10 @@ void terminal_plain(const char *text)
 {
     char byte = 0;
     struct pollfd p = {.fd = STDIN_FILENO, .events = POLLIN};
+    struct sigaction plain = {.sa_handler = SIG_DFL}, of_ncurses;
     def_prog_mode();
     endwin();
+    sigaction(SIGTSTP, &plain, &of_ncurses); /* which would leave the screen once more, and come back to it */
     ssize_t ignored = write(STDOUT_FILENO, "\n", 1);
     kc_write_all(STDOUT_FILENO, text, strlen(text));
     static const char back[] = "-- kc stands still: select with the terminal; Enter goes back --";
@@ -229,6 +231,7 @@ void terminal_plain(const char *text)
     while (!ended && byte != '\n' && byte != '\r')
         if (poll(&p, 1, 1000) > 0 && read(STDIN_FILENO, &byte, 1) == 0)
             break;
+    sigaction(SIGTSTP, &of_ncurses, NULL);
     reset_prog_mode();
     refresh();
     clearok(curscr, TRUE);
