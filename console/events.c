@@ -68,6 +68,10 @@ bool event_line_of(const json_t *o, struct event_line *out)
 const char *event_line_text(const struct event_line *l, char *out, size_t room)
 {
     char rank[32] = "", step[40] = "";
+    if (!strncmp(l->text, "rank ", 5)) { /* it says itself whose it is, and when */
+        snprintf(out, room, "%s: %s", l->event, l->text);
+        return out;
+    }
     if (l->rank >= 0)
         snprintf(rank, sizeof rank, "rank %lld ", (long long)l->rank);
     if (l->step >= 0)

@@ -275,7 +275,7 @@ bool log_is_error(const char *text, size_t bytes)
 {
     static const char *const words[] = {"error",     "fatal",     "fail",      "panic",    "abort",           "assert",
                                         "exception", "traceback", "segfault",  "sanitizer", "segmentation fault",
-                                        "out of memory", "terminate called", "cannot", "can't", "killed", "signal "};
+                                        "out of memory", "terminate called", "cannot", "can't", "killed", "signal ", "left in step"};
     const char *end = text + bytes;
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         const char *at = find_word(text, end, words[i]);

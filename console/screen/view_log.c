@@ -94,9 +94,9 @@ static bool draw_error(struct view *v, struct canvas *c, int row)
 {
     const struct log_error *e = &v->log->error;
     const struct job *j = view_job(v);
-    const bool failed = j && *j->failure.reason && j->failure.rank >= 0;
+    const bool failed = j && *j->failure.reason && j->failure.rank >= 0 && (v->at == VIEW_LOG || job_failed(j));
     if (failed && (!e->known || e->rank != j->failure.rank))
-        canvas_text(c, row, 0, 0, ROLE_BAD, "! first failure, rank %lld: %s", (long long)j->failure.rank, j->failure.reason);
+        canvas_text(c, row, 0, 0, ROLE_BAD, "! first failure: %s", *j->text ? j->text : j->failure.reason);
     else if (e->known) {
         const int col = 1 + draw_time(c, row, 1, e->wall);
         canvas_text(c, row, 0, 1, ROLE_BAD, "!");

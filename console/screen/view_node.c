@@ -48,7 +48,10 @@ static void device_cell(const void *self, size_t row, int column, struct list_ce
         break;
     case BUSY: number_cell(out, d->busy, 100 * d->busy, "%.0f %%"); break;
     case HOLDER:
-        node_holder_text(d, out->text, sizeof out->text);
+        if (*d->job)
+            snprintf(out->text, sizeof out->text, "%s/%lld%s", d->job, (long long)d->rank, d->shared ? " +" : "");
+        else
+            snprintf(out->text, sizeof out->text, "-");
         snprintf(out->value, sizeof out->value, "%s", d->job);
         out->unknown = !*d->job;
         break;
@@ -102,7 +105,7 @@ static void draw_machine(const struct view *v, struct canvas *c)
 /* Rows that the device under the cursor takes below the list. */
 static int rows_of(const struct node_device *d, int most)
 {
-    const int wanted = 1 + (*d->reason != 0) + (d->users >= 0) + (int)d->named;
+    const int wanted = 1 + (*d->reason != 0) + (*d->job != 0) + (d->users >= 0) + (int)d->named;
     return wanted < most ? wanted : most;
 }
 
@@ -115,6 +118,8 @@ static void draw_device(const struct node_device *d, struct canvas *c)
     canvas_text(c, row++, 2, 0, ROLE_STRONG, "%s%s, %s flop/s", d->name, model, text_rate(d->peak_flops, peak, sizeof peak));
     if (*d->reason)
         canvas_text(c, row++, 2, 0, ROLE_BAD, "! faulty: %s", d->reason);
+    if (*d->job)
+        canvas_text(c, row++, 2, 0, ROLE_NORMAL, "held by %s", node_holder_text(d, line, sizeof line));
     if (d->users >= 0)
         canvas_text(c, row++, 2, 0, ROLE_DIM, "%lld process%s on it%s", (long long)d->users, d->users == 1 ? "" : "es",
                     d->named ? ":" : "");

@@ -79,11 +79,12 @@ END_TEST
 
 START_TEST(a_rank_that_was_killed_printed_nothing_and_is_blamed_all_the_same)
 {
-    rig_job[0].failure = (struct job_failure){.rank = 1, .step = 17, .reason = "killed by someone (signal 9, SIGKILL)"};
+    rig_job[0].failure = (struct job_failure){.rank = 1, .step = 17, .reason = "signal"};
+    snprintf(rig_job[0].text, sizeof rig_job[0].text, "rank 1 at step 17 in phase forward: killed by someone (signal 9, SIGKILL)");
     rig_log(0, 13100, "error: peer 1 is gone");
-    ck_assert_ptr_nonnull(strstr(row(3), "! first failure, rank 1: killed by someone (signal 9, SIGKILL)"));
+    ck_assert_ptr_nonnull(strstr(row(3), "! first failure: rank 1 at step 17 in phase forward: killed by someone"));
     rig_log(1, 13200, "error: its own words");
-    ck_assert_ptr_nonnull(strstr(row(3), "first failure, rank 1")); /* the first line is another one's still */
+    ck_assert_ptr_nonnull(strstr(row(3), "first failure: rank 1")); /* the first line is another one's still */
 }
 END_TEST
 
