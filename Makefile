@@ -135,7 +135,7 @@ torture: all $(B)/tests/test_torture
 	@$(B)/tests/test_torture long
 
 # keys, sizes and saved boards at random, sanitizers on, for minutes; the unit tests have a short form
-FUZZ := test_screen_fuzz test_layout
+FUZZ := test_screen_fuzz test_layout test_board_fuzz
 fuzz:
 	@$(MAKE) -s CONFIG=asan $(addprefix build/asan/tests/,$(FUZZ))
 	@for t in $(FUZZ); do build/asan/tests/$$t long || exit 1; done

@@ -95,6 +95,7 @@ static void subject_close(struct subject *u)
 {
     kc_evidence_free(u->evidence);
     kc_reader_free(u->board);
+    *u = (struct subject){0};
 }
 
 /* What the keeper had found out by then, with a look at the processes that nobody has any more; "": nothing. */
@@ -163,7 +164,10 @@ static int open_any(struct session *s, const struct arguments *a, struct subject
     if (!strchr(what, '/'))
         return open_job(s, what, out, e);
     int rc = open_file(what, out, e);
-    return rc && open_recording(s, what, NULL, out, &other) == 0 ? 0 : rc;
+    if (rc == 0)
+        return 0;
+    subject_close(out); /* a board may be open that can't be judged */
+    return open_recording(s, what, NULL, out, &other) == 0 ? 0 : rc;
 }
 
 int verb_hang(struct session *s, const struct arguments *a)

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define LOOK_KCD 6 /* every so many looks */
 
@@ -133,6 +134,34 @@ static void look_comm(struct screen *x)
     comms_free(&x->comms);
     v->comms = r && comms_read(r, &x->comms, &e) == 0 ? &x->comms : NULL;
     snprintf(v->comms_trouble, sizeof v->comms_trouble, "%.255s", e.text);
+}
+
+void look_begin(struct screen *x, struct session *s, const char *job, struct replay *replay)
+{
+    memset(x, 0, sizeof *x);
+    x->session = s;
+    x->replay = replay;
+    x->kept = kept_new();
+    x->moved = true;
+    x->runner.fd = -1;
+    x->read = kc_now();
+    struct view *v = &x->view;
+    v->model = &x->model;
+    v->history = &x->history;
+    v->log = &x->log;
+    v->events = &x->events;
+    v->newest = &x->newest;
+    v->output = &x->runner.lines;
+    v->host = s->home.host;
+    v->instance = s->home.instance;
+    v->log_rank = -1;
+    v->user = geteuid();
+    v->replay.on = replay != NULL;
+    if (job) {
+        v->only = true;
+        v->at = VIEW_JOB;
+        snprintf(v->selected, sizeof v->selected, "%s", job);
+    }
 }
 
 void look(struct screen *x)

@@ -232,36 +232,16 @@ static int run(struct session *s, const char *job, struct replay *replay, const 
 {
     static struct screen x; /* half a megabyte: not for the stack */
     struct kc_error e = {""};
-    memset(&x, 0, sizeof x);
-    x.session = s;
-    if (config_load(&x.config, a, &e))
+    struct config config;
+    if (config_load(&config, a, &e))
         return session_fail(s, KC_EXIT_USAGE, "%s", e.text);
+    look_begin(&x, s, job, replay);
+    x.config = config;
     x.interval = config_interval(&x.config);
-    x.replay = replay;
-    x.kept = kept_new();
-    x.moved = true;
-    x.runner.fd = -1;
     struct view *v = &x.view;
-    v->model = &x.model;
-    v->history = &x.history;
-    v->log = &x.log;
-    v->events = &x.events;
-    v->newest = &x.newest;
-    v->output = &x.runner.lines;
-    v->host = s->home.host;
-    v->instance = s->home.instance;
-    v->log_rank = -1;
-    v->user = geteuid();
     v->leave = config_is(&x.config, CONFIG_READONLY, "yes") ? LEAVE_NEVER : config_is(&x.config, CONFIG_READONLY, "no") ? LEAVE_ALWAYS : LEAVE_AUTO;
-    v->replay.on = replay != NULL;
-    x.read = kc_now();
     if (!replay)
         remember(&x);
-    if (job) {
-        v->only = true;
-        v->at = VIEW_JOB;
-        snprintf(v->selected, sizeof v->selected, "%s", job);
-    }
     int rc = terminal_open(&x.config);
     if (rc)
         return session_fail(s, KC_EXIT_USAGE,

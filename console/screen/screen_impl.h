@@ -49,6 +49,8 @@ struct screen {
     bool more;             /* the history has more to read: go on at once */
 };
 
+/* Begin: nothing was looked at yet. `job` NULL: all. `replay`: that one, as it was. */
+void look_begin(struct screen *x, struct session *s, const char *job, struct replay *replay);
 /* Look at all that the views on the screen need; sets view.now, and x->more where there is more to read at once. */
 void look(struct screen *x);
 /* The board of the selected job as it is, or in a replay as it was; NULL: there is none. Borrowed, until the next look. */
