@@ -18,7 +18,7 @@
 struct kc_reader;
 
 #define COMM_OPS 64        /* of a channel that are put together, the newest */
-#define COMM_RECORDS 16384 /* that are read of all ranks: of many ranks fewer each, so that a look stays cheap */
+#define COMM_RECORDS 8192  /* that are read of all ranks: of many ranks fewer each, so that a look stays cheap */
 #define COMM_TEXT 96
 
 /* Where a member is in an operation. */
