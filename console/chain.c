@@ -3,10 +3,8 @@
 
 #include "copy.h"
 #include "snapshots.h"
+#include "spent.h"
 
-#include "base/file.h"
-#include "govern/policy.h"
-#include "govern/spec.h"
 #include "shm/reader.h"
 
 #include <errno.h>
@@ -92,33 +90,13 @@ static int take_copies(const struct kc_home *home, const struct job *j, struct c
     return take_rows(c, info, c->memory, CHAIN_MEMORY, NULL, costs);
 }
 
-static int64_t restarts_of(const struct job *j)
-{
-    char path[JOB_PATH_ROOM + 16], *text;
-    size_t bytes;
-    int64_t restarts = -1;
-    snprintf(path, sizeof path, "%s/state.json", j->directory);
-    if (kc_file_read(path, 1u << 20, &text, &bytes) == 0) {
-        json_t *o = json_loadb(text, bytes, 0, NULL);
-        restarts = kc_json_integer(o, "fruitless", -1);
-        json_decref(o);
-        free(text);
-    }
-    return restarts;
-}
-
 static void plan_by_files(const struct job *j, struct chain *c)
 {
-    struct kc_arena arena;
-    const struct kc_job_spec *spec;
-    char path[JOB_PATH_ROOM + 16];
-    const double back = j->ranks_known ? j->rank[0].metric[KC_METRIC_ROLLBACKS] : (double)NAN;
-    snprintf(path, sizeof path, "%s/spec.json", j->directory);
-    if (kc_arena_new(&arena, 2 * KC_SPEC_BYTES_MAX) < 0)
-        return;
-    if (kc_spec_load(path, &arena, &spec, NULL) == 0)
-        chain_plan(c, spec, restarts_of(j), back >= 0 ? (int64_t)back : -1);
-    kc_arena_free(&arena);
+    struct spent spent;
+    spent_read(j, &spent);
+    if (spent.spec)
+        chain_plan(c, spent.spec, &spent.history);
+    spent_free(&spent);
 }
 
 static int read_job(const struct kc_home *home, const struct job *j, struct chain *out, struct kc_error *e)
@@ -237,15 +215,13 @@ static void say_source(const struct chain_row *r, enum chain_after what, struct 
     out->tier = r->tier;
 }
 
-void chain_plan(struct chain *c, const struct kc_job_spec *spec, int64_t restarts, int64_t rollbacks)
+void chain_plan(struct chain *c, const struct kc_job_spec *spec, const struct kc_policy_history *history)
 {
-    const struct kc_policy_history history = {.restarts = restarts > 0 ? (uint32_t)restarts : 0,
-                                              .rollbacks = rollbacks > 0 ? (uint32_t)rollbacks : 0};
     const struct kc_policy_history none = {.restarts = 0};
     c->planned = true;
     for (int i = 0; i < CHAIN_AFTERS; i++) {
         struct chain_restore *out = &c->after[i];
-        const enum kc_action action = kc_policy_decide(fault_of[i], spec, &history), first = kc_policy_decide(fault_of[i], spec, &none);
+        const enum kc_action action = kc_policy_decide(fault_of[i], spec, history), first = kc_policy_decide(fault_of[i], spec, &none);
         *out = (struct chain_restore){.version = -1, .step = -1};
         snprintf(out->action, sizeof out->action, "%s", kc_action_name[action]);
         if (action == KC_ACTION_RESTART || action == KC_ACTION_ROLLBACK)

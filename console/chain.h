@@ -7,6 +7,7 @@
 #include "model.h"
 
 #include "contracts/job_spec.h"
+#include "govern/policy.h"
 #include "state/state.h"
 
 /* Where it lies. disk: in the job's folder; elsewhere: what is there is a link out of it. */
@@ -59,8 +60,8 @@ struct kc_reader;
 int chain_of_board(const struct kc_reader *r, const char *id, struct chain *out);
 void chain_free(struct chain *c);
 
-/* Pure: fill in `after`, by the spec's policy. restarts: since the last progress; rollbacks: of the run. -1: unknown is none. */
-void chain_plan(struct chain *c, const struct kc_job_spec *spec, int64_t restarts, int64_t rollbacks);
+/* Pure: fill in `after`, by the spec's policy and what is used up of it. */
+void chain_plan(struct chain *c, const struct kc_job_spec *spec, const struct kc_policy_history *history);
 /* The row that is loaded when the keeper lives (and holds copies), or is gone; without the newest on disk. NULL: there is none. */
 const struct chain_row *chain_newest(const struct chain *c, bool keeper, bool damaged);
 

@@ -17,6 +17,7 @@
 static struct chain_row row[8];
 static struct chain chain;
 static struct kc_job_spec spec;
+static const struct kc_policy_history none;
 
 static void add(enum chain_tier tier, uint64_t version, uint64_t step, int error)
 {
@@ -49,7 +50,7 @@ START_TEST(a_rank_that_dies_costs_what_is_since_the_copy_and_a_machine_what_is_s
     add(CHAIN_ELSEWHERE, 2, 20, 0);
     add(CHAIN_DISK, 3, 30, -EBADMSG);
     add(CHAIN_MEMORY, 4, 40, 0);
-    chain_plan(&chain, &spec, 0, 0);
+    chain_plan(&chain, &spec, &none);
     ck_assert_int_eq(after(CHAIN_AFTER_CRASH)->version, 4);
     ck_assert_int_eq(after(CHAIN_AFTER_CRASH)->tier, CHAIN_MEMORY);
     ck_assert_int_eq(after(CHAIN_AFTER_NONFINITE)->step, 40);
@@ -78,16 +79,16 @@ END_TEST
 
 START_TEST(what_is_used_up_fails_and_nothing_saved_begins_anew)
 {
-    chain_plan(&chain, &spec, 3, 2);
+    chain_plan(&chain, &spec, &(struct kc_policy_history){.restarts = 3, .rollbacks = 2});
     ck_assert_str_eq(after(CHAIN_AFTER_CRASH)->action, "fail");
     ck_assert_str_eq(after(CHAIN_AFTER_CRASH)->text, "restarts are used up");
     ck_assert_str_eq(after(CHAIN_AFTER_NONFINITE)->text, "rollbacks are used up");
-    chain_plan(&chain, &spec, 2, -1);
+    chain_plan(&chain, &spec, &(struct kc_policy_history){.restarts = 2});
     ck_assert_str_eq(after(CHAIN_AFTER_CRASH)->action, "restart");
     ck_assert_str_eq(after(CHAIN_AFTER_CRASH)->text, "the beginning: nothing is saved");
     ck_assert_int_eq(after(CHAIN_AFTER_CRASH)->version, -1);
     spec.on_crash = KC_CRASH_STOP;
-    chain_plan(&chain, &spec, 0, 0);
+    chain_plan(&chain, &spec, &none);
     ck_assert_str_eq(after(CHAIN_AFTER_CRASH)->text, kc_action_help[KC_ACTION_FAIL]);
 }
 END_TEST
@@ -104,7 +105,7 @@ START_TEST(what_the_screen_reads_is_what_the_verb_knows)
     add(CHAIN_DISK, 3, 0, -EBADMSG);
     add(CHAIN_MEMORY, 4, 40, 0);
     add(CHAIN_ASIDE, 5, 50, 0);
-    chain_plan(&chain, &spec, 0, 0);
+    chain_plan(&chain, &spec, &none);
     json_object_set_new(o, "id", json_string("a-1"));
     chain_json(&chain, o);
     ck_assert_int_eq(chain_of_json(o, &back), 0);
