@@ -168,13 +168,13 @@ const char *borders_text(const struct borders *b, char *out, size_t room)
     struct kc_print p = {.out = out, .room = room};
     out[0] = 0;
     if (!b->checked) {
-        kc_print(&p, "%zu rules, not checked: %s", b->rules, b->why);
+        kc_print(&p, "%zu, not checked: %s", b->rules, b->why);
         return out;
     }
     for (int s = BORDER_STATES - 1; s > BORDER_UNKNOWN; s--)
         if (b->count[s])
             kc_print(&p, "%s%u %s", p.length ? ", " : "", b->count[s], border_state_name[s]);
-    kc_print(&p, " of %zu rules", b->rules);
+    kc_print(&p, " of %zu", b->rules);
     return out;
 }
 

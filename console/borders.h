@@ -49,7 +49,7 @@ void borders_check(struct borders *b, const char *root);
 /* Take what `kc boundary check --json` answered instead. */
 void borders_take(struct borders *b, const json_t *answer);
 
-/* "89 kept, 1 warns, 1 broken of 91 rules", or "91 rules, not checked: …". Returns `out`. */
+/* "1 broken, 1 warns, 89 kept of 91", or "91, not checked: …". Returns `out`. */
 const char *borders_text(const struct borders *b, char *out, size_t room);
 /* "expires 2027-03-01, in 91 days", "expired 2026-11-01". */
 const char *border_expiry(const struct border_exemption *x, char *out, size_t room);

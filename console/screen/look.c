@@ -190,6 +190,11 @@ void look(struct screen *x)
         look_at_files(x, &x->model.job[selected - x->model.job], needs);
     if (needs & NEED_COMM)
         look_comm(x);
+    if (needs & NEED_SNAPSHOTS)
+        look_snapshots(x, selected);
+    if (needs & NEED_GOVERN)
+        look_govern(x, selected);
+    x->again = false;
 }
 
 void look_free(struct screen *x)
@@ -199,5 +204,6 @@ void look_free(struct screen *x)
     history_free(&x->history);
     comms_free(&x->comms);
     look_logs_free(x);
+    look_keep_free(&x->keep);
     model_free(&x->model);
 }

@@ -144,6 +144,7 @@ static bool keys(struct screen *x)
         case REQUEST_INTERRUPT: runner_interrupt(&x->runner); break;
         case REQUEST_REDRAW:
             terminal_redraw();
+            x->again = true;
             x->looked = 0;
             if (x->replay)
                 read_on(x);

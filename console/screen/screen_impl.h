@@ -23,6 +23,18 @@ struct known_layout {
     bool planned;
 };
 
+/* Of the views of snapshots and of governance (look_keep.c). */
+struct look_keep {
+    struct answer snapshots, rules;
+    struct chain chain;
+    char asked_of[JOB_ID_ROOM]; /* the job that `snapshots` was asked of last … */
+    int64_t version;            /* … when this was its newest */
+    struct borders borders;
+    struct governance governance;
+    char governed[JOB_ID_ROOM]; /* of that job … */
+    off_t size;                 /* … and so much of its journal */
+};
+
 struct kc_reader;
 
 struct screen {
@@ -41,11 +53,13 @@ struct screen {
     struct events_newest newest;
     struct answer asked_node; /* kc node, asked again each two seconds */
     struct node node;
+    struct look_keep keep;
     struct runner runner;
     struct replay *replay; /* NULL: it is about now */
     bool moved;            /* in time, since the last look */
     uint64_t looked, read; /* kc_now() of the last look, and of the last that succeeded */
     unsigned looks;
+    bool again;            /* R was typed: what other programs said is asked for anew */
     bool more;             /* the history has more to read: go on at once */
 };
 
@@ -61,5 +75,8 @@ void look_log(struct screen *x, const struct job *j, unsigned needs);
 void look_newest(struct screen *x);
 void look_node(struct screen *x);
 void look_logs_free(struct screen *x);
+void look_snapshots(struct screen *x, const struct job *j);
+void look_govern(struct screen *x, const struct job *j);
+void look_keep_free(struct look_keep *k);
 
 #endif

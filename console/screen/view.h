@@ -12,9 +12,12 @@
 #include "log_tail.h"
 #include "list.h"
 
+#include "console/borders.h"
+#include "console/chain.h"
 #include "console/comms.h"
 #include "console/complete.h"
 #include "console/events.h"
+#include "console/governance.h"
 #include "console/history.h"
 #include "console/model.h"
 #include "console/node.h"
@@ -48,6 +51,11 @@ enum {
 /* The curve beside the loss. */
 enum second { SECOND_GRAD_NORM, SECOND_LR, SECOND_NONE, SECONDS };
 
+/* Parts of the governance view, in the order in which Tab goes. */
+#define GOVERN_TABLE(X) X(ACTIONS, "actions") X(LEDGER, "ledger") X(RULES, "rules") X(EXEMPTIONS, "exemptions") X(POLICY, "policy")
+#define GOVERN_ROW(id, name) GOVERN_##id,
+enum govern_part { GOVERN_TABLE(GOVERN_ROW) GOVERN_PARTS };
+
 #define LINE_ROOM 512
 #define LINE_HISTORY 100
 
@@ -71,6 +79,15 @@ struct view {
     double node_age;                /* seconds since then */
     char node_trouble[256];         /* why it could not be looked at again; "" */
     const struct lines *output;     /* of the statement that was run last */
+    struct {
+        const struct chain *chain;  /* all snapshots of the job of its id; NULL: nobody looked yet */
+        uint64_t came;              /* kc_now() when they were looked at */
+        double wall;                /* seconds since 1970, now */
+        const char *trouble;        /* why they can't be looked at; "" */
+    } kept;
+    const struct borders *borders;  /* NULL: not asked for yet */
+    bool checking;                  /* whether the rules are kept is being looked at */
+    const struct governance *governance; /* of the selected job, or NULL */
     bool output_running;
     int output_code;
     const char *host, *instance;
@@ -99,6 +116,7 @@ struct view {
     int rank, log_rank;             /* log_rank -1: all */
     struct log_place log_at;
     int output_back, help_top;      /* lines scrolled back from the end; from the start */
+    enum govern_part govern_part;
     struct chart_look chart;
     enum second second;             /* where there is room for it; else: */
     enum history_series alone;      /* the only curve */

@@ -29,7 +29,7 @@ static const struct chain_row *row_at(const struct view *v, size_t row)
 
 static double age_of(const struct view *v, const struct chain_row *r)
 {
-    return fmax(0, v->kept.wall - r->written);
+    return isnan(r->written) ? r->written : fmax(0, v->kept.wall - r->written);
 }
 
 static void number_cell(struct list_cell *out, double number, const char *format)
@@ -189,17 +189,24 @@ static void loss_text(const struct job *j, const struct chain_restore *r, char *
         snprintf(out + n, room - (size_t)n, ", %s", text_seconds(steps * j->step_seconds, seconds, sizeof seconds));
 }
 
+/* Where there is room, in words. */
+static const char *source_text(const struct chain_restore *r, bool long_one)
+{
+    const bool reads = !strcmp(r->action, "restart") || !strcmp(r->action, "rollback");
+    return long_one ? r->text : r->version >= 0 ? chain_tier_name[r->tier] : reads ? "begins anew" : "-";
+}
+
 static void draw_plan(const struct job *j, const struct chain *chain, struct canvas *c, int row)
 {
-    canvas_text(c, row, 0, 0, ROLE_DIM, "%-33s %-9s %8s  %-18s  %s", "AFTER", "ACTION", "STEP", "DONE AGAIN", "GOES ON FROM");
+    canvas_text(c, row, 0, 0, ROLE_DIM, "%-33s %-8s %7s %-17s %s", "AFTER", "ACTION", "STEP", "DONE AGAIN", "FROM");
     for (int i = 0; i < CHAIN_AFTERS; i++) {
         const struct chain_restore *r = &chain->after[i];
         char step[24] = "-", lost[64];
         if (r->step >= 0)
             snprintf(step, sizeof step, "%lld", (long long)r->step);
         loss_text(j, r, lost, sizeof lost);
-        canvas_text(c, row + 1 + i, 0, 0, strcmp(r->action, "fail") ? ROLE_NORMAL : ROLE_WARN, "%-33s %-9s %8s  %-18s  %s",
-                    chain_after_what[i], r->action, step, *lost ? lost : "-", r->text);
+        canvas_text(c, row + 1 + i, 0, 0, strcmp(r->action, "fail") ? ROLE_NORMAL : ROLE_WARN, "%-33s %-8s %7s %-17s %s",
+                    chain_after_what[i], r->action, step, *lost ? lost : "-", source_text(r, c->cols >= 110));
     }
 }
 

@@ -165,6 +165,7 @@ void rig_screen_setup(void)
                          .instance = "default", .kcd = 4242, .log_rank = -1};
     rig_comm_fill(4, -1);
     rig_view.comms = &rig_comms;
+    rig_fill_keep();
 }
 
 void rig_screen_teardown(void)

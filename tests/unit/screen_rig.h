@@ -22,6 +22,9 @@ extern struct view rig_view;
 /* As fixtures: the world as new. */
 void rig_screen_setup(void);
 void rig_screen_teardown(void);
+/* rig_keep.c: its snapshots and governance, which are there; and one that is being written, which is not. */
+void rig_fill_keep(void);
+void rig_under_way(void);
 /* The screen as text; fails where cells were written twice. Owned by the caller. */
 char *rig_shot(int rows, int cols, bool ascii);
 /* The screen is tests/screen/NAME.txt. */
