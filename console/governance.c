@@ -31,10 +31,10 @@ size_t governance_rule(const struct kc_job_spec *spec, const struct kc_policy_hi
 const char *ruling_text(const struct ruling *r, char *out, size_t room)
 {
     if (r->used >= 0)
-        snprintf(out, room, "%s: %s (%lld of %lld used)", kc_fault_name[r->fault], kc_action_name[r->action], (long long)r->used,
+        snprintf(out, room, "%s %s %lld/%lld", kc_fault_name[r->fault], kc_action_name[r->action], (long long)r->used,
                  (long long)r->most);
     else
-        snprintf(out, room, "%s: %s", kc_fault_name[r->fault], kc_action_name[r->action]);
+        snprintf(out, room, "%s %s", kc_fault_name[r->fault], kc_action_name[r->action]);
     return out;
 }
 

@@ -56,7 +56,7 @@ void governance_free(struct governance *g);
 /* The ledger again, as the ranks show it now, with the strangers of whom the journal tells. */
 void governance_count(const struct job *j, struct governance *g);
 
-/* "crash: restart (1 of 3 used)". Returns `out`. */
+/* "crash restart 1/3": so many of so many are used up. Returns `out`. */
 const char *ruling_text(const struct ruling *r, char *out, size_t room);
 /* The members "policy", "ledger", "actions". */
 void governance_json(const struct governance *g, json_t *into);

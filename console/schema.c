@@ -1,8 +1,10 @@
 /* schema.c - rows of the table → JSON Schema. A name of an object becomes a $ref, and the object a member of $defs. */
 #include "schema.h"
 
+#include "borders.h"
 #include "chain.h"
 #include "comms.h"
+#include "governance.h"
 
 #include "contracts/exec_plan.h"
 #include "contracts/step_trace.h"

@@ -273,7 +273,7 @@ static void draw_glance(const struct view *v, struct canvas *c)
     if (soonest < 0)
         canvas_text(c, 1, 0, 0, ROLE_NORMAL, "exemptions  %s", b ? "none" : "-");
     else
-        canvas_text(c, 1, 0, 0, b->exemption[soonest].days < 0 ? ROLE_BAD : ROLE_NORMAL, "exemptions  %zu; that from %s %s", b->exemptions,
+        canvas_text(c, 1, 0, 0, b->exemption[soonest].days < 0 ? ROLE_BAD : ROLE_NORMAL, "exemptions  %zu; that from rule %s %s", b->exemptions,
                     b->exemption[soonest].rule, border_expiry(&b->exemption[soonest], text, sizeof text));
     glance_ledger(v->governance, text, sizeof text);
     canvas_text(c, 2, 0, 0, ROLE_NORMAL, "ledger      %s", text);

@@ -189,6 +189,20 @@ static void loss_text(const struct job *j, const struct chain_restore *r, char *
         snprintf(out + n, room - (size_t)n, ", %s", text_seconds(steps * j->step_seconds, seconds, sizeof seconds));
 }
 
+/* Of the row under the cursor. */
+static void draw_detail(struct view *v, const struct list_source *s, struct canvas *c, int row)
+{
+    const size_t at = list_row(&v->list[VIEW_SNAPSHOTS], s);
+    if (at == SIZE_MAX)
+        return;
+    const struct chain_row *r = row_at(v, at);
+    if (r->info.error)
+        canvas_text(c, row, 0, 0, ROLE_BAD, "%llu: %s", (unsigned long long)r->info.version, *r->info.reason ? r->info.reason : "not whole");
+    else
+        canvas_text(c, row, 0, 0, ROLE_DIM, "%llu: state_root %s  %s%s%s", (unsigned long long)r->info.version, r->info.state_root,
+                    r->tier == CHAIN_MEMORY ? "held by its keeper" : r->info.path, *r->info.reason ? "  " : "", r->info.reason);
+}
+
 /* Where there is room, in words. */
 static const char *source_text(const struct chain_restore *r, bool long_one)
 {
@@ -228,10 +242,13 @@ void view_draw_snapshots(struct view *v, struct canvas *c)
     const int plan = chain->planned && c->rows - row >= CHAIN_AFTERS + 8 ? CHAIN_AFTERS + 2 : 0;
     row += c->rows >= 12; /* air */
     if (view_source_snapshots(v, &s)) {
-        if (row >= c->rows - plan)
+        const int detail = c->rows >= 14 ? 2 : 0;
+        if (row >= c->rows - plan - detail)
             return;
-        part = canvas_part(c, row, 0, c->rows - row - plan, c->cols);
+        part = canvas_part(c, row, 0, c->rows - row - plan - detail, c->cols);
         list_draw(&v->list[VIEW_SNAPSHOTS], &s, &part, v->now);
+        if (detail)
+            draw_detail(v, &s, c, c->rows - plan - 1);
     } else if (row < c->rows) {
         canvas_text(c, row, 0, 0, ROLE_NORMAL, "It has no snapshot yet. Write one: `a`, or :checkpoint %s", j->id);
     }

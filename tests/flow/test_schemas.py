@@ -43,7 +43,7 @@ def look_at_what_runs(node):
     job = node.begin("runs", 2, steps=1000000, snapshot={"busy": "wait"}, env={})
     node.kc("wait", job, "--for", "step>=3")
     for words in (("ps",), ("show", job), ("ranks", job), ("comm", job), ("stack", job), ("metrics", job), ("profile", job, "--steps", "2"), ("checkpoint", job),
-                  ("snap", "ls", job), ("wait", job, "--for", "step>=3"), ("tensor", job, "--stats"), ("node",), ("why", job), ("pause", job),
+                  ("snap", "ls", job), ("wait", job, "--for", "step>=3"), ("tensor", job, "--stats"), ("node",), ("why", job), ("govern", job), ("pause", job),
                   ("show", job), ("resume", job)):
         node.json(*words)
     node.json("hang", job, ok=(0, 1))

@@ -333,6 +333,7 @@ static const struct {
     {"drill", {"drill", "/nowhere/drills.json"}, KC_EXIT_NO_OBJECT},
     {"boundary check", {"boundary", "check", "--root", "/nowhere"}, KC_EXIT_NO_OBJECT},
     {"boundary doc", {"boundary", "doc", "--root", "/nowhere"}, KC_EXIT_NO_OBJECT},
+    {"govern", {"govern"}, KC_EXIT_OK},
     {"shutdown", {"shutdown"}, KC_EXIT_ABSENT},
     {"batch", {"batch", "/nowhere/statements"}, KC_EXIT_NO_OBJECT},
     {"completion", {"completion", "bash"}, KC_EXIT_OK},

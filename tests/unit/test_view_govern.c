@@ -55,7 +55,8 @@ START_TEST(what_is_broken_comes_first_and_is_told_whole)
 {
     rig_press("ll");
     is_shown("1 broken, 1 warns, 1 exempt, 1 kept of 4", true);
-    is_shown("libbase.a(file.o): calls kc_probe_set", true);
+    is_shown("base calls no other room. libbase.a(file.o):", true);
+    is_shown("calls kc_probe_set, which is of shm", true);
 }
 END_TEST
 

@@ -36,7 +36,7 @@ START_TEST(broken_ones_and_old_looks_say_so)
     is_shown("seen", false);
     rig_view.now = UINT64_C(100000000000);
     rig_view.kept.came = rig_view.now - UINT64_C(95000000000);
-    is_shown("seen 95 s ago", true);
+    is_shown("seen 1 min 35 s ago", true);
     rig_view.kept.trouble = "the disk does not answer";
     is_shown("the disk does not answer", true);
 }
