@@ -1,5 +1,6 @@
 /* view_govern.c - how a job is governed: at a glance, and in parts that Tab goes through: what was done, by whom and why; who
  * asked for which state; the rules and whether they are kept; exemptions; the policy. */
+#include "panes.h"
 #include "view.h"
 
 #include "console/text.h"
@@ -358,7 +359,9 @@ void view_draw_govern(struct view *v, struct canvas *c)
 
 bool view_key_govern(struct view *v, enum key_id key)
 {
-    const int by = key == KEY_ID_PANE || key == KEY_ID_RIGHT ? 1 : key == KEY_ID_LEFT ? GOVERN_PARTS - 1 : 0;
+    const struct layout l = panes_layout(v);
+    const bool alone = l.box[PANE_BESIDE].rows <= 0 && l.box[PANE_LOG].rows <= 0; /* else Tab is for panes */
+    const int by = key == KEY_ID_RIGHT || (key == KEY_ID_PANE && alone) ? 1 : key == KEY_ID_LEFT ? GOVERN_PARTS - 1 : 0;
     if (!by)
         return false;
     v->govern_part = (enum govern_part)((v->govern_part + by) % GOVERN_PARTS);

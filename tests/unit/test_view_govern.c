@@ -24,7 +24,7 @@ START_TEST(golden)
     rig_compare("governance-80x24", 24, 80, false);
     rig_compare("governance-80x24-ascii", 24, 80, true);
     rig_compare("governance-40x10", 10, 40, false);
-    rig_compare("governance-200x50", 50, 200, false);
+    rig_compare("governance-130x40", 40, 130, false);
     rig_press("\t");
     rig_compare("governance-ledger-80x24", 24, 80, false);
     rig_press("\t");
