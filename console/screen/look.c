@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define TRENDS_A_LOOK 4
 #define LOOK_KCD 6 /* every so many looks */
 
 static void read_model(struct screen *x)
@@ -148,6 +149,7 @@ void look_begin(struct screen *x, struct session *s, const char *job, struct rep
     struct view *v = &x->view;
     v->model = &x->model;
     v->history = &x->history;
+    v->trends = &x->trends;
     v->log = &x->log;
     v->events = &x->events;
     v->newest = &x->newest;
@@ -186,6 +188,8 @@ void look(struct screen *x)
     if (!selected)
         return;
     look_log(x, selected, needs);
+    if ((needs & NEED_TRENDS) && !x->replay)
+        trends_read(&x->trends, &x->model, TRENDS_A_LOOK);
     if (!x->replay)
         look_at_files(x, &x->model.job[selected - x->model.job], needs);
     if (needs & NEED_COMM)
@@ -202,6 +206,7 @@ void look_free(struct screen *x)
     kc_reader_free(x->board);
     kept_free(x->kept);
     history_free(&x->history);
+    trends_free(&x->trends);
     comms_free(&x->comms);
     look_logs_free(x);
     look_keep_free(&x->keep);

@@ -47,6 +47,7 @@ struct screen {
     struct kept *kept;
     struct kc_reader *board;  /* a replay's moment, once look_board() was asked for it */
     struct history history;
+    struct trends trends;
     struct log_tail log;
     struct comms comms;       /* of the selected job */
     struct events events;     /* of the selected job */

@@ -22,6 +22,7 @@
 #include "console/model.h"
 #include "console/node.h"
 #include "console/replay.h"
+#include "console/trend.h"
 
 #define VIEW(id, name, function, of_job, up, down, needs, source, find, hints, walks) VIEW_##id,
 enum view_id {
@@ -46,6 +47,7 @@ enum {
     NEED_LOG = 1 << 8,
     NEED_NODE = 1 << 9,
     NEED_NEWEST = 1 << 10,   /* the last event of each job */
+    NEED_TRENDS = 1 << 11,   /* of all jobs */
 };
 
 /* The curve beside the loss. */
@@ -70,6 +72,7 @@ struct view {
     /* what is known: filled by the loop, borrowed here */
     const struct model *model;
     const struct history *history;  /* of the selected job */
+    const struct trends *trends;    /* of all jobs; NULL */
     const struct comms *comms;      /* of the selected job; NULL: its board is not there */
     char comms_trouble[256];        /* why they could not be read; "" */
     const struct log_tail *log;     /* of the selected job */

@@ -2,6 +2,7 @@
 #include "console/screen/chart.h"
 #include "console/screen/chart_scale.h"
 #include "console/screen/sparkline.h"
+#include "console/trend.h"
 #include "tests/unit/suite.h"
 
 #include <check.h>
@@ -407,6 +408,82 @@ START_TEST(a_sparkline_goes_from_least_to_most)
 }
 END_TEST
 
+/* ---- a run in a few numbers ------------------------------------------------------------------------------------ */
+
+static void write_steps(const char *path, uint64_t first, uint64_t last)
+{
+    FILE *f = fopen(path, first == 1 ? "w" : "a");
+    for (uint64_t s = first; s <= last; s++)
+        fprintf(f, "{\"step\":%llu,\"loss\":%llu.5,\"grad_norm\":0.1,\"lr\":0.001}\n%s", (unsigned long long)s, (unsigned long long)s,
+                s % 10 ? "" : "{\"step\":10,\"validation_loss\":7.0}\n");
+    ck_assert_int_eq(fclose(f), 0);
+}
+
+/* Any length gives as many numbers, evenly over the run; a short one each step once. */
+START_TEST(a_trend_is_of_the_whole_run)
+{
+    char path[] = "/tmp/kc-trend-XXXXXX";
+    struct trend t = {0};
+    close(mkstemp(path));
+    trend_read(&t, path);
+    ck_assert_uint_eq(t.count, 0);
+    write_steps(path, 1, 5);
+    trend_read(&t, path);
+    ck_assert_uint_eq(t.count, 5);
+    for (int i = 0; i < 5; i++)
+        ck_assert(t.loss[i] == i + 1.5);
+    write_steps(path, 6, 20000);
+    trend_read(&t, path);
+    ck_assert_uint_eq(t.count, TREND_POINTS);
+    for (int i = 0; i < TREND_POINTS; i++)
+        ck_assert_double_eq_tol(t.loss[i], 20000.0 * i / TREND_POINTS, 300);
+    const struct trend before = t;
+    write_steps(path, 20001, 20100); /* too little to be seen */
+    trend_read(&t, path);
+    ck_assert(!memcmp(&before, &t, sizeof t));
+    write_steps(path, 20101, 21000);
+    trend_read(&t, path);
+    ck_assert(t.loss[TREND_POINTS - 1] > before.loss[TREND_POINTS - 1]);
+    write_steps(path, 1, 3); /* begun anew */
+    trend_read(&t, path);
+    ck_assert_uint_eq(t.count, 3);
+    unlink(path);
+    trend_read(&t, path);
+    ck_assert_uint_eq(t.count, 0);
+}
+END_TEST
+
+START_TEST(trends_of_jobs_come_and_go)
+{
+    char folder[] = "/tmp/kc-trends-XXXXXX", path[64];
+    struct job job[2];
+    struct model m = {job, 2};
+    struct trends t = {0};
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/metrics.jsonl", folder);
+    write_steps(path, 1, 4);
+    job_clear(&job[0], "here-1", folder);
+    job_clear(&job[1], "nowhere-1", "/nowhere");
+    ck_assert_int_eq(trends_read(&t, &m, 0), 0);
+    ck_assert_uint_eq(trends_find(&t, "here-1")->count, 4);
+    ck_assert_uint_eq(trends_find(&t, "nowhere-1")->count, 0);
+    ck_assert_ptr_null(trends_find(&t, "another-1"));
+    write_steps(path, 5, 8);
+    ck_assert_int_eq(trends_read(&t, &m, 1), 0); /* one of the two at a look */
+    ck_assert_int_eq(trends_read(&t, &m, 1), 0);
+    ck_assert_uint_eq(trends_find(&t, "here-1")->count, 8);
+    m.count = 1;
+    ck_assert_int_eq(trends_read(&t, &m, 1), 0);
+    ck_assert_ptr_null(trends_find(&t, "nowhere-1"));
+    m.count = 0;
+    ck_assert_int_eq(trends_read(&t, &m, 1), 0);
+    ck_assert_uint_eq(t.count, 0);
+    trends_free(&t);
+    unlink(path);
+    rmdir(folder);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("chart");
@@ -429,6 +506,8 @@ int main(void)
     tcase_add_test(t, the_mean_is_drawn_through_the_steps);
     tcase_add_test(t, any_size_is_drawn_inside);
     tcase_add_test(t, a_sparkline_goes_from_least_to_most);
+    tcase_add_test(t, a_trend_is_of_the_whole_run);
+    tcase_add_test(t, trends_of_jobs_come_and_go);
     suite_add_tcase(s, t);
     return suite_run(s);
 }
