@@ -14,6 +14,7 @@
 
 #define FILE_NAME "log-times"
 #define AT_ONCE 65536
+#define VALUE_MOST 1000000000000000LL /* no log is as long, and nothing was noted as late */
 
 static void add_row(struct log_times_rank *r, long long place, uint64_t wall)
 {
@@ -35,7 +36,8 @@ static void take_row(struct log_times *t, const char *text)
     unsigned long long wall;
     unsigned rank;
     long long value;
-    if (sscanf(text, "%llu %u %lld", &wall, &rank, &value) != 3 || rank >= LOG_RANKS)
+    if (sscanf(text, "%llu %u %lld", &wall, &rank, &value) != 3 || rank >= LOG_RANKS ||
+        wall > VALUE_MOST || value > VALUE_MOST || value < -VALUE_MOST)
         return;
     struct log_times_rank *r = &t->rank[rank];
     if (value < 0)

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #define OLD_LOGS_MAX 100
+#define SHRUNK_MOST 40 /* looks until a keeper that takes bytes off has long said so */
 
 struct log_source {
     int rank, fd;
@@ -24,6 +25,7 @@ struct log_source {
     long long place;         /* of the piece's first byte (log_times.h) */
     long long stop;          /* place at which it ends for us; places of old pieces may be below 0 */
     long long front;         /* as log_times had it */
+    unsigned shrunk;         /* looks since the file is shorter than what was read of it, and nobody has said why */
     bool cut;                /* the first line lacks its beginning */
     size_t begin, used, line;/* of buffer: what is not given yet; bytes of the next line, 0: not whole yet */
     uint64_t wall;           /* of the next line */
@@ -166,8 +168,12 @@ void logs_refresh(struct logs *l)
         s->at -= front - s->front < s->at ? (off_t)(front - s->front) : s->at; /* what was taken off had been read */
         s->place += front - s->front;
         s->front = front;
-        if (!fstat(s->fd, &st) && st.st_size < s->at)
-            s->at = 0; /* turned over, and nobody said how far */
+        const bool shorter = !fstat(s->fd, &st) && st.st_size < s->at;
+        s->shrunk = shorter ? s->shrunk + 1 : 0;
+        if (shorter && (!l->times.known || s->shrunk > SHRUNK_MOST)) {
+            s->at = 0; /* turned over, and nobody says how far */
+            s->shrunk = 0;
+        }
     }
 }
 

@@ -184,6 +184,23 @@ START_TEST(what_a_keeper_notes_is_what_is_read_also_when_a_log_is_turned_over)
 }
 END_TEST
 
+START_TEST(a_file_of_times_that_makes_no_sense_does_no_harm)
+{
+    put("rank-0.log", "a\nb\n");
+    put("rank-1.log", "x\n");
+    put("log-times", "\n1 2\nnonsense\n1 99999 7\n-5 -5 -5\n9223372036854775807 0 -9223372036854775808\n"
+                     "18446744073709551615 0 9223372036854775807\n1000 1 -999999999999999\n1000 0 -77\n2000 0 3\n2000 0 1\n3000 0");
+    ck_assert_int_eq(logs_open(&logs, &job, -1, 0, 0), 0);
+    const char *text = all(true);
+    ck_assert(strstr(text, "0:a") && strstr(text, "0:b") && strstr(text, "1:x") && strstr(text, "0:a") < strstr(text, "0:b"));
+    logs_close(&logs);
+    ck_assert_int_eq(logs_open(&logs, &job, -1, 10, 2000 * KC_MILLISECOND), 0);
+    all(true);
+    logs_refresh(&logs);
+    logs_close(&logs);
+}
+END_TEST
+
 START_TEST(a_rank_that_prints_all_the_time_takes_a_row_a_second)
 {
     static struct kc_log_times times;
@@ -343,6 +360,7 @@ int main(void)
     tcase_add_test(t, pieces_that_were_turned_over_come_first_and_keep_their_times);
     tcase_add_test(t, of_a_moment_one_sees_what_was_there_then);
     tcase_add_test(t, what_a_keeper_notes_is_what_is_read_also_when_a_log_is_turned_over);
+    tcase_add_test(t, a_file_of_times_that_makes_no_sense_does_no_harm);
     tcase_add_test(t, a_rank_that_prints_all_the_time_takes_a_row_a_second);
     tcase_add_test(t, errors_are_known_by_their_words);
     tcase_add_test(t, the_first_error_of_the_ranks_of_now_stands_before_older_ones);

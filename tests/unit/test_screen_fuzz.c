@@ -71,6 +71,35 @@ static void any_job(struct job *j, struct job_rank *ranks, size_t count)
     snprintf(j->text, sizeof j->text, "%s", any(2) ? "" : "rank 1 was killed");
 }
 
+static void any_log(void)
+{
+    static const char *const text[] = {"", "error: out of memory", "step 12", "\x1b[2J\xff\xc3 odd", "/", "a line that is longer than any screen of ours is wide, "
+                                       "so that it is cut somewhere, wherever that may be, and nothing of it stands in another line than its own"};
+    for (uint64_t n = any(8) ? any(4) : any(2 * LOG_KEPT); n > 0; n--) {
+        const char *t = text[any(sizeof text / sizeof text[0])];
+        const struct log_line l = {(int)any(1024), any(4) ? any(UINT64_MAX) : 0, t, strlen(t)};
+        log_tail_add(&rig_logs, &l);
+    }
+    rig_view.log = any(20) ? &rig_logs : NULL;
+    rig_logs.untimed = any(30) == 0;
+}
+
+static void any_node(void)
+{
+    rig_node.load[any(3)] = rig_node.memory = rig_node.limit = any_number();
+    for (size_t i = 0; i < 3; i++) {
+        struct node_device *d = &rig_node.device[i];
+        d->busy = d->memory = d->celsius = any_number();
+        d->state = (int)any(KC_DEVICE_STATES);
+        d->users = (int64_t)any(100) - 1;
+        d->rank = (int64_t)any(1024) - 1;
+    }
+    rig_node.devices = any(4);
+    rig_view.node = any(5) ? &rig_node : NULL;
+    rig_view.node_age = any_number();
+    snprintf(rig_view.node_trouble, sizeof rig_view.node_trouble, "%s", any(4) ? "" : "no answer within a minute");
+}
+
 static void any_world(struct job_rank **ranks)
 {
     static const size_t counts[] = {0, 1, 2, 7, 8, 64, 65, 1000, 1024};
@@ -89,6 +118,8 @@ static void any_world(struct job_rank **ranks)
     rig_model.count = any(8) ? any(5) : 0;
     rig_view.output_running = any(2) == 0;
     rig_view.kcd = (int)any(2) * 4242;
+    any_log();
+    any_node();
     rig_view.age = (double)any(100);
     rig_view.now += any(20 * 1000000000ull);
     rig_view.replay.on = any(6) == 0;
