@@ -9,6 +9,8 @@
 
 const char *const comm_place_name[COMM_PLACES] = {"unknown", "absent", "enqueued", "started", "done"};
 
+#define LATE_LEAST 1e-6 /* seconds, below which nobody is slow */
+
 struct record {
     const struct kc_op_seen *op;
     int rank, from, to;
@@ -318,10 +320,13 @@ static void find_slowest(const struct making *m, struct comm_channel *c)
             continue;
         c->slowest = rank;
     }
-    if (c->slowest >= 0 && c->whole) {
-        c->late = m->sum[c->slowest] / c->whole;
-        c->lasts = m->lasts[c->slowest];
+    const double late = c->slowest >= 0 && c->whole ? m->sum[c->slowest] / c->whole : 0;
+    if (late < LATE_LEAST) {
+        c->slowest = -1;
+        return;
     }
+    c->late = late;
+    c->lasts = m->lasts[c->slowest];
 }
 
 static void make_figures(struct comm_channel *c)

@@ -198,6 +198,8 @@ void look(struct screen *x)
         look_snapshots(x, selected);
     if (needs & NEED_GOVERN)
         look_govern(x, selected);
+    if (needs & NEED_HANG)
+        look_hang(x, selected);
     x->again = false;
 }
 
@@ -210,5 +212,6 @@ void look_free(struct screen *x)
     comms_free(&x->comms);
     look_logs_free(x);
     look_keep_free(&x->keep);
+    look_hang_free(&x->hang);
     model_free(&x->model);
 }

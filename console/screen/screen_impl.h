@@ -35,6 +35,12 @@ struct look_keep {
     off_t size;                 /* … and so much of its journal */
 };
 
+/* Of the view of a hang (look_hang.c). */
+struct look_hang {
+    struct answer hang, stack;
+    char asked[1024]; /* the statement that `hang` was asked last */
+};
+
 struct kc_reader;
 
 struct screen {
@@ -55,6 +61,7 @@ struct screen {
     struct answer asked_node; /* kc node, asked again each two seconds */
     struct node node;
     struct look_keep keep;
+    struct look_hang hang;
     struct runner runner;
     struct replay *replay; /* NULL: it is about now */
     bool moved;            /* in time, since the last look */
@@ -79,5 +86,7 @@ void look_logs_free(struct screen *x);
 void look_snapshots(struct screen *x, const struct job *j);
 void look_govern(struct screen *x, const struct job *j);
 void look_keep_free(struct look_keep *k);
+void look_hang(struct screen *x, const struct job *j);
+void look_hang_free(struct look_hang *h);
 
 #endif

@@ -81,6 +81,7 @@ struct view {
     const struct node *node;        /* NULL: not looked at yet */
     double node_age;                /* seconds since then */
     char node_trouble[256];         /* why it could not be looked at again; "" */
+    const struct answer *hang, *stack; /* of kc hang, kc stack; NULL: not asked */
     const struct lines *output;     /* of the statement that was run last */
     struct {
         const struct chain *chain;  /* all snapshots of the job of its id; NULL: nobody looked yet */
@@ -118,7 +119,7 @@ struct view {
     struct list list[VIEWS];        /* in the rows of those views that have a source */
     int rank, log_rank;             /* log_rank -1: all */
     struct log_place log_at;
-    int output_back, help_top;      /* lines scrolled back from the end; from the start */
+    int output_back, help_top, hang_top; /* lines scrolled back from the end; from the start */
     enum govern_part govern_part;
     struct chart_look chart;
     enum second second;             /* where there is room for it; else: */

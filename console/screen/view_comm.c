@@ -13,7 +13,7 @@ enum column_id { CHANNEL, SEQUENCE, ENQUEUED, CAME, DONE, OPERATION, RATE, SLOWE
                  ALGORITHM, COLUMNS };
 
 static const struct list_column column[COLUMNS] = {
-    [CHANNEL] = {"CHANNEL", "channel", 15, false},   [SEQUENCE] = {"NUMBER", "sequence", 7, true},
+    [CHANNEL] = {"CHANNEL", "channel", 15, false},   [SEQUENCE] = {"SEQ", "sequence", 7, true},
     [ENQUEUED] = {"ENQ", "enqueued", 4, true},       [CAME] = {"CAME", "started", 4, true},
     [DONE] = {"DONE", "done", 4, true},              [OPERATION] = {"OPERATION", "operation", 14, false},
     [RATE] = {"RATE", "bytes_per_second", 10, true}, [SLOWEST] = {"SLOWEST", "slowest", 12, false},
@@ -62,6 +62,7 @@ static void cell_text(const struct comm_channel *x, enum column_id id, double nu
     case OPERATION: snprintf(out, room, "%s", kc_primitive_name[o->primitive == KC_RECV ? KC_SEND : o->primitive]); break;
     case ALGORITHM: snprintf(out, room, "%s", kc_algorithm_name[o->algorithm]); break;
     case RATE: snprintf(out, room, "%s%s", text_bytes(x->rate, text, sizeof text), isnan(x->rate) ? "" : "/s"); break;
+    case ENQUEUED: case CAME: case DONE: snprintf(out, room, o->unknown ? "%.0f?" : "%.0f", number); break; /* so many at least */
     case SIZE: text_bytes(number, out, room); break;
     case STANDS: case WAITS: case TAKES: text_seconds(number, out, room); break;
     case SLOWEST:

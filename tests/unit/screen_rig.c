@@ -2,6 +2,7 @@
 #include "screen_rig.h"
 #include "screen_picture.h"
 #include "screen_rig_comm.h"
+#include "screen_rig_hang.h"
 
 #define RIG_WALL (UINT64_C(1764521041) * 1000000000) /* 2025-11-30T16:44:01Z */
 
@@ -166,11 +167,15 @@ void rig_screen_setup(void)
     rig_comm_fill(4, -1);
     rig_view.comms = &rig_comms;
     rig_fill_keep();
+    rig_hang_fill(false);
+    rig_view.hang = &rig_hang;
+    rig_view.stack = &rig_stack;
 }
 
 void rig_screen_teardown(void)
 {
     rig_comm_free();
+    rig_hang_free();
     history_free(&rig_history);
     rig_logs.open = false; /* there are no files */
     log_tail_free(&rig_logs);
