@@ -22,6 +22,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define WITHHELD_MS 100 /* so often a terminal that is busy is asked again */
+
 static void walk(struct screen *x)
 {
     static const char *const no[] = {
@@ -102,6 +104,18 @@ static void draw(struct screen *x)
     canvas_free(&c);
 }
 
+/* Unless the terminal is still busy with what was sent before. */
+static void draw_if_taken(struct screen *x)
+{
+    const uint64_t now = kc_now();
+    x->withheld = !pace_may_send(&x->pace, now, terminal_takes(), x->pressed);
+    if (x->withheld)
+        return;
+    x->pressed = false;
+    draw(x);
+    pace_sent(&x->pace, now, kc_now() - now);
+}
+
 /* Until a key, output of a statement, a signal, or the next look. */
 static void pause_for(struct screen *x)
 {
@@ -110,6 +124,8 @@ static void pause_for(struct screen *x)
     const uint64_t now = kc_now(), frozen = x->view.frozen;
     const uint64_t due = frozen ? now + KC_SECOND - (now - frozen) % KC_SECOND : x->looked + x->interval;
     int wait = x->more && !frozen ? 0 : due > now ? (int)((due - now) / KC_MILLISECOND) + 1 : 0;
+    if (x->withheld && wait > WITHHELD_MS)
+        wait = WITHHELD_MS;
     poll(p, 2, wait);
 }
 
@@ -132,6 +148,7 @@ static bool keys(struct screen *x)
     bool character;
     enum view_id at = x->view.at;
     while (terminal_key(&code, &character)) {
+        x->pressed = true;
         if (!character && code == KEY_RESIZE)
             continue; /* ncurses has taken the new size: the next drawing fits it */
         if (!character && code == KEY_MOUSE) {
@@ -180,7 +197,7 @@ static int loop(struct screen *x)
             v->frozen = v->frozen ? v->now : 0; /* R: looked at once more, and held as it is now */
         }
         runner_read(&x->runner);
-        draw(x);
+        draw_if_taken(x);
         pause_for(x);
         if (keys(x))
             return KC_EXIT_OK;

@@ -3,6 +3,7 @@
 #define KC_CONSOLE_SCREEN_IMPL_H
 
 #include "answer.h"
+#include "pace.h"
 #include "runner.h"
 #include "view.h"
 
@@ -68,6 +69,9 @@ struct screen {
     uint64_t looked, read; /* kc_now() of the last look, and of the last that succeeded */
     unsigned looks;
     bool again;            /* R was typed: what other programs said is asked for anew */
+    struct pace pace;
+    bool withheld;         /* a picture waits until the terminal takes it */
+    bool pressed;          /* a key, since the last picture */
     bool more;             /* the history has more to read: go on at once */
 };
 

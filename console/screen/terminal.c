@@ -13,6 +13,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <term.h>
 #include <termios.h>
 #include <unistd.h>
@@ -187,6 +188,13 @@ void terminal_paint(const struct canvas *c)
             if (setcchar(&out, text, look[cell->role], pair[cell->role], NULL) == OK)
                 mvadd_wch(r, k, &out); /* ERR in the last cell of the screen: it is drawn all the same */
         }
+}
+
+bool terminal_takes(void)
+{
+    struct pollfd p = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    int queued = 0;
+    return (ioctl(STDOUT_FILENO, TIOCOUTQ, &queued) != 0 || queued == 0) && poll(&p, 1, 0) != 0;
 }
 
 void terminal_show(const struct canvas *c)

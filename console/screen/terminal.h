@@ -18,6 +18,9 @@ int terminal_ended(void);
 /* It asked something else: wait for the next one. */
 void terminal_go_on(void);
 void terminal_size(int *rows, int *cols);
+/* Would it take something now? What is on its way already counts where the kernel tells it: of a serial line, not of a
+ * pseudo-terminal, which takes some 16 KiB first. */
+bool terminal_takes(void);
 /* Copy the canvas; one write at most. */
 void terminal_show(const struct canvas *c);
 /* Forget what the terminal shows and send all again. */
