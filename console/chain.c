@@ -160,6 +160,7 @@ int chain_of_board(const struct kc_reader *r, const char *id, struct chain *out)
         row->written = entry[i].time ? (double)entry[i].time * 1e-9 : (double)NAN;
     }
     out->disk = out->count;
+    out->told = true;
     return 0;
 }
 

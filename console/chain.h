@@ -49,6 +49,7 @@ struct chain {
     struct chain_row *row;   /* on disk, oldest first; then in memory; then aside */
     size_t count;
     size_t disk, memory;     /* how many of these, elsewhere counts as disk */
+    bool told;               /* all that is known is what a board told: that they were committed */
     bool planned;            /* its spec was read, and it has not ended: */
     struct chain_restore after[CHAIN_AFTERS];
 };

@@ -88,7 +88,7 @@ static void look_under_way(struct session *s, const char *id, struct saving *out
     saving_clear(out);
     if (job_read(&s->home, id, &j, NULL))
         return;
-    if (!job_ended(&j))
+    if (!job_ended(&j) && j.keeper_alive)
         saving_of(&j, out);
     job_free(&j);
 }

@@ -244,7 +244,7 @@ static void glance_ledger(const struct governance *g, char *out, size_t room)
         kc_print(&p, "no rank runs");
 }
 
-static void glance_policy(const struct governance *g, char *out, size_t room)
+static void glance_policy(const struct governance *g, bool recorded, char *out, size_t room)
 {
     struct kc_print p = {.out = out, .room = room};
     char text[96];
@@ -253,7 +253,7 @@ static void glance_policy(const struct governance *g, char *out, size_t room)
     for (size_t i = 0; g && g->rulings && i < sizeof shown / sizeof *shown; i++)
         kc_print(&p, "%s%s", i ? "; " : "", ruling_text(&g->ruling[shown[i]], text, sizeof text));
     if (!p.length)
-        kc_print(&p, "its spec can't be read");
+        kc_print(&p, recorded ? "a recording has no spec" : "its spec can't be read");
 }
 
 static enum role rules_role(const struct borders *b)
@@ -278,7 +278,7 @@ static void draw_glance(const struct view *v, struct canvas *c)
                     b->exemption[soonest].rule, border_expiry(&b->exemption[soonest], text, sizeof text));
     glance_ledger(v->governance, text, sizeof text);
     canvas_text(c, 2, 0, 0, ROLE_NORMAL, "ledger      %s", text);
-    glance_policy(v->governance, text, sizeof text);
+    glance_policy(v->governance, v->replay.on, text, sizeof text);
     canvas_text(c, 3, 0, 0, ROLE_NORMAL, "policy      %s", text);
 }
 

@@ -21,6 +21,11 @@ static const struct list_column column[COLUMNS] = {
     [COLUMN_ROOT] = {"STATE_ROOT", "state_root", 32, false}, [COLUMN_PATH] = {"WHAT IS WRONG WITH IT", "reason", 0, false},
 };
 
+static const char *trouble_of(const struct view *v)
+{
+    return v->kept.trouble ? v->kept.trouble : "";
+}
+
 /* The source shows the newest first: aside, memory, then the disk from its end. */
 static const struct chain_row *row_at(const struct view *v, size_t row)
 {
@@ -38,9 +43,9 @@ static void number_cell(struct list_cell *out, double number, const char *format
     text_number(number, format, out->text, sizeof out->text);
 }
 
-static void leans_text(const struct kc_snapshot_info *i, char *out, size_t room)
+static void leans_text(const struct chain *c, const struct kc_snapshot_info *i, char *out, size_t room)
 {
-    if (!chain_described(i))
+    if (!chain_described(i) || c->told)
         snprintf(out, room, "-");
     else if (i->parents > 1)
         snprintf(out, room, "%llu +%u", (unsigned long long)i->parent, i->parents - 1);
@@ -72,7 +77,7 @@ static void snapshot_cell(const void *self, size_t row, int k, struct list_cell 
         out->number = age_of(v, r);
         text_seconds(out->number, out->text, sizeof out->text);
         break;
-    case COLUMN_LEANS: leans_text(i, out->text, sizeof out->text); break;
+    case COLUMN_LEANS: leans_text(v->kept.chain, i, out->text, sizeof out->text); break;
     case COLUMN_STOOD:
         out->number = costs ? r->cost.figure[KC_FIGURE_STALL] : n;
         text_seconds(out->number, out->text, sizeof out->text);
@@ -118,8 +123,8 @@ static void look_text(const struct view *v, char *out, size_t room)
     char age[32];
     const double seconds = v->kept.came && v->now > v->kept.came ? (double)(v->now - v->kept.came) * 1e-9 : 0;
     out[0] = 0;
-    if (*v->kept.trouble)
-        snprintf(out, room, "; %s", v->kept.trouble);
+    if (*trouble_of(v))
+        snprintf(out, room, "; %s", trouble_of(v));
     else if (seconds >= 10 && !v->replay.on)
         snprintf(out, room, "; seen %s ago", text_seconds(floor(seconds), age, sizeof age));
 }
@@ -133,10 +138,14 @@ static void draw_summary(const struct view *v, const struct chain *c, struct can
         bytes += (double)c->row[i].info.bytes;
         bad += c->row[i].info.error != 0;
     }
+    if (c->told) {
+        canvas_text(canvas, 0, 0, 0, ROLE_STRONG, "%zu committed by then, as far as the board remembers", c->disk);
+        return;
+    }
     if (bad)
         snprintf(broken, sizeof broken, ", %zu BROKEN", bad);
     look_text(v, seen, sizeof seen);
-    canvas_text(canvas, 0, 0, 0, bad || *v->kept.trouble ? ROLE_WARN : ROLE_STRONG, "%zu on disk, %s%s; %zu in memory%s%s", c->disk,
+    canvas_text(canvas, 0, 0, 0, bad || *trouble_of(v) ? ROLE_WARN : ROLE_STRONG, "%zu on disk, %s%s; %zu in memory%s%s", c->disk,
                 text_bytes(bytes, size, sizeof size), broken, c->memory, c->count > c->disk + c->memory ? "; one aside, not finite" : "",
                 seen);
 }
@@ -158,10 +167,14 @@ static int draw_under_way(const struct job *j, struct canvas *c, int row, int ro
 {
     struct saving s;
     char text[200];
-    saving_of(j, &s);
-    saving_progress_text(&s, text, sizeof text);
     if (job_ended(j))
         return 0;
+    if (!j->board || !j->keeper_alive) { /* what its board says is of then */
+        canvas_text(c, row, 0, 0, ROLE_WARN, "%s: whether one is under way is not known", j->board ? "its keeper is gone" : "no board");
+        return 1;
+    }
+    saving_of(j, &s);
+    saving_progress_text(&s, text, sizeof text);
     if (*text) {
         canvas_text(c, row, 0, 0, ROLE_GOOD, "%s", text);
         if (rows > 1)
@@ -232,8 +245,8 @@ void view_draw_snapshots(struct view *v, struct canvas *c)
     struct canvas part;
     int row = 1;
     if (!j || !chain) {
-        canvas_text(c, 0, 2, 0, *v->kept.trouble ? ROLE_BAD : ROLE_DIM, "%s", !j ? "The job is gone." : *v->kept.trouble ? v->kept.trouble
-                    : "Its snapshots are being looked at.");
+        canvas_text(c, 0, 2, 0, *trouble_of(v) ? ROLE_BAD : ROLE_DIM, "%s", !j ? "The job is gone." : *trouble_of(v) ? trouble_of(v)
+                    : v->replay.on ? "The recording tells of none." : "Its snapshots are being looked at.");
         return;
     }
     draw_summary(v, chain, c);

@@ -133,3 +133,74 @@ void rig_fill_keep(void)
     fill_borders();
     fill_governance();
 }
+
+/* ---- at random ---- */
+
+static double any_number(uint64_t (*any)(uint64_t n))
+{
+    static const double numbers[] = {(double)NAN, 0, 1, -1, 1e-9, 5400, 1e15, 1e300};
+    return numbers[any(sizeof numbers / sizeof *numbers)];
+}
+
+static void any_text(uint64_t (*any)(uint64_t n), char *out, size_t room)
+{
+    const size_t n = any(3) ? any(20) : any(room);
+    for (size_t i = 0; i < n; i++)
+        out[i] = (char)(1 + any(any(4) ? 126 : 255));
+    out[n] = 0;
+}
+
+static void any_row(uint64_t (*any)(uint64_t n), struct chain_row *r)
+{
+    *r = (struct chain_row){.tier = (enum chain_tier)any(CHAIN_TIERS), .written = any_number(any)};
+    r->info.version = any(3) ? any(10) : UINT64_MAX - any(2);
+    r->info.step = any(2) ? any(1000) : UINT64_MAX;
+    r->info.parents = (uint32_t)any(4);
+    r->info.error = any(3) ? 0 : -EBADMSG;
+    r->info.bytes = any(2) ? any(1 << 30) : UINT64_MAX;
+    any_text(any, r->info.state_root, sizeof r->info.state_root);
+    any_text(any, r->info.reason, sizeof r->info.reason);
+    any_text(any, r->info.path, 200);
+}
+
+static void any_deed(uint64_t (*any)(uint64_t n), struct deed *d)
+{
+    static const char *const who[] = {"user", "keeper", "govern"};
+    *d = (struct deed){.who = who[any(3)], .rank = (int64_t)any(3) - 1, .step = any(2) ? -1 : INT64_MAX, .times = (uint32_t)any(3) * 4000000};
+    any_text(any, d->time, sizeof d->time);
+    any_text(any, d->what, sizeof d->what);
+    any_text(any, d->action, sizeof d->action);
+    any_text(any, d->why, sizeof d->why);
+}
+
+void rig_any_keep(uint64_t (*any)(uint64_t n))
+{
+    chain.count = any(sizeof row / sizeof *row + 1);
+    chain.disk = chain.count ? any(chain.count) : 0;
+    chain.memory = any(chain.count - chain.disk + 1);
+    chain.planned = any(2);
+    for (size_t i = 0; i < chain.count; i++)
+        any_row(any, &row[i]);
+    for (int i = 0; i < CHAIN_AFTERS; i++) {
+        chain.after[i].version = (int64_t)any(4) - 1;
+        chain.after[i].step = any(2) ? -1 : (int64_t)any(1u << 30);
+    }
+    governance.deeds = any(sizeof deed / sizeof *deed + 1);
+    for (size_t i = 0; i < governance.deeds; i++)
+        any_deed(any, &deed[i]);
+    governance.ledgers = any(6);
+    for (size_t i = 0; i < governance.ledgers; i++)
+        ledger[i].opened = any_number(any);
+    governance.rulings = any(2) ? KC_FAULTS : 0;
+    for (size_t i = 0; i < borders.rules; i++)
+        rule[i].state = (enum border_state)any(BORDER_STATES);
+    exemption[0].days = (int)any(400) - 200;
+    borders.exemptions = any(2);
+    rig_view.kept.chain = any(4) ? &chain : NULL;
+    rig_view.kept.came = any(2) ? 0 : rig_view.now;
+    rig_view.kept.wall = any_number(any);
+    rig_view.borders = any(4) ? &borders : NULL;
+    rig_view.governance = any(4) ? &governance : NULL;
+    if (any(2))
+        rig_under_way();
+}

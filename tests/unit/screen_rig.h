@@ -25,6 +25,8 @@ void rig_screen_teardown(void);
 /* rig_keep.c: its snapshots and governance, which are there; and one that is being written, which is not. */
 void rig_fill_keep(void);
 void rig_under_way(void);
+/* Something else, and absurd, by any(n) below n. */
+void rig_any_keep(uint64_t (*any)(uint64_t n));
 /* The screen as text; fails where cells were written twice. Owned by the caller. */
 char *rig_shot(int rows, int cols, bool ascii);
 /* The screen is tests/screen/NAME.txt. */

@@ -124,6 +124,7 @@ static void any_world(struct job_rank **ranks)
     rig_view.now += any(20 * 1000000000ull);
     rig_view.replay.on = any(6) == 0;
     rig_view.only = rig_view.replay.on || any(6) == 0;
+    rig_any_keep(any);
 }
 
 static void draw_somewhere(uint64_t seed, uint64_t round)

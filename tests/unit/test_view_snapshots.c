@@ -42,12 +42,25 @@ START_TEST(broken_ones_and_old_looks_say_so)
 }
 END_TEST
 
+/* A board without its keeper says what was. */
+START_TEST(what_was_under_way_when_the_keeper_died_is_not_told_as_if_it_were)
+{
+    rig_under_way();
+    is_shown("writing step 160", true);
+    rig_job[0].keeper_alive = false;
+    is_shown("writing step 160", false);
+    is_shown("its keeper is gone: whether one is under way is not known", true);
+}
+END_TEST
+
 /* Nothing of another job is shown as this one's. */
 START_TEST(what_is_not_known_yet_is_not_shown)
 {
     ((struct chain *)rig_view.kept.chain)->id[0] = 'x';
     is_shown("are being looked at", true);
     is_shown("BROKEN", false);
+    memset(&rig_view.kept, 0, sizeof rig_view.kept); /* before the first look */
+    is_shown("are being looked at", true);
 }
 END_TEST
 
@@ -80,6 +93,7 @@ int main(void)
     tcase_add_checked_fixture(t, setup, rig_screen_teardown);
     tcase_add_test(t, golden);
     tcase_add_test(t, broken_ones_and_old_looks_say_so);
+    tcase_add_test(t, what_was_under_way_when_the_keeper_died_is_not_told_as_if_it_were);
     tcase_add_test(t, what_is_not_known_yet_is_not_shown);
     tcase_add_test(t, the_cursor_is_on_a_version_and_the_filter_by_the_verbs_names);
     tcase_add_test(t, draws_at_every_size);
