@@ -88,7 +88,7 @@ $(BIN)/kc: $(B)/console/main.o $(call archives,$(KC_ROOMS))
 	@mkdir -p $(@D)
 	$(call link,$<,$(call archives,$(KC_ROOMS)),$(LIBS) $(LIBS_CONSOLE))
 
-.PHONY: all found check deps drills faults torture layouts bench bench-peers boundary install clean quickstart unit sanitized pictures fuzz
+.PHONY: all found check deps drills faults torture layouts bench bench-peers boundary man install clean quickstart unit sanitized pictures fuzz
 all: found $(BIN)/kc-rank $(BIN)/kcd $(BIN)/kc
 
 # What was found, and what is therefore left out. NVML is looked for when a program runs, not here.
@@ -142,6 +142,10 @@ fuzz:
 
 boundary: all
 	@bin/kc boundary check
+
+# tables of man/kc.1 from kc's own; tests/check/manual says when they are others
+man: all
+	@tools/man
 
 install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/man/man5 \

@@ -32,6 +32,12 @@ static int find(const char *verb)
     return -1;
 }
 
+const char *listing_columns(const char *verb)
+{
+    int row = find(verb);
+    return row < 0 ? NULL : rows[row].columns;
+}
+
 static int take_columns(struct listing *l, const char *text, struct kc_error *e)
 {
     l->columns = 0;

@@ -31,6 +31,8 @@ struct listing {
 /* What the options say, for `verb`; json: it was asked for. 1: *out holds; 0: the verb prints as it always does (it does
  * not list, or none was given); -EINVAL. */
 int listing_parse(const char *verb, const struct arguments *a, bool json, struct listing *out, struct kc_error *e);
+/* What `verb` shows of a row where --cols does not say; NULL: it does not list. */
+const char *listing_columns(const char *verb);
 /* Keep the rows, and of them the members, that are wanted. An object without the array is itself a row (one of a stream);
  * then *wanted says whether it stays. -EINVAL: a name that no row has. */
 int listing_cut(const struct listing *l, json_t *object, bool *wanted, struct kc_error *e);

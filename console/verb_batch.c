@@ -3,6 +3,8 @@
 #include "verbs.h"
 #include "words.h"
 
+#include "screen/keys.h"
+
 #include "base/version.h"
 #include "supervisor/protocol.h"
 
@@ -148,8 +150,9 @@ static json_t *command_json(const struct command *c)
                                   json_pack("{s:s,s:o,s:s}", "name", o->name, "argument",
                                             o->argument ? json_string(o->argument) : json_null(), "help", o->help));
     }
-    return json_pack("{s:s,s:s,s:s,s:s,s:b,s:o}", "verb", c->verb, "arguments", c->arguments, "summary", c->summary,
-                     "help", c->help, "needs_kcd", c->needs == NEEDS_KCD, "options", options);
+    return json_pack("{s:s,s:s,s:s,s:s,s:b,s:o,s:o}", "verb", c->verb, "arguments", c->arguments, "summary", c->summary,
+                     "help", c->help, "needs_kcd", c->needs == NEEDS_KCD, "columns", session_text(listing_columns(c->verb)), "options",
+                     options);
 }
 
 int verb_help_of(struct session *s, const struct command *c)
@@ -184,14 +187,17 @@ int verb_help(struct session *s, const struct arguments *a)
         help_all(s->out);
         return KC_EXIT_OK;
     }
-    json_t *o = session_envelope(s), *verbs = json_array(), *codes = json_array();
+    json_t *o = session_envelope(s), *verbs = json_array(), *codes = json_array(), *keys = json_array();
     for (size_t i = 0; i < commands_count; i++)
         json_array_append_new(verbs, command_json(&commands[i]));
 #define KC_EXIT_JSON(id, code, help)                                                                                   \
     json_array_append_new(codes, json_pack("{s:i,s:s}", "code", code, "meaning", help));
     KC_EXIT_TABLE(KC_EXIT_JSON)
 #undef KC_EXIT_JSON
+    for (int i = 0; i < KEY_IDS; i++)
+        json_array_append_new(keys, json_pack("{s:s,s:s}", "keys", key_rows[i].shown, "help", key_rows[i].help));
     json_object_set_new(o, "verbs", verbs);
     json_object_set_new(o, "exit_codes", codes);
+    json_object_set_new(o, "keys", keys);
     return session_emit(s, o);
 }
