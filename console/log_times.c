@@ -28,7 +28,8 @@ static void add_row(struct log_times_rank *r, long long place, uint64_t wall)
         r->row = more;
         r->room = room;
     }
-    r->row[r->count++] = (struct log_times_row){place, wall};
+    const uint64_t before = r->count ? r->row[r->count - 1].wall : 0;
+    r->row[r->count++] = (struct log_times_row){place, wall > before ? wall : before, wall == 0};
 }
 
 static void take_row(struct log_times *t, const char *text)
@@ -122,7 +123,7 @@ uint64_t log_times_find(const struct log_times *t, int rank, long long place)
 {
     const struct log_times_rank *r = &t->rank[rank];
     const size_t i = find_row(r, place);
-    return i < r->count ? r->row[i].wall : LOG_TIME_NEW;
+    return i < r->count ? r->row[i].unknown ? 0 : r->row[i].wall : LOG_TIME_NEW;
 }
 
 long long log_times_place(const struct log_times *t, int rank, uint64_t wall)

@@ -14,7 +14,8 @@ struct log_times {
     struct log_times_rank {
         struct log_times_row {
             long long place;   /* the log reached to here */
-            uint64_t wall;     /* then, kc_wall(); 0: before anybody looked */
+            uint64_t wall;     /* then, kc_wall(); never before the row above */
+            bool unknown;      /* some time before it: nobody had looked */
         } *row;
         size_t count, room;
         long long front;       /* place of the first byte of the file */

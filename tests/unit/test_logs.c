@@ -184,6 +184,27 @@ START_TEST(what_a_keeper_notes_is_what_is_read_also_when_a_log_is_turned_over)
 }
 END_TEST
 
+START_TEST(what_came_while_there_was_no_keeper_has_no_time_and_keeps_its_place)
+{
+    struct log_line l;
+    put("rank-0.log", "a\nb\nc\n");
+    put("rank-1.log", "x\n");
+    /* the next keeper finds b, and looks at c; the clock was set back meanwhile */
+    put("log-times", "2000 0 2\n0 0 4\n1500 0 6\n3000 1 2\n");
+    ck_assert_int_eq(logs_open(&logs, &job, -1, 0, 0), 0);
+    ck_assert_str_eq(all(true), "0:a 0:b 0:c 1:x");
+    logs_close(&logs);
+    ck_assert_int_eq(logs_open(&logs, &job, 0, 0, 0), 0);
+    ck_assert(logs_next(&logs, true, &l) && l.wall == 2000 * KC_MILLISECOND);
+    ck_assert(logs_next(&logs, true, &l) && l.wall == 0);
+    ck_assert(logs_next(&logs, true, &l) && l.wall == 2000 * KC_MILLISECOND);
+    logs_close(&logs);
+    ck_assert_int_eq(logs_open(&logs, &job, -1, 65536, 2500 * KC_MILLISECOND), 0);
+    ck_assert_str_eq(all(true), "0:a 0:b 0:c");
+    logs_close(&logs);
+}
+END_TEST
+
 START_TEST(a_file_of_times_that_makes_no_sense_does_no_harm)
 {
     put("rank-0.log", "a\nb\n");
@@ -360,6 +381,7 @@ int main(void)
     tcase_add_test(t, pieces_that_were_turned_over_come_first_and_keep_their_times);
     tcase_add_test(t, of_a_moment_one_sees_what_was_there_then);
     tcase_add_test(t, what_a_keeper_notes_is_what_is_read_also_when_a_log_is_turned_over);
+    tcase_add_test(t, what_came_while_there_was_no_keeper_has_no_time_and_keeps_its_place);
     tcase_add_test(t, a_file_of_times_that_makes_no_sense_does_no_harm);
     tcase_add_test(t, a_rank_that_prints_all_the_time_takes_a_row_a_second);
     tcase_add_test(t, errors_are_known_by_their_words);
