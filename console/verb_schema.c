@@ -4,6 +4,7 @@
 #include "verbs.h"
 
 #include "base/file.h"
+#include "base/suggest.h"
 #include "supervisor/protocol.h"
 
 #include <errno.h>
@@ -13,6 +14,7 @@
 #include <sys/stat.h>
 
 #define FORM (JSON_INDENT(2))
+#define SCHEMAS_MOST 128
 
 static int list(struct session *s)
 {
@@ -72,13 +74,27 @@ static int write_all(struct session *s, const char *folder)
     return session_emit(s, o);
 }
 
+static int no_schema(struct session *s, const char *verb)
+{
+    const char *names[SCHEMAS_MOST];
+    size_t n = 0;
+    while (n < SCHEMAS_MOST && (names[n] = schema_verb(n)))
+        n++;
+    const char *near = kc_suggest(verb, names, n);
+    if (near)
+        return session_fail(s, KC_EXIT_NO_OBJECT, "no schema of %s. Did you mean `kc schema %s`?", verb, near);
+    return session_fail(s, KC_EXIT_NO_OBJECT, "no schema of %s. `kc schema` lists those that there are", verb);
+}
+
 static int print_one(struct session *s, const char *verb)
 {
     json_t *schema = NULL;
     struct kc_error e = {""};
     int rc = schema_of(verb, &schema, &e);
+    if (rc == -ENOENT)
+        return no_schema(s, verb);
     if (rc)
-        return session_fail(s, rc == -ENOENT ? KC_EXIT_NO_OBJECT : KC_EXIT_SYSTEM, "%s. `kc schema` lists those that do", e.text);
+        return session_fail(s, KC_EXIT_SYSTEM, "%s", e.text);
     if (s->json) {
         json_t *o = session_envelope(s);
         json_object_set_new(o, "verb", json_string(verb));

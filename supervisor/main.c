@@ -5,6 +5,7 @@
 #include "protocol.h"
 
 #include "base/file.h"
+#include "base/suggest.h"
 #include "base/version.h"
 
 #include <errno.h>
@@ -39,6 +40,24 @@ static const char usage[] =
     "  --version        print the version and end; kc and kcd talk only when theirs are equal\n"
     "See kcd(8).\n";
 
+/* What getopt did not take. */
+static int refuse(const struct option *list, char *const *argv, int c)
+{
+    const char *names[32], *word = argv[optind - 1];
+    char name[64];
+    size_t n = 0;
+    if (c == ':') {
+        fprintf(stderr, "kcd: %s wants a value; kcd --help has all options\n", word);
+        return -EINVAL;
+    }
+    for (; list[n].name && n < sizeof names / sizeof *names; n++)
+        names[n] = list[n].name;
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(word, "="), word);
+    const char *near = kc_suggest(name + strspn(name, "-"), names, n);
+    fprintf(stderr, "kcd: unknown option %s%s%s; kcd --help has all\n", word, near ? ". Did you mean --" : "", near ? near : "");
+    return -EINVAL;
+}
+
 static int parse(int argc, char **argv, struct options *o)
 {
     enum { DAEMON = 256, HOME, INSTANCE, KEEP, LEASES, LINK, LOCK, RECOVER, DRILLS, TEXTFILE, ON_EVENT, HELP, VERSION };
@@ -51,7 +70,8 @@ static int parse(int argc, char **argv, struct options *o)
         {"allow-drills", no_argument, NULL, DRILLS}, {"help", no_argument, NULL, HELP},         {"version", no_argument, NULL, VERSION},
         {0}};
     *o = (struct options){.link = -1, .lock = -1};
-    for (int c; (c = getopt_long(argc, argv, "", list, NULL)) != -1;) {
+    opterr = 0;
+    for (int c; (c = getopt_long(argc, argv, ":", list, NULL)) != -1;) {
         switch (c) {
         case DAEMON: o->daemon = true; break;
         case HOME: o->home = optarg; break;
@@ -71,8 +91,7 @@ static int parse(int argc, char **argv, struct options *o)
             puts("kcd " KC_VERSION);
             exit(KC_EXIT_OK);
         default:
-            fputs(usage, stderr);
-            return -EINVAL;
+            return refuse(list, argv, c);
         }
     }
     if (optind < argc) {

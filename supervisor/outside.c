@@ -28,11 +28,14 @@
 
 static int open_folder(struct kc_outside *o, const char *folder, struct kc_error *e)
 {
-    if (!realpath(folder, o->folder) || access(o->folder, W_OK | X_OK) != 0)
-        return kc_fail(e, -errno, "--textfile %s: %s; it wants a folder that this user may write to", folder, strerror(errno));
-    o->lock = open(o->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (o->lock < 0)
-        return kc_fail(e, -errno, "--textfile %s: %s", folder, strerror(errno));
+    o->lock = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (o->lock < 0 || !realpath(folder, o->folder) || access(o->folder, W_OK | X_OK) != 0) {
+        const int r = -errno;
+        if (o->lock >= 0)
+            close(o->lock);
+        o->lock = -1;
+        return kc_fail(e, r, "--textfile %s: %s; it wants a folder that this user may write to", folder, strerror(-r));
+    }
     if (flock(o->lock, LOCK_EX | LOCK_NB) != 0) {
         close(o->lock);
         o->lock = -1;
@@ -66,11 +69,18 @@ int kc_outside_open(struct kc_outside *o, const struct kc_home *home, const char
     return r;
 }
 
+/* It is not reaped yet, so the number is its own; before it leads its session there is no group. */
+static void end(const struct kc_outside_child *c)
+{
+    if (kc_process_signal_group(c->pid, SIGKILL) < 0)
+        kc_process_signal(c->pid, SIGKILL);
+}
+
 void kc_outside_close(struct kc_outside *o)
 {
     char path[PATH_MAX + 64];
     if (o->writer.pid) { /* or it would bring them back */
-        kc_process_signal_group(o->writer.pid, SIGKILL);
+        end(&o->writer);
         waitpid(o->writer.pid, NULL, 0);
         snprintf(path, sizeof path, "%s/" FIGURES ".next.tmp.%d", o->folder, (int)o->writer.pid);
         unlink(path);
@@ -213,7 +223,7 @@ uint64_t kc_outside_tick(struct kc_outside *o)
         all[i + 1] = &o->program[i];
     for (int i = 0; i <= KC_OUTSIDE_AT_ONCE; i++) {
         if (all[i]->pid && now >= all[i]->deadline) {
-            kc_process_signal_group(all[i]->pid, SIGKILL); /* it is not reaped yet: the number is its own */
+            end(all[i]);
             all[i]->deadline = now + LATE;
         }
         next = earlier(next, all[i]->pid ? all[i]->deadline : 0);
