@@ -190,12 +190,13 @@ SHARE := $(if $(filter 1,$(shell nproc)),--oversubscribe)
 bench-peers: $(B)/bench/ours_comm
 	@if command -v mpicc >/dev/null; then mpicc -O2 tests/bench/peer_mpi.c -o $(B)/bench/peer_mpi; \
 	 else echo "peer_mpi  not built: no mpicc (apt install libopenmpi-dev openmpi-bin)"; fi
-bench: all $(addprefix $(B)/bench/,$(BENCHES))
+bench: all $(addprefix $(B)/bench/,$(BENCHES)) $(B)/tests/kc-board-make
 	@for b in $(BENCHES); do echo "== $$b"; $(B)/bench/$$b || exit 1; done
 	@for m in 0.84m 10.8m 124m; do echo "== kc bench step --model $$m"; \
 	  bin/kc bench step --model $$m --steps $$([ $$m = 124m ] && echo 6 || echo 22) $(SHARE) || exit 1; done
 	@echo "== kc bench comm"; bin/kc bench comm $(SHARE)
 	@echo "== kc bench snapshot"; bin/kc bench snapshot $(SHARE)
+	@echo "== screen_cost"; tests/bench/screen_cost --seconds 4
 
 clean:
 	rm -rf build bin

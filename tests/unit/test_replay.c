@@ -7,6 +7,7 @@
 #include "shm/reader.h"
 #include "shm/segment.h"
 #include "supervisor/protocol.h"
+#include "tests/unit/board_make.h"
 #include "tests/unit/console_home.h"
 #include "tests/unit/suite.h"
 
@@ -240,6 +241,47 @@ START_TEST(scripts_get_moments_and_the_job_of_a_time)
 }
 END_TEST
 
+/* A saved board is a recording of one moment: whose it is, how it was then, and nothing to walk to. */
+START_TEST(a_saved_board_is_one_moment)
+{
+    struct board_wish w = board_wish(100);
+    struct replay r;
+    struct job j;
+    struct kc_moment m;
+    struct kc_reader *board = NULL;
+    struct console_answer a;
+    char path[256], text[128];
+    ck_assert_int_eq(board_set_parse(&w.hung, "77"), 0);
+    w.torn = 1u << BOARD_TORN_FACTS | 1u << BOARD_TORN_WAIT;
+    ck_assert_int_eq(board_set_parse(&w.torn_rank, "5,90-91"), 0);
+    snprintf(path, sizeof path, "%s/saved", home.path);
+    ck_assert_msg(board_make_file(&w, path, &error) == 0, "%s", error.text);
+    ck_assert_msg(replay_open(&kc, path, &r, &error) == 0, "%s", error.text);
+    ck_assert(r.info.moments == 1 && r.info.ranks == 100 && r.info.first_wall == w.wall && r.wall == w.wall);
+    ck_assert_str_eq(r.info.id, "made-1"); /* of the segment's name: the facts are torn */
+    ck_assert(replay_is_wrong(&r) && !replay_walk(&r, REPLAY_BACK) && !replay_walk(&r, REPLAY_FORTH));
+    ck_assert(replay_moment(&r, 0, &m) == 0 && replay_moment(&r, 1, &m) < 0);
+    ck_assert(replay_again(&r, &error) == 0 && replay_board_before(&r, 1, &board, &error) == -ENOENT);
+    ck_assert_int_eq(replay_job(&r, &j, NULL, &error), 0);
+    ck_assert(j.ranks_known == 100 && j.rank[77].age == 75 && j.rank[5].torn && !j.rank[6].torn && j.rank[5].wait.what == -1);
+    ck_assert_str_eq(job_torn_text(&j, text, sizeof text), "torn: facts, rank 5,90,91");
+    job_free(&j);
+    replay_close(&r);
+    CONSOLE_RUN(&a, "replay", path);
+    ck_assert(a.code == 0 && strstr(a.out, "moment 1 of 1") && strstr(a.out, "torn: facts, rank 5,90,91"));
+    console_answer_free(&a);
+    CONSOLE_RUN(&a, "ranks", path, "--where", "wait=data", "--json");
+    ck_assert(a.code == 0 && strstr(a.out, "\"rank\":77") && !strstr(a.out, "\"rank\":78"));
+    console_answer_free(&a);
+    CONSOLE_RUN(&a, "hang", path); /* more ranks than it compares: one line says so */
+    ck_assert(a.code == KC_EXIT_INVALID && strstr(a.err, "100 ranks") && strstr(a.err, "at most 64"));
+    console_answer_free(&a);
+    ck_assert_int_eq(truncate(path, 4096), 0);
+    ck_assert_int_lt(replay_open(&kc, path, &r, &error), 0);
+    ck_assert_ptr_nonnull(strstr(error.text, "damaged"));
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("replay");
@@ -249,6 +291,7 @@ int main(void)
     tcase_add_test(t, one_walks_by_moments_minutes_and_trouble);
     tcase_add_test(t, the_job_is_as_it_was_and_so_are_ages);
     tcase_add_test(t, it_goes_on_with_what_was_recorded_since);
+    tcase_add_test(t, a_saved_board_is_one_moment);
     tcase_add_test(t, scripts_get_moments_and_the_job_of_a_time);
     suite_add_tcase(s, t);
     return suite_run(s);
