@@ -152,6 +152,7 @@ static int draw_standing(const struct comms *all, const struct comm_channel *x, 
 #define LABEL 24
 #define TAIL 18
 #define SHOWN 40
+#define LIST_LEAST 4 /* rows, so that its head is there */
 
 static uint64_t end_of(const struct comms *c, const struct comm_op *o)
 {
@@ -256,7 +257,7 @@ void view_draw_comm(struct view *v, struct canvas *c)
     const struct comms *all = v->comms;
     const int doubt = c->rows > 3 && draw_doubt(all, c, 0);
     const int left = c->rows - doubt, wanted = (int)(all->channels < 512 ? all->channels : 512) + 1 + l->filtered;
-    int rows = left < 12 ? left : wanted < left / 2 ? wanted : left / 2;
+    int rows = left < 12 ? left : wanted >= left / 2 ? left / 2 : wanted > LIST_LEAST ? wanted : LIST_LEAST;
     struct canvas list = canvas_part(c, doubt, 0, rows, c->cols);
     list_draw(l, &s, &list, v->now);
     const size_t row = list_row(l, &s);

@@ -23,7 +23,11 @@ static const char *age_text(const struct view *v, const struct answer *a, char *
 {
     char age[32];
     const double seconds = v->now > a->came ? (double)(v->now - a->came) * 1e-9 : 0;
-    snprintf(out, room, "looked %s ago%s", text_seconds(seconds, age, sizeof age), a->pid ? ", looking again" : "");
+    const char *more = a->pid ? ", looking again" : "";
+    if (seconds < 1)
+        snprintf(out, room, "looked just now%s", more);
+    else
+        snprintf(out, room, "looked %s ago%s", text_seconds(seconds, age, sizeof age), more);
     return out;
 }
 
