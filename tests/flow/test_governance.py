@@ -1,40 +1,12 @@
 #!/usr/bin/env python3
 """How a job is governed, seen from outside while it runs: what was done is told with who and why, the ledger is that of its ranks,
 and the policy says what is used up. The screen shows the same."""
-import os, pty, select, signal, struct, sys, termios, fcntl
+import os, sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from kc_flow import BIN, kill, main, until
+from kc_flow import kill, main, until
+from kc_screen import Screen
 from kc_train import Kc
-
-
-class Screen:
-    """kc on a terminal of 80 × 24. What it wrote, without control codes between letters, is enough to find words in."""
-
-    def __init__(self, node):
-        self.pid, self.fd = pty.fork()
-        if self.pid == 0:
-            os.environ.clear()
-            os.environ.update(node.environment, TERM="xterm-256color", LANG="C.UTF-8")
-            os.execv(os.path.join(BIN, "kc"), ["kc"])
-        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-        self.seen = b""
-
-    def press(self, keys):
-        self.seen = b""
-        os.write(self.fd, keys)
-
-    def shows(self, text):
-        if select.select([self.fd], [], [], 0.05)[0]:
-            self.seen += os.read(self.fd, 65536)
-        return text in self.seen
-
-    def close(self):
-        try:
-            os.kill(self.pid, signal.SIGTERM)
-        finally:
-            os.waitpid(self.pid, 0)
-            os.close(self.fd)
 
 
 def test_what_was_done_by_whom_and_what_is_used_up():

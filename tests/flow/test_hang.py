@@ -3,6 +3,7 @@ The drills (test_drills.py) go through all verdicts; here is what a person types
 import json, os, signal
 
 from kc_flow import kill, main, until
+from kc_screen import Screen
 from kc_train import Kc
 
 
@@ -67,6 +68,14 @@ def test_a_stopped_rank_also_without_kcd_and_later_from_the_folder():
         with open(os.path.join(folder, "verdict.json")) as f:
             assert only(json.load(f), "stopped", 1)["sequence"] == v["sequence"]
         node.kc("hang", job, "--dump", folder, ok=(5,))
+        screen = Screen(node, "watch", job)
+        try:
+            screen.press(b"7")
+            until("the screen tells it", lambda: screen.shows(f"kill -CONT {pids[1]}".encode()))
+            screen.press(b"G")
+            until("and where its ranks stand", lambda: screen.shows(b"layers/") or screen.press(b"G"))
+        finally:
+            screen.close()
         node.kill_kcd()
         assert only(hang(node, job), "stopped", 1)["sequence"] == v["sequence"]
         node.start_kcd()
