@@ -22,12 +22,18 @@ static void take_chain(struct look_keep *k)
     k->chain = fresh;
 }
 
+/* Copies in memory go with it. */
+static int64_t keeper_of(const struct job *j)
+{
+    return j->keeper_alive ? j->keeper : -1;
+}
+
 /* The board tells of a version that the list lacks, one is being written, or it is long ago. */
 static bool is_due(const struct screen *x, const struct look_keep *k, const struct job *j)
 {
     const uint64_t age = kc_now() - k->snapshots.asked;
     const double stage = j->ranks_known ? j->rank[0].metric[KC_METRIC_SNAPSHOT_STAGE] : 0;
-    if (x->again || strcmp(k->asked_of, j->id) != 0 || k->version != j->snapshot.version)
+    if (x->again || strcmp(k->asked_of, j->id) != 0 || k->version != j->snapshot.version || k->keeper != keeper_of(j))
         return true;
     return age > STALE || (stage > KC_SAVING_NONE && age > SOON);
 }
@@ -44,6 +50,7 @@ static void ask_snapshots(struct screen *x, const struct job *j)
         return;
     snprintf(k->asked_of, sizeof k->asked_of, "%s", j->id);
     k->version = j->snapshot.version;
+    k->keeper = keeper_of(j);
 }
 
 void look_snapshots(struct screen *x, const struct job *j)

@@ -29,7 +29,7 @@ struct look_keep {
     struct answer snapshots, rules;
     struct chain chain;
     char asked_of[JOB_ID_ROOM]; /* the job that `snapshots` was asked of last … */
-    int64_t version;            /* … when this was its newest */
+    int64_t version, keeper;    /* … when this was its newest, and its keeper; -1: that was gone */
     struct borders borders;
     struct governance governance;
     char governed[JOB_ID_ROOM]; /* of that job … */

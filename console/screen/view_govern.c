@@ -266,8 +266,10 @@ static void draw_glance(const struct view *v, struct canvas *c)
     const struct borders *b = v->borders;
     char text[400];
     int soonest = -1;
-    canvas_text(c, 0, 0, 0, b ? rules_role(b) : ROLE_DIM, "rules       %s%s", b ? borders_text(b, text, sizeof text) : "-",
-                v->checking ? "; looking" : "");
+    if (b && v->checking && !b->checked)
+        canvas_text(c, 0, 0, 0, ROLE_DIM, "rules       %zu, being looked at", b->rules);
+    else
+        canvas_text(c, 0, 0, 0, b ? rules_role(b) : ROLE_DIM, "rules       %s", b ? borders_text(b, text, sizeof text) : "-");
     for (size_t i = 0; b && i < b->exemptions; i++)
         if (soonest < 0 || b->exemption[i].days < b->exemption[soonest].days)
             soonest = (int)i;

@@ -82,7 +82,9 @@ static void snapshot_cell(const void *self, size_t row, int k, struct list_cell 
         out->number = costs ? r->cost.figure[KC_FIGURE_STALL] : n;
         text_seconds(out->number, out->text, sizeof out->text);
         break;
-    case COLUMN_RATE: number_cell(out, costs ? r->cost.figure[KC_FIGURE_RATE] : n, "%.0f"); break;
+    case COLUMN_RATE:
+        number_cell(out, costs ? r->cost.figure[KC_FIGURE_RATE] : n, costs && r->cost.figure[KC_FIGURE_RATE] < 10 ? "%.1f" : "%.0f");
+        break;
     case COLUMN_VALUES:
         out->number = known && i->raw_bytes ? (double)i->raw_bytes : n;
         text_bytes(out->number, out->text, sizeof out->text);
