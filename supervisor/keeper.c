@@ -163,7 +163,7 @@ static bool look_at_logs(struct kc_keeper *k, uint64_t now, bool turn)
     if (turn || now - k->log_times.looked >= LOG_LOOK) {
         k->log_times.looked = now;
         for (uint32_t i = 0; i < k->record.ranks; i++)
-            kc_log_times_grown(&k->log_times, i, kc_rank_log_size(&k->rank[i].log), kc_wall());
+            kc_log_times_grown(&k->log_times, i, kc_rank_log_size(&k->rank[i].log), kc_wall(), false);
     }
     for (uint32_t i = 0; turn && i < k->record.ranks; i++) {
         soon |= kc_rank_log_turn(&k->rank[i].log, (uint64_t)k->spec->log_max_mib << 20, k->spec->log_keep);

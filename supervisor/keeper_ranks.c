@@ -230,7 +230,7 @@ static void note_exit(struct kc_keeper *k, uint32_t rank, const siginfo_t *info)
     kc_keeper_read_rank(k->reader, rank, end);
     if (end->exit_code != 0 && !end->words.time)
         kc_rank_log_last(&kept->log, end->line, sizeof end->line);
-    kc_log_times_grown(&k->log_times, rank, kc_rank_log_size(&kept->log), kc_wall());
+    kc_log_times_grown(&k->log_times, rank, kc_rank_log_size(&kept->log), kc_wall(), true);
     kc_board_process(k->board, rank, &kept->shown);
     if (!kc_rank_ended_well(end) && !end->ended_by_us)
         kc_keeper_mortem_copy(k); /* milliseconds */

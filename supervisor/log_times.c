@@ -55,7 +55,7 @@ void kc_log_times_close(struct kc_log_times *t)
     t->fd = -1;
 }
 
-void kc_log_times_grown(struct kc_log_times *t, uint32_t rank, off_t size, uint64_t wall)
+void kc_log_times_grown(struct kc_log_times *t, uint32_t rank, off_t size, uint64_t wall, bool last)
 {
     if (t->fd < 0 || rank >= KC_RANKS_MAX || size == t->rank[rank].seen)
         return;
@@ -65,9 +65,9 @@ void kc_log_times_grown(struct kc_log_times *t, uint32_t rank, off_t size, uint6
         r->left = r->left + more < ROWS_AT_ONCE ? r->left + (unsigned)more : ROWS_AT_ONCE;
         r->refilled += more * KC_SECOND;
     }
-    if (r->left == 0)
+    if (r->left == 0 && !last)
         return;
-    r->left--;
+    r->left -= r->left > 0;
     r->seen = size;
     write_row(t, wall, rank, size);
 }

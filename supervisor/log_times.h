@@ -8,6 +8,7 @@
 #include "contracts/types.h"
 
 #include <limits.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -30,8 +31,8 @@ struct kc_log_times {
 /* Made if missing; size[r] bytes are in the log of rank r. -errno, then nothing is written later. */
 int kc_log_times_open(struct kc_log_times *t, const char *job_directory, const off_t *size, uint32_t ranks);
 void kc_log_times_close(struct kc_log_times *t);
-/* The log of a rank is so long now (kc_wall() `wall`). */
-void kc_log_times_grown(struct kc_log_times *t, uint32_t rank, off_t size, uint64_t wall);
+/* The log of a rank is so long now (kc_wall() `wall`). `last`: it has ended, so that is noted however many rows it had. */
+void kc_log_times_grown(struct kc_log_times *t, uint32_t rank, off_t size, uint64_t wall, bool last);
 /* So many bytes were taken off its front. */
 void kc_log_times_turned(struct kc_log_times *t, uint32_t rank, off_t bytes, uint64_t wall);
 

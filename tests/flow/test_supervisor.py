@@ -675,6 +675,11 @@ def test_log_is_turned_over():
         assert numbers[0] > 0 and numbers[-1] == 150 * 1563 - 1 and numbers == sorted(set(numbers))
         missing = numbers[-1] - numbers[0] + 1 - len(numbers)
         assert missing < 100, missing  # none where the file system can collapse a range
+        told = json.loads(subprocess.run([os.path.join(BIN, "kc"), "log", f"{job}/0", "--json"], env=node.environment,
+                                         capture_output=True, text=True, check=True).stdout)["lines"]
+        assert "".join(line["text"] + "\n" for line in told) == text
+        times = [line["time"] for line in told]  # whatever was taken off the front meanwhile
+        assert all(times) and times == sorted(times), times[-1]
 
 
 def memory_of(pid):

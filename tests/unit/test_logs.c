@@ -164,7 +164,7 @@ START_TEST(what_a_keeper_notes_is_what_is_read_also_when_a_log_is_turned_over)
         char want[64], line[32];
         snprintf(line, sizeof line, "line %d\n", round);
         ck_assert_int_eq(write(log.fd, line, strlen(line)), (ssize_t)strlen(line));
-        kc_log_times_grown(&times, 0, kc_rank_log_size(&log), at + (uint64_t)round * KC_SECOND);
+        kc_log_times_grown(&times, 0, kc_rank_log_size(&log), at + (uint64_t)round * KC_SECOND, false);
         logs_refresh(&logs);
         snprintf(want, sizeof want, "0:line %d", round);
         ck_assert_str_eq(all(false), want); /* each once, whatever happened to the file */
@@ -228,8 +228,13 @@ START_TEST(a_rank_that_prints_all_the_time_takes_a_row_a_second)
     const off_t none[1] = {0};
     ck_assert_int_eq(kc_log_times_open(&times, job.directory, none, 1), 0);
     for (off_t size = 1; size <= 10000; size++)
-        kc_log_times_grown(&times, 0, size, (uint64_t)size * KC_MILLISECOND);
+        kc_log_times_grown(&times, 0, size, (uint64_t)size * KC_MILLISECOND, false);
     ck_assert_int_lt(times.size, 64 * 24); /* those it may have at once, and one for each second that this took */
+    const off_t before = times.size;
+    kc_log_times_grown(&times, 0, 10001, KC_SECOND, false);
+    ck_assert_int_eq(times.size, before);
+    kc_log_times_grown(&times, 0, 10001, KC_SECOND, true); /* the last words of all are noted */
+    ck_assert_int_gt(times.size, before);
     kc_log_times_close(&times);
 }
 END_TEST
