@@ -108,7 +108,7 @@ static int time_over(struct session *s, const struct job *j)
     return session_fail(s, KC_EXIT_TIMEOUT, "%s is %s%s; the time is over", j->id, job_state_text(j), at);
 }
 
-int follow_job(struct session *s, const char *id, const struct condition *c, uint64_t limit_ns, bool progress,
+int follow_job(struct session *s, const char *id, const struct filter *c, uint64_t limit_ns, bool progress,
                struct job *out)
 {
     const struct timespec nap = {.tv_nsec = FOLLOW_NS};

@@ -10,7 +10,7 @@
 
 /* Waits; `c` NULL: until the job ends. `limit_ns` 0: for ever. `progress`: lines about its steps on s->out meanwhile.
  * On KC_EXIT_OK and KC_EXIT_FALSE *out is the job as it then was (job_free). Exit codes as `kc wait`; told. */
-int follow_job(struct session *s, const char *id, const struct condition *c, uint64_t limit_ns, bool progress,
+int follow_job(struct session *s, const char *id, const struct filter *c, uint64_t limit_ns, bool progress,
                struct job *out);
 /* The exit code that an ended job's outcome stands for: finished and stopped 0, failed and interrupted 1. */
 int outcome_code(const struct job *j);

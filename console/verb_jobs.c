@@ -98,7 +98,7 @@ int verb_show(struct session *s, const struct arguments *a)
 int verb_wait(struct session *s, const struct arguments *a)
 {
     struct job j;
-    struct condition c;
+    struct filter c;
     struct kc_error e = {""};
     uint64_t limit = 0;
     char line[1600];

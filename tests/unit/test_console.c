@@ -158,6 +158,10 @@ START_TEST(conditions_compare_figures)
         {"state!=running", false},
         {"step>=100 and loss<2", false},
         {"step>=1 and loss<3 and state=running", true},
+        {"step>=1 loss<3", true},
+        {"step>=1 && loss>3", false},
+        {"state~run*", true},
+        {"state=Running", true},
         {"validation_loss<9", false},
         {"validation_loss>=0", false},
         {"validation_loss!=1", false}, /* unknown: never true */
@@ -172,7 +176,7 @@ START_TEST(conditions_compare_figures)
     j.tokens_per_second = 5000;
     j.imbalance = 1.75;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct condition c;
+        struct filter c;
         struct kc_error e = {""};
         ck_assert_msg(condition_parse(cases[i].text, &c, &e) == 0, "%s: %s", cases[i].text, e.text);
         ck_assert_msg(condition_holds(&c, &j) == cases[i].holds, "%s", cases[i].text);
@@ -183,15 +187,22 @@ END_TEST
 START_TEST(bad_conditions_say_what_is_wrong)
 {
     static const char *const cases[][2] = {
-        {"stp>=1", "Did you mean step"}, {"step", "not a comparison"},
-        {"step>=", "not a number"},      {"step>=1 or loss<2", "left over"},
-        {"state>running", "no order"},   {"state=runing", "Did you mean running"},
+        {"stp>=1", "unknown figure \"stp\" in --for. Did you mean step?"},
+        {"step", "--for: \"step\" is not followed by a comparison"},
+        {"step>=", "--for: a comparison lacks its value"},
+        {"step>=1 or loss<2", "--for: \"or\" is not followed by a comparison"},
+        {"state>running", "--for: \"running\" is not a number"},
+        {"state>3", "it has no order"},
+        {"state=runing", "Did you mean running"},
         {"state=foo", "There are: queued, starting, running"},
-        {"", "unknown figure"},          {"step=>1", "not a comparison"},
-        {"loss<nan", "not a number"},    {"step>=1x", "not a number"},
+        {"", "--for: nothing is compared"},
+        {"zzz=1", "There are: state, step, loss, validation_loss, tokens_per_second, grad_norm, lr, restarts, expert_imbalance"},
+        {"step=>1", "\">1\" is not a number, in --for"},
+        {"loss<nan", "not a number"},
+        {"step>=1x", "not a number"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct condition c;
+        struct filter c;
         struct kc_error e = {""};
         ck_assert_int_lt(condition_parse(cases[i][0], &c, &e), 0);
         ck_assert_msg(strstr(e.text, cases[i][1]), "%s: %s", cases[i][0], e.text);
