@@ -298,6 +298,30 @@ double job_eta(const struct job *j)
     return (double)(j->steps - j->step) * j->step_seconds;
 }
 
+double job_unchanged(const struct job *j)
+{
+    double least = NAN;
+    for (size_t i = 0; i < j->ranks_known && !job_ended(j); i++)
+        if (isnan(least) || j->rank[i].age < least)
+            least = j->rank[i].age;
+    return least;
+}
+
+#define STILL 10.0 /* seconds */
+
+bool job_rank_hangs(const struct job *j, const struct job_rank *r)
+{
+    const int kind = r->wait.what > KC_WAIT_NONE ? kc_wait_row[r->wait.what].kind : KC_WAIT_KIND_LOCAL;
+    if (r->state != KC_RANK_RUNNING || !(r->age > STILL) || kind == KC_WAIT_KIND_PEER || kind == KC_WAIT_KIND_HELD)
+        return false;
+    return !isnan(j->hangs) || r->age > 3 * j->step_seconds; /* false where that is unknown */
+}
+
+int64_t job_rank_restarts(const struct job_rank *r)
+{
+    return r->incarnation < 1 ? -1 : r->incarnation - 1;
+}
+
 bool job_wait_tells(int what, double seconds, double age)
 {
     if (what <= KC_WAIT_NONE || kc_wait_row[what].kind != KC_WAIT_KIND_LOCAL)

@@ -164,6 +164,12 @@ const char *job_hang_text(const struct job *j, char *out, size_t room);
 const char *job_restart_text(const struct job *j, char *out, size_t room);
 /* Seconds the rest would take at the speed of the last step; NaN unless it runs and does not hang. */
 double job_eta(const struct job *j);
+/* Seconds since any of its ranks changed its state, phase or step; NaN where no rank lives. */
+double job_unchanged(const struct job *j);
+/* Does a rank stand still, and wait for no other? Told if its keeper says that the job hangs, or after three steps and 10 s. */
+bool job_rank_hangs(const struct job *j, const struct job_rank *r);
+/* How often it was started again; -1. */
+int64_t job_rank_restarts(const struct job_rank *r);
 /* Is a wait worth telling? A wait for a thread of the same rank is ordinary, many times a step, until nothing has
  * moved for 5 s. `seconds`: so long already; `age`: since the rank's state, phase or step changed. */
 bool job_wait_tells(int what, double seconds, double age);

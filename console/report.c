@@ -37,7 +37,12 @@ bool report_straggles(const struct job_rank *r)
     return r->metric[KC_METRIC_STRAGGLER] > 0;
 }
 
-static json_t *rank_json(const struct job_rank *r)
+char report_letter(const struct job *j, const struct job_rank *r)
+{
+    return r->torn && r->state < 0 ? '?' : job_rank_hangs(j, r) ? 'H' : report_straggles(r) ? '~' : r->letter;
+}
+
+static json_t *rank_json(const struct job *j, const struct job_rank *r)
 {
     json_t *o = json_object();
     json_object_set_new(o, "rank", json_integer(r->rank));
@@ -48,6 +53,8 @@ static json_t *rank_json(const struct job_rank *r)
     json_object_set_new(o, "phase", name_of(kc_phase_name, r->phase));
     json_object_set_new(o, "step", report_whole(r->step));
     json_object_set_new(o, "incarnation", report_whole(r->incarnation));
+    json_object_set_new(o, "restarts", report_whole(job_rank_restarts(r)));
+    json_object_set_new(o, "memory_bytes", kc_json_number(r->metric[KC_METRIC_MEMORY_BYTES]));
     json_object_set_new(o, "wait", wait_json(&r->wait));
     json_object_set_new(o, "unchanged_seconds", kc_json_number(r->age));
     json_object_set_new(o, "busy_seconds", kc_json_number(r->busy));
@@ -55,6 +62,7 @@ static json_t *rank_json(const struct job_rank *r)
     json_object_set_new(o, "pace_score", kc_json_number(r->metric[KC_METRIC_PACE_SCORE]));
     json_object_set_new(o, "straggler", isnan(r->metric[KC_METRIC_STRAGGLER]) ? json_null()
                                                                              : json_boolean(report_straggles(r)));
+    json_object_set_new(o, "hung", json_boolean(job_rank_hangs(j, r)));
     json_object_set_new(o, "cores", session_text(r->cores));
     json_object_set_new(o, "last_words", session_text(r->words));
     return o;
@@ -128,6 +136,7 @@ json_t *report_job(const struct job *j)
     json_object_set_new(o, "lr", kc_json_number(j->lr));
     json_object_set_new(o, "tokens_per_second", kc_json_number(j->tokens_per_second));
     json_object_set_new(o, "left_seconds", kc_json_number(job_eta(j)));
+    json_object_set_new(o, "unchanged_seconds", kc_json_number(job_unchanged(j)));
     json_object_set_new(o, "step_seconds", kc_json_number(j->step_seconds));
     json_object_set_new(o, "state_root", session_text(j->state_root));
     json_object_set_new(o, "exit_code", report_whole(j->exit_code));
@@ -160,7 +169,7 @@ json_t *report_job(const struct job *j)
     char torn[256];
     json_object_set_new(o, "torn", session_text(job_torn_text(j, torn, sizeof torn)));
     for (size_t i = 0; i < j->ranks_known; i++)
-        json_array_append_new(ranks, rank_json(&j->rank[i]));
+        json_array_append_new(ranks, rank_json(j, &j->rank[i]));
     json_object_set_new(o, "ranks", ranks);
     return o;
 }

@@ -30,6 +30,8 @@ void report_progress(const struct job *j, char *out, size_t room);
  * that a narrow column cuts the name: "0.31 s all-reduce world#6650". */
 void report_wait(const struct job_wait *w, char *out, size_t room);
 void report_wait_long(const struct job_wait *w, char *out, size_t room);
+/* Its letter in grids: that of its phase or state, but H hangs, ~ straggler, ? torn. */
+char report_letter(const struct job *j, const struct job_rank *r);
 /* Is it a straggler, and the line that says by how much. */
 bool report_straggles(const struct job_rank *r);
 void report_pace(const struct job_rank *r, char *out, size_t room);

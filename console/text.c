@@ -145,6 +145,32 @@ const char *text_bytes(double v, char *out, size_t room)
     return out;
 }
 
+const char *text_brief(double v, char *out, size_t room)
+{
+    if (isnan(v) || v < 0) {
+        snprintf(out, room, "-");
+        return out;
+    }
+    const double s = v < 1e9 ? floor(v) : 1e9, m = floor(s / 60), h = floor(m / 60), d = floor(h / 24);
+    if (s < 1)
+        snprintf(out, room, "<1s");
+    else if (s < 60)
+        snprintf(out, room, "%.0fs", s);
+    else if (m < 10)
+        snprintf(out, room, "%.0fm%.0fs", m, s - m * 60);
+    else if (m < 60)
+        snprintf(out, room, "%.0fm", m);
+    else if (h < 10)
+        snprintf(out, room, "%.0fh%.0fm", h, m - h * 60);
+    else if (h < 48)
+        snprintf(out, room, "%.0fh", h);
+    else if (d < 10)
+        snprintf(out, room, "%.0fd%.0fh", d, h - d * 24);
+    else
+        snprintf(out, room, "%.0fd", d);
+    return out;
+}
+
 const char *text_parameters(uint64_t all, uint64_t trained, char *out, size_t room)
 {
     const int n = snprintf(out, room, "%" PRIu64 " parameters", all);

@@ -28,6 +28,8 @@ int text_width(const char *text);
 const char *text_number(double v, const char *format, char *out, size_t room);
 const char *text_bytes(double v, char *out, size_t room);    /* "1.5 MiB" */
 const char *text_seconds(double v, char *out, size_t room);  /* "0.31 s", "2 min 5 s", "3 h 10 min" */
+/* In five columns, for lists: "<1s", "41s", "2m13s", "12m", "3h10m", "23h", "5d2h", "120d" */
+const char *text_brief(double v, char *out, size_t room);
 /* "875264 parameters", and where some are frozen ": 36864 trained, 838400 frozen" */
 const char *text_parameters(uint64_t all, uint64_t trained, char *out, size_t room);
 const char *text_rate(double v, char *out, size_t room);     /* "412k", "9.31k", "870" */

@@ -1,7 +1,5 @@
-/* list.c */
-#include "list.h"
-
-#include "console/text.h"
+/* list.c - order, filter, cursor, marks; drawing is list_draw.c. */
+#include "list_impl.h"
 
 #include <errno.h>
 #include <math.h>
@@ -9,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-
-#define SEARCH_COLUMNS 32
 
 /* A row on its way into its place. */
 struct place {
@@ -23,13 +19,7 @@ struct place {
     char text[64];
 };
 
-/* Rows as they are shown. */
-struct shown {
-    size_t *row;
-    size_t count, cursor; /* cursor: place; SIZE_MAX: nothing is shown */
-};
-
-static struct list_cell cell_of(const struct list_source *s, size_t row, int column)
+struct list_cell list_cell_of(const struct list_source *s, size_t row, int column)
 {
     struct list_cell cell = {.number = NAN};
     s->cell(s->self, row, column, &cell);
@@ -76,7 +66,7 @@ static void fill_place(const struct list *l, const struct list_source *s, size_t
     s->id(s->self, row, id);
     *p = (struct place){.row = row, .digest = digest_of(id), .way = 1};
     if (l->sort > 0 && l->sort <= s->columns) {
-        struct list_cell cell = cell_of(s, row, l->sort - 1);
+        struct list_cell cell = list_cell_of(s, row, l->sort - 1);
         p->unknown = cell.unknown;
         p->number = cell.number;
         snprintf(p->text, sizeof p->text, "%.63s", *cell.value ? cell.value : cell.text);
@@ -140,7 +130,7 @@ static void whole_row(const struct row_of *r, struct filter_value *out)
     size_t at = 0;
     out->known = true;
     for (int k = 0; k < r->source->columns && at < sizeof out->text; k++) {
-        struct list_cell cell = cell_of(r->source, r->row, k);
+        struct list_cell cell = list_cell_of(r->source, r->row, k);
         if (!cell.unknown)
             at += (size_t)snprintf(out->text + at, sizeof out->text - at, "%s ", cell.text);
     }
@@ -154,7 +144,7 @@ static void get_cell(const void *row, const char *key, struct filter_value *out)
         whole_row(r, out);
     if (k < 0)
         return;
-    struct list_cell cell = cell_of(r->source, r->row, k);
+    struct list_cell cell = list_cell_of(r->source, r->row, k);
     out->known = !cell.unknown;
     out->number = cell.number;
     snprintf(out->text, sizeof out->text, "%s", *cell.value ? cell.value : cell.text);
@@ -165,9 +155,14 @@ static bool row_holds(const struct list *l, const struct list_source *s, size_t 
     return filter_holds_by(&l->filter, get_cell, &(struct row_of){s, row});
 }
 
+bool list_shows(const struct list *l, const struct list_source *s, size_t row)
+{
+    return !l->filtered || row_holds(l, s, row);
+}
+
 int list_filter(struct list *l, const struct list_source *s, const char *text, struct kc_error *e)
 {
-    const char *names[SEARCH_COLUMNS];
+    const char *names[LIST_COLUMNS];
     size_t count = 0;
     struct filter f;
     if (!text[strspn(text, " \t")]) {
@@ -179,7 +174,7 @@ int list_filter(struct list *l, const struct list_source *s, const char *text, s
     int code = filter_parse_words(text, &f, e);
     if (code < 0)
         return code;
-    for (; count < (size_t)s->columns && count < SEARCH_COLUMNS; count++)
+    for (; count < (size_t)s->columns && count < LIST_COLUMNS; count++)
         names[count] = s->column[count].key;
     for (int i = 0; i < f.count; i++)
         if (f.term[i].how != FILTER_WORD && column_named(s, f.term[i].key) < 0)
@@ -222,8 +217,7 @@ static void drop_marks(struct list *l, const struct place *p, size_t rows)
     l->marks = kept;
 }
 
-/* Rows as they are shown now, and the cursor among them, which is put where one is. 0, -ENOMEM. out->row is the caller's. */
-static int look(struct list *l, const struct list_source *s, struct shown *out)
+int list_look(struct list *l, const struct list_source *s, struct shown *out)
 {
     struct place *p = in_order(l, s);
     size_t *row = calloc(s->rows * 2 + 1, sizeof *row), *place_of = row ? row + s->rows : NULL, count = 0, place = SIZE_MAX;
@@ -237,7 +231,7 @@ static int look(struct list *l, const struct list_source *s, struct shown *out)
     for (size_t i = 0; i < s->rows; i++) {
         if (*l->cursor && p[i].digest == cursor)
             place = i;
-        if (l->filtered && !row_holds(l, s, p[i].row))
+        if (!list_shows(l, s, p[i].row))
             continue;
         place_of[count] = i;
         row[count++] = p[i].row;
@@ -255,7 +249,7 @@ static int look(struct list *l, const struct list_source *s, struct shown *out)
 size_t list_row(struct list *l, const struct list_source *s)
 {
     struct shown shown;
-    if (look(l, s, &shown) < 0)
+    if (list_look(l, s, &shown) < 0)
         return SIZE_MAX;
     size_t row = shown.cursor == SIZE_MAX ? SIZE_MAX : shown.row[shown.cursor];
     free(shown.row);
@@ -364,7 +358,7 @@ bool list_key(struct list *l, const struct list_source *s, enum key_id key, uint
     size_t to;
     bool taken = true;
     l->now = now;
-    if (look(l, s, &shown) < 0) {
+    if (list_look(l, s, &shown) < 0) {
         snprintf(notice, room, "no memory for the order of %zu rows", s->rows);
         return true;
     }
@@ -383,133 +377,4 @@ bool list_key(struct list *l, const struct list_source *s, enum key_id key, uint
         taken = false;
     free(shown.row);
     return taken;
-}
-
-/* ---- drawing --------------------------------------------------------------------------------------------------- */
-
-static int least_width(const struct list_column *column)
-{
-    return column->width ? column->width : LIST_REST;
-}
-
-/* How many columns fit, and what is left for one without a width. */
-static int fit(const struct list_source *s, int cols, int *rest)
-{
-    int at = 2, k = 0;
-    for (; k < s->columns && (k == 0 || at + least_width(&s->column[k]) <= cols); k++)
-        at += least_width(&s->column[k]) + 1;
-    *rest = LIST_REST + (cols - at + 1 > 0 ? cols - at + 1 : 0);
-    return k;
-}
-
-/* A text in its column: what is too long ends with a sign that says so, since a number cut short is another number. */
-static void put_cell(struct canvas *c, int row, int col, int width, bool right, enum role role, const char *text)
-{
-    char safe[sizeof ((struct list_cell *)0)->text * 4];
-    text_clean(text, strlen(text), 0, safe, sizeof safe);
-    int wide = text_width(safe), pad = right && wide < width ? width - wide : 0;
-    if (wide > width && width > 1) {
-        int n = canvas_text(c, row, col, width - 1, role, "%s", safe);
-        canvas_put(c, row, col + n, role, 0x2026, '~');
-        return;
-    }
-    if (role != ROLE_CURSOR) {
-        canvas_text(c, row, col + pad, width - pad, role, "%s", safe);
-        return;
-    }
-    if (pad)
-        canvas_bar(c, row, col, pad, role, "%s", "");
-    canvas_bar(c, row, col + pad, width - pad, role, "%s", safe);
-}
-
-static void draw_row(const struct list *l, const struct list_source *s, struct canvas *c, int y, size_t row, bool cursor)
-{
-    int rest, columns = fit(s, c->cols, &rest), at = 2;
-    char id[LIST_ID] = "";
-    s->id(s->self, row, id);
-    if (cursor)
-        canvas_text(c, y, 0, 1, ROLE_CURSOR, ">"); /* seen without colour and without reverse */
-    if (list_marked(l, id))
-        canvas_put(c, y, 1, ROLE_STRONG, '*', '*');
-    for (int k = 0; k < columns; k++) {
-        struct list_cell cell = cell_of(s, row, k);
-        int width = s->column[k].width ? s->column[k].width : rest;
-        width = width < c->cols - at ? width : c->cols - at;
-        if (width > 0)
-            put_cell(c, y, at, width, s->column[k].right, cursor ? ROLE_CURSOR : cell.role, cell.text);
-        at += width + 1;
-        if (cursor && k + 1 < columns)
-            canvas_put(c, y, at - 1, ROLE_CURSOR, ' ', ' ');
-    }
-}
-
-/* The sorted column's name has an arrow where a blank would stand beside it: down for the largest first. */
-static void draw_heads(const struct list *l, const struct list_source *s, struct canvas *c, int y)
-{
-    int rest, columns = fit(s, c->cols, &rest), at = 2, end = 2;
-    for (int k = 0; k < columns; k++) {
-        const struct list_column *column = &s->column[k];
-        int width = column->width ? column->width : rest, wide = text_width(column->head);
-        wide = wide < width ? wide : width;
-        int from = column->right ? at + width - wide : at;
-        canvas_text(c, y, from, wide, l->sort == k + 1 ? ROLE_STRONG : ROLE_DIM, "%s", column->head);
-        if (l->sort == k + 1)
-            canvas_put(c, y, column->right ? from - 1 : from + wide, ROLE_STRONG,
-                       column->right != l->invert ? 0x2193 : 0x2191, column->right != l->invert ? 'v' : '^');
-        end = from + wide + (l->sort == k + 1 && !column->right);
-        at += width + 1;
-    }
-    if (columns < s->columns && c->cols - end >= 4) /* there is more in a wider window */
-        canvas_text(c, y, c->cols - 2 - (s->columns - columns > 9), 0, ROLE_DIM, "+%d", s->columns - columns);
-}
-
-/* What is shown of how much: a list that hides rows says so. */
-static void draw_hidden(const struct list *l, const struct list_source *s, struct canvas *c, size_t count)
-{
-    int at = 2;
-    if (l->filtered)
-        at += canvas_text(c, 0, at, 0, ROLE_STRONG, "/%s", l->wanted) + 2;
-    if (l->filtered)
-        at += canvas_text(c, 0, at, 0, ROLE_DIM, "%zu of %zu", count, s->rows) + 2;
-    if (l->marks)
-        canvas_text(c, 0, at, 0, ROLE_STRONG, "%zu marked", l->marks);
-}
-
-static void scroll(struct list *l, const struct shown *shown, int rows)
-{
-    const size_t page = (size_t)rows;
-    l->page = page;
-    if (shown->cursor < l->top)
-        l->top = shown->cursor;
-    if (shown->cursor >= l->top + page)
-        l->top = shown->cursor - page + 1;
-    if (l->top + page > shown->count)
-        l->top = shown->count > page ? shown->count - page : 0;
-}
-
-void list_draw(struct list *l, const struct list_source *s, struct canvas *c, uint64_t now)
-{
-    struct shown shown;
-    int y = 0;
-    l->now = now;
-    if (s->rows == 0)
-        return;
-    if (look(l, s, &shown) < 0) {
-        canvas_text(c, 0, 2, 0, ROLE_BAD, "no memory for the order of %zu rows", s->rows);
-        return;
-    }
-    if ((l->filtered || l->marks) && c->rows >= 2) {
-        draw_hidden(l, s, c, shown.count);
-        y++;
-    }
-    if (c->rows - y >= 4) /* heads only where there is room for more than them */
-        draw_heads(l, s, c, y++);
-    l->first = y;
-    if (shown.count)
-        scroll(l, &shown, c->rows - y);
-    else
-        canvas_text(c, y, 2, 0, ROLE_NORMAL, "The filter leaves no row; Esc shows all.");
-    for (size_t i = l->top; i < shown.count && y < c->rows; i++, y++)
-        draw_row(l, s, c, y, shown.row[i], i == shown.cursor);
-    free(shown.row);
 }

@@ -26,10 +26,14 @@ struct list_cell {
 /* In the order in which they are shown, and kept as the room narrows. */
 struct list_column {
     const char *head, *key; /* key: what it is called in the verb's JSON, and in a filter */
-    int width;              /* 0: what is left, LIST_REST at least */
+    int width;              /* columns, or one of the macros below; 0: LIST_REST(10) */
     bool right;
 };
-#define LIST_REST 10
+/* As wide as its longest text where there is room; what is too long is cut in its middle: its end tells it apart. */
+#define LIST_BETWEEN(least, most) ((least) | (most) << 10)
+/* What is left by the others, `least` at least. One of a list. */
+#define LIST_REST(least) ((least) | 1023 << 10)
+#define LIST_COLUMNS 32
 
 struct list_source {
     const void *self;
@@ -71,5 +75,11 @@ size_t list_row(struct list *l, const struct list_source *s);
 /* Put the cursor on the row of that id, or where it will be. */
 void list_go(struct list *l, const char *id, uint64_t now);
 bool list_marked(const struct list *l, const char *id);
+/* Does the filter, if one is in force, leave that row? */
+bool list_shows(const struct list *l, const struct list_source *s, size_t row);
+/* How many columns fit. */
+int list_columns_shown(const struct list_source *s, int cols);
+/* The line of list_draw() about what is filtered and marked, `count` rows of it shown; false: nothing is, nothing is drawn. */
+bool list_draw_hidden(const struct list *l, const struct list_source *s, struct canvas *c, size_t count);
 
 #endif

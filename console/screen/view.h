@@ -24,6 +24,8 @@
 #include "console/replay.h"
 #include "console/trend.h"
 
+#include "shm/records.h"
+
 #define VIEW(id, name, function, of_job, up, down, needs, source, find, hints, walks) VIEW_##id,
 enum view_id {
 #include "views.def"
@@ -66,6 +68,15 @@ struct log_place {
     unsigned long bottom; /* the last line shown; 0: the newest, whatever comes */
     unsigned long found;  /* the line that was found; 0: none */
     char find[64];        /* what is looked for; "" nothing */
+};
+
+/* How the ranks are shown. */
+enum ranks_form { RANKS_GRID, RANKS_TREE, RANKS_TABLE };
+/* The rows of their tree (ranks.h). */
+struct ranks_tree {
+    const struct job *job;
+    size_t rows;
+    uint16_t row[2 * KC_BOARD_RANKS];
 };
 
 struct view {
@@ -121,6 +132,12 @@ struct view {
     struct log_place log_at;
     int output_back, help_top, hang_top; /* lines scrolled back from the end; from the start */
     enum govern_part govern_part;
+    struct {
+        enum ranks_form form;
+        int cols;                   /* of the grid, when it was last drawn */
+        struct list in_tree;
+        struct ranks_tree tree;
+    } ranks;
     struct chart_look chart;
     enum second second;             /* where there is room for it; else: */
     enum history_series alone;      /* the only curve */

@@ -170,6 +170,34 @@ START_TEST(a_text_that_is_cut_says_so)
 }
 END_TEST
 
+START_TEST(a_column_that_may_grow_takes_what_its_texts_need)
+{
+    static const struct list_column narrow[] = {{"JOB", "id", LIST_BETWEEN(8, 14), false}, {"STATE", "state", 9, false}},
+                                    wide[] = {{"JOB", "id", LIST_BETWEEN(8, 14), false}, {"STATE", "state", 9, false},
+                                              {"STEP", "step", LIST_REST(12), false}};
+    things[0].name = "a-very-long-name-1";
+    struct list_source s = source();
+    struct canvas c;
+    static const struct {
+        const struct list_column *column;
+        int columns, cols;
+        const char *rows;
+    } cases[] = {{narrow, 2, 20, "> a-ve~e-1 R running\n  tide-4   F failed\n"},
+                 {wide, 3, 40, "> a-very-~name-1 R running 120\n  tide-4         F failed  7\n"},
+                 {narrow, 2, 30, "> a-very-~name-1 R running\n  tide-4         F failed\n"}};
+    for (int i = 0; i < 3; i++) {
+        s.column = cases[i].column;
+        s.columns = cases[i].columns;
+        ck_assert_int_eq(canvas_new(&c, 2, cases[i].cols, true), 0);
+        list_draw(&list, &s, &c, now);
+        char *text = canvas_dump(&c);
+        ck_assert_str_eq(text, cases[i].rows);
+        free(text);
+        canvas_free(&c);
+    }
+}
+END_TEST
+
 START_TEST(every_size_is_drawn_without_leaving_it)
 {
     filter("tide");
@@ -447,6 +475,7 @@ int main(void)
     tcase_add_test(t, rows_stand_under_their_heads);
     tcase_add_test(t, columns_go_from_the_right_and_the_head_says_how_many);
     tcase_add_test(t, a_text_that_is_cut_says_so);
+    tcase_add_test(t, a_column_that_may_grow_takes_what_its_texts_need);
     tcase_add_test(t, every_size_is_drawn_without_leaving_it);
     tcase_add_test(t, what_is_hidden_or_marked_is_said);
     tcase_add_test(t, keys_move_the_cursor_and_the_page);
