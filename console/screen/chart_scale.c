@@ -9,6 +9,7 @@
 #define FEW 50        /* fewer values have no outliers */
 #define OUTLIERS 50   /* one of so many may be left out at either end */
 #define FAR 4         /* times the rest: as far as that they have to be out */
+#define DECADE 10     /* less than that is told by the numbers of a linear axis */
 #define NEWEST 4      /* the slope is that of the newest 4th */
 
 int samples_take(struct chart_samples *s, const struct history *h, enum history_series series, uint64_t from, uint64_t to)
@@ -69,11 +70,9 @@ static double round_up(double v)
 
 static void make_round(struct chart_scale *s)
 {
-    if (s->log) {
+    if (s->log && s->high > DECADE * s->low) {
         s->low = round_down(s->low);
         s->high = round_up(s->high);
-        if (s->high <= s->low * (1 + 1e-9))
-            s->high = round_up(s->low * 1.5);
         return;
     }
     const double size = fmax(fabs(s->low), fabs(s->high));
@@ -83,7 +82,8 @@ static void make_round(struct chart_scale *s)
         s->high += half;
     }
     const double step = round_down((s->high - s->low) / 10);
-    s->low = floor(s->low / step + 1e-9) * step;
+    const double low = floor(s->low / step + 1e-9) * step;
+    s->low = s->log && low <= 0 ? s->low : low;
     s->high = ceil(s->high / step - 1e-9) * step;
 }
 

@@ -21,6 +21,7 @@ static const struct {
     [TROUBLE_STRAGGLER] = {ROLE_WARN, -1, "3 ranks"},
     [TROUBLE_UNSAVED] = {ROLE_BAD, KC_OWNER_STATE, "5 snapshots"},
     [TROUBLE_RESTARTING] = {ROLE_WARN, KC_OWNER_GOVERN, "8 log"},
+    [TROUBLE_TORN] = {ROLE_WARN, -1, "3 ranks"},
     [TROUBLE_WAIT] = {ROLE_WARN, -1, "7 hang"},
     [TROUBLE_UNREADABLE] = {ROLE_BAD, -1, "9 node"},
     [TROUBLE_KEEPER] = {ROLE_BAD, KC_OWNER_SUPERVISOR, "8 log"},
@@ -49,6 +50,7 @@ static const struct job_rank *straggler(const struct job *j)
 
 static enum trouble_kind kind_of(const struct job *j)
 {
+    char torn[160];
     if (j->state == KC_JOB_FAILED)
         return TROUBLE_FAILED;
     if (j->board_error)
@@ -59,6 +61,8 @@ static enum trouble_kind kind_of(const struct job *j)
         return TROUBLE_HANG;
     if (longest_wait(j))
         return TROUBLE_WAIT;
+    if (*job_torn_text(j, torn, sizeof torn))
+        return TROUBLE_TORN;
     if (!isnan(j->restart_in))
         return TROUBLE_RESTARTING;
     if (j->failed_saves > 0 && !job_ended(j))
@@ -86,6 +90,7 @@ static void tell(const struct job *j, enum trouble_kind kind, char *out, size_t 
     case TROUBLE_UNREADABLE: snprintf(out, room, "%s", j->board_text); break;
     case TROUBLE_KEEPER: snprintf(out, room, "has lost its keeper: its ranks save and end, kcd starts it again"); break;
     case TROUBLE_HANG: snprintf(out, room, "%s", job_hang_text(j, text, sizeof text)); break;
+    case TROUBLE_TORN: snprintf(out, room, "the board is %s", job_torn_text(j, text, sizeof text)); break;
     case TROUBLE_WAIT: tell_wait(longest_wait(j), out, room); break;
     case TROUBLE_RESTARTING:
         snprintf(out, room, "%s%s%.300s", job_restart_text(j, text, sizeof text), *j->text ? "; last: " : "", j->text);
@@ -108,7 +113,7 @@ static void tell(const struct job *j, enum trouble_kind kind, char *out, size_t 
 /* What is said of ranks, or comes as a whole sentence, stands without the job's name where only one job is told of. */
 static bool names_itself(enum trouble_kind kind)
 {
-    return kind == TROUBLE_WAIT || kind == TROUBLE_STRAGGLER || kind == TROUBLE_UNREADABLE;
+    return kind == TROUBLE_WAIT || kind == TROUBLE_TORN || kind == TROUBLE_STRAGGLER || kind == TROUBLE_UNREADABLE;
 }
 
 struct trouble trouble_of(const struct job *j, bool named)

@@ -14,6 +14,7 @@ enum trouble_kind {
     TROUBLE_STRAGGLER,
     TROUBLE_UNSAVED,    /* its snapshots fail */
     TROUBLE_RESTARTING,
+    TROUBLE_TORN,       /* parts of its board cannot be read whole */
     TROUBLE_WAIT,       /* a rank waits for others for long */
     TROUBLE_UNREADABLE, /* its board */
     TROUBLE_KEEPER,     /* it is lost */

@@ -7,11 +7,15 @@
 #include "console/saving.h"
 #include "console/text.h"
 
+#include "base/clock.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #define RANKS_HEAD 7   /* "ranks: " */
+#define EVENTS_FROM 30 /* rows from which on the last events are told, */
+#define EVENTS_TOLD 4  /* so many */
 #define BESIDE_COLS 90 /* two charts beside each other */
 #define BELOW_ROWS 18  /* or one above the other */
 
@@ -41,8 +45,6 @@ static void draw_figures(const struct job *j, struct canvas *c, int row)
 static void draw_split(const struct job *j, struct canvas *c, int row)
 {
     char text[2][256], part[32];
-    if (job_ended(j))
-        return;
     for (int brief = 0; brief < 2; brief++) {
         size_t room = sizeof text[brief], n = 0;
         n += (size_t)snprintf(text[brief], room, "%sstep %s:", brief ? "" : "rank 0 ",
@@ -70,7 +72,7 @@ static void draw_split_bar(const struct job *j, struct canvas *c, int row)
     for (int i = 0; i < SPLITS; i++)
         sum += isnan(j->split[i]) ? 0 : j->split[i];
     double whole = fmax(sum, isnan(j->step_seconds) ? 0 : j->step_seconds);
-    if (width < 8 || whole <= 0 || job_ended(j))
+    if (width < 8 || whole <= 0)
         return;
     canvas_put(c, row, 0, ROLE_DIM, '[', '[');
     for (int i = 0; i < SPLITS; i++) {
@@ -186,6 +188,29 @@ static void draw_letters(const struct job *j, struct canvas *c, int row, int row
     }
 }
 
+/* ---- events ---- */
+
+static size_t events_known(const struct view *v)
+{
+    return v->events ? events_until(v->events, v->replay.on ? v->replay.wall : 0) : 0;
+}
+
+/* The last ones, the newest at the bottom. */
+static void draw_events(const struct view *v, struct canvas *c, int row, int rows)
+{
+    char text[384], time[32];
+    const size_t end = events_known(v), first = end - (size_t)rows;
+    for (size_t i = first; i < end; i++) {
+        const struct event_line *l = events_at(v->events, i);
+        if (!l)
+            continue;
+        kc_wall_text(l->wall, time);
+        const bool bad = l->kind == KC_EVENT_KIND_FAULT;
+        canvas_text(c, row + (int)(i - first), 0, 0, bad ? ROLE_BAD : ROLE_DIM, "* %.8s %s", l->wall ? time + 11 : "-",
+                    event_line_text(l, text, sizeof text));
+    }
+}
+
 /* ---- charts ---- */
 
 /* Room for two: beside each other, or one above the other. */
@@ -245,7 +270,7 @@ void view_draw_job(struct view *v, struct canvas *c)
         canvas_text(c, 0, 2, 0, ROLE_NORMAL, "The job is gone.");
         return;
     }
-    /* As the screen shrinks these go: second line of ranks; layout; model, experts, progress, bar; snapshot; ranks; split. The
+    /* As the screen shrinks these go: events; second line of ranks; layout; model, experts, progress, bar; snapshot; ranks; split. The
      * charts take what is left. */
     const bool all = rows >= 12;
     const int lines = letter_lines(j, c->cols), strip = rows < 30 || lines < 1 ? 1 : lines < 16 ? lines : 16;
@@ -254,16 +279,18 @@ void view_draw_job(struct view *v, struct canvas *c)
         canvas_text(c, row++, 0, 0, ROLE_DIM, "%s", *j->model ? j->model : "-");
     if (rows >= 16)
         row += draw_layout(j, c, row);
-    const int under = (all ? 4 : rows >= 8 ? 2 : rows >= 2 ? 1 : 0) + (rows >= 3 ? strip : 0) + (all && j->loads);
-    const int charts = rows - row - under;
+    const int split = job_ended(j) || rows < 2 ? 0 : all ? 2 : 1; /* where the time goes, while it does */
+    const int under = split + (all ? 1 : 0) + (rows >= 8 ? 1 : 0) + (rows >= 3 ? strip : 0) + (all && j->loads);
+    const size_t events = rows < EVENTS_FROM ? 0 : events_known(v);
+    const int told = events > EVENTS_TOLD ? EVENTS_TOLD : (int)events, charts = rows - row - under - told;
     if (v->history && charts > 0)
         draw_charts(v, j, c, row, charts);
     row += charts > 0 ? charts : 0;
     if (all)
         draw_progress(j, c, row++);
-    if (rows >= 2)
+    if (split)
         draw_split(j, c, row++);
-    if (all)
+    if (split > 1)
         draw_split_bar(j, c, row++);
     if (all && j->loads)
         draw_loads(j, c, row++);
@@ -271,6 +298,8 @@ void view_draw_job(struct view *v, struct canvas *c)
         draw_snapshot(j, c, row++);
     if (rows >= 3)
         draw_letters(j, c, row, strip);
+    if (told)
+        draw_events(v, c, row + strip, told);
 }
 
 /* ---- keys ---- */

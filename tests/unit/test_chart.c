@@ -233,6 +233,17 @@ START_TEST(a_log_axis_is_of_what_is_above_0)
     add(2, 0);
     s = scale_of(true);
     ck_assert(!s.log);
+    history_clear(&history);
+    add(1, 2.38); /* less than a decade */
+    add(2, 4.61);
+    s = scale_of(true);
+    ck_assert(s.log);
+    is_close(s.low, 2.2);
+    is_close(s.high, 4.8);
+    history_clear(&history);
+    add(1, 1e-4);
+    s = scale_of(true);
+    ck_assert(s.log && s.low > 0 && s.low < 1e-4 && s.high > 1e-4);
 }
 END_TEST
 

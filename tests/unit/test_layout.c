@@ -228,6 +228,8 @@ START_TEST(the_worst_of_all_jobs_is_said)
     worst_is(TROUBLE_UNSAVED, "! llama-small-1 cannot save: 3 snapshots failed, the last of step 50 (state)  [5] snapshots");
     rig_job[1].restart_in = 8;
     worst_is(TROUBLE_RESTARTING, "! llama-small-1 restarts in 8 s");
+    rig_rank[1].torn = true;
+    worst_is(TROUBLE_TORN, "! quickstart-2: the board is torn: rank 1  [3] ranks");
     rig_rank[0].wait = (struct job_wait){.what = KC_WAIT_ALL_REDUCE, .group = "world", .sequence = 1, .seconds = 41};
     worst_is(TROUBLE_WAIT, "! quickstart-2: rank 0 has waited in all-reduce world for 41.0 s (comm)  [7] hang");
     rig_job[1].board_error = -5;

@@ -100,6 +100,29 @@ START_TEST(zoom_goes_in_and_out_and_says_where_it_ends)
 }
 END_TEST
 
+/* Where a step's time goes is told while there are steps. */
+START_TEST(what_is_over_has_no_split)
+{
+    has(24, 80, "rank 0 step 440 ms", true);
+    has(24, 80, "[ffff", true);
+    rig_job[0].state = KC_JOB_FINISHED;
+    has(24, 80, "step 440 ms", false);
+    has(24, 80, "[ffff", false);
+    has(24, 80, "ranks: none runs\n3 ranks", true); /* and no line is left empty */
+}
+END_TEST
+
+START_TEST(the_last_events_are_told_where_there_is_room)
+{
+    has(24, 80, "* 16:44:29 rank 0 snapshot", false);
+    has(40, 80, "* 16:44:29 rank 0 snapshot at step 100", true);
+    rig_view.replay.on = true;
+    rig_view.replay.wall = rig_events.line[3].wall + 1;
+    has(40, 80, "16:44:22", true);
+    has(40, 80, "16:44:29", false); /* it is not yet */
+}
+END_TEST
+
 START_TEST(progress_is_told)
 {
     has(24, 80, "] 60.0%", true);
@@ -151,6 +174,8 @@ int main(void)
     tcase_add_test(t, charts_are_as_they_were);
     tcase_add_test(t, x_shows_the_other_curves);
     tcase_add_test(t, zoom_goes_in_and_out_and_says_where_it_ends);
+    tcase_add_test(t, what_is_over_has_no_split);
+    tcase_add_test(t, the_last_events_are_told_where_there_is_room);
     tcase_add_test(t, progress_is_told);
     tcase_add_test(t, many_ranks_are_letters_or_counts);
     tcase_add_test(t, a_job_without_steps_says_so);
