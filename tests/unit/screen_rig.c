@@ -233,6 +233,28 @@ void rig_compare(const char *name, int rows, int cols, bool ascii)
     canvas_free(&c);
 }
 
+void rig_compare_roles(const char *name, int rows, int cols)
+{
+    static const char letter[ROLES + 1] = " dst>gwbc";
+    char path[256], *text = malloc((size_t)rows * (size_t)(cols + 1) + 1), *at = text;
+    struct canvas c = draw(rows, cols, false);
+    ck_assert_ptr_nonnull(text);
+    for (int r = 0; r < rows; r++) {
+        char *end = at;
+        for (int k = 0; k < cols; k++) {
+            *at++ = letter[c.cell[r * cols + k].role];
+            end = at[-1] != ' ' ? at : end;
+        }
+        at = end;
+        *at++ = '\n';
+    }
+    *at = 0;
+    snprintf(path, sizeof path, "tests/screen/%s.txt", name);
+    compare_file(path, text, "write", NULL);
+    canvas_free(&c);
+    free(text);
+}
+
 void rig_press(const char *keys)
 {
     for (; *keys; keys++)

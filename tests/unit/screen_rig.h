@@ -31,6 +31,8 @@ void rig_any_keep(uint64_t (*any)(uint64_t n));
 char *rig_shot(int rows, int cols, bool ascii);
 /* The screen is tests/screen/NAME.txt. */
 void rig_compare(const char *name, int rows, int cols, bool ascii);
+/* The role of each cell of the screen (canvas.h), a letter each: normal is blank. */
+void rig_compare_roles(const char *name, int rows, int cols);
 /* Letters, one key each. */
 void rig_press(const char *keys);
 
