@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define CELL 16        /* columns */
-#define LABEL 14       /* of a row */
+#define LABEL 15       /* of a row */
 #define CHANNELS 12    /* columns at most */
 #define MANY 32        /* ranks: of more, those that are as most are have one row … */
 #define ROWS 20        /* … and of the others so many */
@@ -90,22 +90,28 @@ static const char *common(const struct matrix *m)
     return same * 2 > m->ranks ? most : "";
 }
 
-/* All ranks with the row of this one, as "0-2,5". */
-static void name_row(struct matrix *m, int rank, char *out, size_t room)
+/* All ranks with the row of this one: "ranks 0-2,5"; where that does not fit, "129 from 0". */
+static void name_row(struct matrix *m, int rank, char out[LABEL])
 {
-    size_t at = 0;
-    out[0] = 0;
+    struct kc_print p = {.out = out, .room = LABEL}, few = {.out = out, .room = LABEL};
+    bool one = true;
+    int count = 0;
+    for (int i = rank + 1; i < m->ranks && one; i++)
+        one = m->told[i] || strcmp(m->text[i], m->text[rank]) != 0;
+    kc_print(&p, one ? "rank " : "ranks ");
     for (int i = rank; i < m->ranks; i++) {
         if (m->told[i] || strcmp(m->text[i], m->text[rank]) != 0)
             continue;
         int last = i;
-        while (last + 1 < m->ranks && !strcmp(m->text[last + 1], m->text[rank]))
+        while (last + 1 < m->ranks && !m->told[last + 1] && !strcmp(m->text[last + 1], m->text[rank]))
             m->told[last++] = true;
         m->told[last] = true;
-        if (at + 24 < room)
-            at += (size_t)snprintf(out + at, room - at, last > i ? "%s%d-%d" : "%s%d", at ? "," : "", i, last);
+        count += last - i + 1;
+        kc_print(&p, last > i ? "%s%d-%d" : "%s%d", i > rank ? "," : "", i, last);
         i = last;
     }
+    if (p.length >= LABEL)
+        kc_print(&few, "%d from %d", count, rank);
 }
 
 static bool waits(const char *row)
@@ -115,12 +121,11 @@ static bool waits(const char *row)
 
 static void add_row(struct page *p, struct matrix *m, int rank)
 {
-    char ranks[128], label[160];
+    char label[LABEL];
     const char *row = m->text[rank];
-    name_row(m, rank, ranks, sizeof ranks);
-    snprintf(label, sizeof label, "rank%s %.60s", strpbrk(ranks, "-,") ? "s" : "", ranks);
-    page_add(p, strstr(row, " absent") || strstr(row, " ended") ? ROLE_BAD : waits(row) ? ROLE_WARN : ROLE_NORMAL, LABEL, "%-*s %s", LABEL - 1,
-             label, row);
+    const bool missing = strstr(row, " absent") || strstr(row, " ended");
+    name_row(m, rank, label);
+    page_add(p, missing ? ROLE_BAD : waits(row) ? ROLE_WARN : ROLE_NORMAL, LABEL, "%-*s %s", LABEL - 1, label, row);
 }
 
 static void add_rows(struct page *p, struct matrix *m)

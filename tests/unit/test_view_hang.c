@@ -113,6 +113,29 @@ START_TEST(of_many_ranks_the_others_are_told)
 }
 END_TEST
 
+/* Ranks that are at the same numbers have one row: which they are, or, where that is too long, how many and from where on. */
+START_TEST(a_row_says_whose_it_is)
+{
+    static const struct {
+        int ranks, step; /* ranks 0, step, 2 step, … are members */
+        const char *label;
+    } rows[] = {{1, 1, "rank 0 "}, {4, 1, "ranks 0-3 "}, {3, 2, "ranks 0,2,4 "}, {16, 2, "16 from 0 "}, {12, 100, "12 from 0 "}};
+    struct comm_member member[64] = {{0}};
+    struct comm_op op = {.members = rows[_i].ranks};
+    struct comm_channel c = {.name = "world", .from = -1, .member = member, .members = rows[_i].ranks, .op = &op, .ops = 1};
+    const struct comms all = {.ranks = (rows[_i].ranks - 1) * rows[_i].step + 1, .channel = &c, .channels = 1};
+    struct page p = {.cols = 80};
+    for (int i = 0; i < rows[_i].ranks; i++)
+        member[i] = (struct comm_member){.rank = i * rows[_i].step, .sequence = 7, .place = COMM_ABSENT};
+    hang_page_numbers(&p, &all);
+    bool found = false;
+    for (int i = 0; i < p.count; i++)
+        found |= !strncmp(p.line[i].text, rows[_i].label, strlen(rows[_i].label)) && strstr(p.line[i].text, "7 absent");
+    ck_assert_msg(found, "%s not in %d lines", rows[_i].label, p.count);
+    page_free(&p);
+}
+END_TEST
+
 static json_t *absurd(int depth)
 {
     static const char *const keys[] = {"verdicts", "tree", "children", "ranks", "states", "at", "text", "word", "evidence", "lines", "thread", "function",
@@ -169,6 +192,7 @@ static void add_tests(TCase *c)
     tcase_add_test(c, what_is_not_known_is_said);
     tcase_add_test(c, a_replay_tells_of_its_moment);
     tcase_add_test(c, of_many_ranks_the_others_are_told);
+    tcase_add_loop_test(c, a_row_says_whose_it_is, 0, 5);
     tcase_add_test(c, nothing_of_an_answer_is_believed);
     tcase_add_test(c, it_is_drawn_at_every_size);
 }
