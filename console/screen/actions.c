@@ -151,6 +151,8 @@ enum view_request actions_run(struct view *v)
     const char *word[STATEMENT_WORDS], *shown = "";
     size_t count = 0;
     struct statement st;
+    for (size_t n = strlen(v->line); n && v->line[n - 1] == ' ' && (n < 2 || v->line[n - 2] != '\\');) /* Tab leaves one */
+        v->line[--n] = 0;
     snprintf(line, sizeof line, "%s", v->line);
     typing_remember(v);
     if (words_split(line, word, STATEMENT_WORDS, &count, NULL))

@@ -136,7 +136,7 @@ int terminal_open(const struct config *c)
         farewell_bytes = sizeof off - 1;
     }
     say_later("sgr0");
-    say_later("rmcup");
+    say_later(has("rmcup") ? "rmcup" : "clear");
     say_later("cnorm");
     say_later("rmkx"); /* else arrows stay those of a screen */
     set_escdelay(25);
@@ -162,6 +162,11 @@ void terminal_close(void)
 {
     if (!taken)
         return;
+    if (!has("rmcup")) { /* no second screen: what is left of ours stays, but not in the way of what comes next */
+        move(LINES - 1, 0);
+        clrtoeol();
+        refresh();
+    }
     endwin();
     taken = 0;
 }

@@ -208,7 +208,8 @@ def test_suspended_and_continued():
         t.sees("-- kc stands still")
         t.keys("C-c")
         t.until("kc has left", lambda: t.seen().rstrip("\n").endswith("\n$"))
-        t.run("echo code $?")
+        t.type("echo code $?")
+        t.keys("Enter")
         t.leaves(130, before, "out of copy mode")
 
 
