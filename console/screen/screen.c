@@ -147,7 +147,7 @@ static bool keys(struct screen *x)
     int code;
     bool character;
     enum view_id at = x->view.at;
-    while (terminal_key(&code, &character)) {
+    while (!terminal_ended() && terminal_key(&code, &character)) {
         x->pressed = true;
         if (!character && code == KEY_RESIZE)
             continue; /* ncurses has taken the new size: the next drawing fits it */

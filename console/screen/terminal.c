@@ -244,6 +244,12 @@ void terminal_plain(const char *text)
     while (!ended && byte != '\n' && byte != '\r')
         if (poll(&p, 1, 1000) > 0 && read(STDIN_FILENO, &byte, 1) == 0)
             break;
+    if (ended) { /* the terminal is given back already, and stays so */
+        taken = 0;
+        ignored = write(STDOUT_FILENO, "\n", 1);
+        (void)ignored;
+        return;
+    }
     sigaction(SIGTSTP, &of_ncurses, NULL);
     reset_prog_mode();
     refresh();

@@ -17,11 +17,11 @@ class Terminal:
         self.folder = tempfile.mkdtemp(prefix="kc-tmux-")
         self.environment = {k: v for k, v in os.environ.items() if k not in ("TMUX", "NO_COLOR", "COLUMNS", "LINES")}
         self.environment.update({"LC_ALL": "C.UTF-8", "KC_HOME": os.path.join(self.folder, "home"), "KC_INSTANCE": "terminal",
-                                 "XDG_CONFIG_HOME": os.path.join(self.folder, "config"), "HISTFILE": ""})
+                                 "XDG_CONFIG_HOME": os.path.join(self.folder, "config"), "HISTFILE": "", "SHELL": "/bin/sh"})
         self.environment.update(environment or {})
         os.makedirs(self.environment["KC_HOME"], exist_ok=True)
         self.tmux("-f", "/dev/null", "new-session", "-d", "-x", str(cols), "-y", str(rows), "-c", self.folder,
-                  f"env 'PS1=$ ' TERM={term} bash --norc --noprofile")
+                  "env", "PS1=$ ", f"TERM={term}", "bash", "--norc", "--noprofile")
         self.until("a prompt", lambda: "$" in self.seen())
 
     def tmux(self, *words, raw=False):
