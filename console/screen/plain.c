@@ -17,7 +17,7 @@ static int rows_of(struct view *v, enum view_id at)
 {
     struct list_source s;
     if (view_kinds[at].source && view_kinds[at].source(v, &s))
-        return s.rows < TALL - 2 ? (int)s.rows + 2 : TALL; /* what is filtered, heads */
+        return s.rows < TALL - 3 ? (int)s.rows + 3 : TALL; /* what is filtered, heads, what belongs to the row of the cursor */
     if (at == VIEW_LOG || at == VIEW_HELP || at == VIEW_HANG)
         return TALL;
     return v->rows > 4 ? v->rows - 3 : 1; /* a picture: as large as it is seen */

@@ -43,14 +43,13 @@ START_TEST(copy_mode_has_all_rows_and_nothing_around_them)
     free(rig_shot(24, 80, false));
     const size_t top = rig_view.list[VIEW_JOBS].top;
     char *text = plain();
-    ck_assert_ptr_nonnull(strstr(text, "job-300 "));
-    ck_assert_ptr_nonnull(strstr(text, "job-1 "));
     ck_assert_ptr_null(strstr(text, "node7"));
-    ck_assert_ptr_null(strstr(text, "leave"));
-    size_t lines = 0;
-    for (const char *p = text; *p; p++)
-        lines += *p == '\n';
-    ck_assert_uint_eq(lines, 301); /* and the heads */
+    ck_assert_ptr_null(strstr(text, "? help"));
+    for (int i = 1; i <= 300; i++) {
+        char id[32];
+        snprintf(id, sizeof id, " job-%d ", i);
+        ck_assert_msg(strstr(text, id) != NULL, "%s", id);
+    }
     ck_assert_uint_eq(rig_view.list[VIEW_JOBS].top, top);
     free(text);
 }
