@@ -373,7 +373,7 @@ START_TEST(the_line_takes_text_and_remembers)
     rig_view.output_running = false;
     rig_press("q:");
     view_key(&rig_view, KEY_UP, false);
-    ck_assert_str_eq(rig_view.line, "show ");
+    ck_assert_str_eq(rig_view.line, "show"); /* without the blank that Tab may leave */
     rig_press("\033");
     ck_assert_int_eq(rig_view.mode, MODE_NORMAL);
 }
