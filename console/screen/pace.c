@@ -8,7 +8,6 @@
 #define REST_MOST (120 * KC_SECOND)
 #define FORGET (600 * KC_SECOND)
 #define RESTS 8 /* times as long as it took nothing: what is still on its way then is many times what has left */
-#define BLOCKED (200 * KC_MILLISECOND)
 
 static void slower(struct pace *p, uint64_t now)
 {
@@ -48,11 +47,7 @@ bool pace_may_send(struct pace *p, uint64_t now, bool takes, bool asked)
     return asked || !p->every || now - p->sent >= p->every;
 }
 
-void pace_sent(struct pace *p, uint64_t now, uint64_t took)
+void pace_sent(struct pace *p, uint64_t now)
 {
     p->sent = now;
-    if (took < BLOCKED)
-        return;
-    slower(p, now);
-    rest(p, now, took);
 }

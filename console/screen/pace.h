@@ -20,7 +20,7 @@ struct pace {               /* zero: a line that takes all */
 /* May a picture be sent now? `takes`: the terminal would take something. `asked`: a key was pressed, whose answer is waited
  * for. Times are kc_now(). */
 bool pace_may_send(struct pace *p, uint64_t now, bool takes, bool asked);
-/* It took so long to send one: a line that blocked within it has said no. */
-void pace_sent(struct pace *p, uint64_t now, uint64_t took);
+/* One was sent. How long that took tells nothing: on a busy machine all does. */
+void pace_sent(struct pace *p, uint64_t now);
 
 #endif

@@ -113,7 +113,7 @@ static void draw_if_taken(struct screen *x)
         return;
     x->pressed = false;
     draw(x);
-    pace_sent(&x->pace, now, kc_now() - now);
+    pace_sent(&x->pace, now);
 }
 
 /* Until a key, output of a statement, a signal, or the next look. */
