@@ -128,6 +128,7 @@ struct view {
     enum view_mode mode;
     char selected[JOB_ID_ROOM];     /* the cursor is on this job, wherever its row goes */
     struct list list[VIEWS];        /* in the rows of those views that have a source */
+    bool plain;                     /* the list of jobs was drawn in ASCII */
     int rank, log_rank;             /* log_rank -1: all */
     struct log_place log_at;
     int output_back, help_top, hang_top; /* lines scrolled back from the end; from the start */

@@ -1,8 +1,11 @@
 /* view_jobs.c - the list of jobs, newest first. The cursor belongs to a job, not to a row. */
+#include "sparkline.h"
 #include "view.h"
 
+#include "console/events.h"
 #include "console/report.h"
 #include "console/text.h"
+#include "console/trend.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -20,9 +23,11 @@ enum column_id {
     COLUMN_AGE,
     COLUMN_RANKS,
     COLUMN_SAVED,
+    COLUMN_CURVE,
     COLUMN_SAYS,
     COLUMNS
 };
+#define CURVE 12 /* columns of the whole run's losses */
 static const struct list_column column[COLUMNS] = {
     [COLUMN_ID] = {"JOB", "id", LIST_BETWEEN(18, 40), false},
     [COLUMN_STATE] = {"STATE", "state", 12, false},
@@ -34,7 +39,8 @@ static const struct list_column column[COLUMNS] = {
     [COLUMN_AGE] = {"AGE", "unchanged_seconds", 5, true},
     [COLUMN_RANKS] = {"RANKS", "ranks", 5, true},
     [COLUMN_SAVED] = {"SAVED", "snapshot", 8, true},
-    [COLUMN_SAYS] = {"LAST", "last", LIST_REST(24), false},
+    [COLUMN_CURVE] = {"LOSSES", "losses", CURVE, false},
+    [COLUMN_SAYS] = {"LAST", "last", LIST_REST(20), false},
 };
 
 /* A board that can't be read or has lost its keeper says so instead of a state that may not be so any more. */
@@ -108,6 +114,27 @@ static enum role says(const struct job *j, char *out, size_t room)
     return *out ? ROLE_WARN : ROLE_NORMAL;
 }
 
+/* That, or the last that happened. */
+static enum role last(const struct view *v, const struct job *j, char *out, size_t room)
+{
+    const enum role role = says(j, out, room);
+    const struct event_line *l = !*out && v->newest ? events_newest_known(v->newest, j->id) : NULL;
+    if (l)
+        event_line_text(l, out, room);
+    return role;
+}
+
+static void curve(const struct view *v, const struct job *j, struct list_cell *out)
+{
+    char text[SPARKLINE_ROOM];
+    const struct trend *t = v->trends ? trends_find(v->trends, j->id) : NULL;
+    out->unknown = !t || !t->count;
+    if (out->unknown)
+        snprintf(out->text, sizeof out->text, "-");
+    else
+        snprintf(out->text, sizeof out->text, "%.159s", sparkline(t->loss, t->count, CURVE, v->plain, text));
+}
+
 static enum role role_of(const struct job *j)
 {
     if (!isnan(j->hangs) || j->board_error)
@@ -123,13 +150,14 @@ static enum role role_of(const struct job *j)
 
 static void job_id(const void *self, size_t row, char out[LIST_ID])
 {
-    const struct model *m = self;
-    snprintf(out, LIST_ID, "%s", m->job[row].id);
+    const struct view *v = self;
+    snprintf(out, LIST_ID, "%s", v->model->job[row].id);
 }
 
 static void job_cell(const void *self, size_t row, int k, struct list_cell *out)
 {
-    const struct job *j = &((const struct model *)self)->job[row];
+    const struct view *v = self;
+    const struct job *j = &v->model->job[row];
     char text[1024];
     out->role = role_of(j);
     if (k == COLUMN_ID) {
@@ -138,9 +166,11 @@ static void job_cell(const void *self, size_t row, int k, struct list_cell *out)
         state_text(j, out->text, sizeof out->text);
         snprintf(out->value, sizeof out->value, "%s", isnan(j->hangs) ? job_state_text(j) : "hangs");
     } else if (k == COLUMN_SAYS) {
-        out->role = says(j, text, sizeof text);
+        out->role = last(v, j, text, sizeof text);
         out->unknown = !*text;
         snprintf(out->text, sizeof out->text, "%.159s", *text ? text : "-");
+    } else if (k == COLUMN_CURVE) {
+        curve(v, j, out);
     } else {
         out->number = number_of(j, (enum column_id)k);
         out->unknown = isnan(out->number);
@@ -154,10 +184,8 @@ static void job_cell(const void *self, size_t row, int k, struct list_cell *out)
 
 bool view_source_jobs(struct view *v, struct list_source *out)
 {
-    static const struct model none;
-    const struct model *m = v->model ? v->model : &none;
-    *out = (struct list_source){m, m->count, column, COLUMNS, job_id, job_cell};
-    return m->count > 0;
+    *out = (struct list_source){v, v->model ? v->model->count : 0, column, COLUMNS, job_id, job_cell};
+    return out->rows > 0;
 }
 
 /* The cursor is on the selected job. While one walks in the list, one that it hides is not selected. */
@@ -179,7 +207,7 @@ static void draw_below(struct view *v, const struct list_source *s, struct canva
     const size_t row = list_row(&v->list[VIEW_JOBS], s);
     if (row == SIZE_MAX)
         return;
-    const enum role role = says(&v->model->job[row], text, sizeof text);
+    const enum role role = last(v, &v->model->job[row], text, sizeof text);
     canvas_text(c, c->rows - 1, 2, 0, role, "%s", text);
 }
 
@@ -193,6 +221,7 @@ void view_draw_jobs(struct view *v, struct canvas *c)
         return;
     }
     follow(v);
+    v->plain = c->ascii;
     const bool below = c->rows >= 6 && list_columns_shown(&s, c->cols) < COLUMNS;
     struct canvas rows = canvas_part(c, 0, 0, c->rows - below, c->cols);
     list_draw(&v->list[VIEW_JOBS], &s, &rows, v->now);

@@ -3,6 +3,7 @@
 #include "tests/unit/suite.h"
 
 #include "console/text.h"
+#include "console/trend.h"
 
 #include <check.h>
 #include <errno.h>
@@ -13,6 +14,10 @@
 
 /* A house in which much goes on. */
 static struct job many[8];
+
+static struct named_trend curves[2] = {{.id = "quickstart-2", .trend = {.count = 4, .loss = {4, 3, 2.5, 2}}},
+                                       {.id = "back-2", .trend = {.count = 3, .loss = {1, NAN, 2}}}};
+static const struct trends trends = {.of = curves, .count = 2};
 
 static struct job *name_job(int i, const char *id, int state, int64_t step)
 {
@@ -51,6 +56,7 @@ static void fill_many(void)
     many[6] = rig_job[2];
     many[7] = rig_job[3];
     rig_model = (struct model){many, 8};
+    rig_view.trends = &trends;
 }
 
 START_TEST(the_list_is_as_it_was)
