@@ -101,7 +101,10 @@ static void snapshot_cell(const void *self, size_t row, int k, struct list_cell 
 static void snapshot_id(const void *self, size_t row, char out[LIST_ID])
 {
     const struct chain_row *r = row_at(self, row);
-    snprintf(out, LIST_ID, "%llu %s", (unsigned long long)r->info.version, chain_tier_name[r->tier]);
+    if (r->tier == CHAIN_DISK) /* what verbs take behind JOB/ */
+        snprintf(out, LIST_ID, "%llu", (unsigned long long)r->info.version);
+    else
+        snprintf(out, LIST_ID, "%llu %s", (unsigned long long)r->info.version, chain_tier_name[r->tier]);
 }
 
 static const struct chain *chain_of(const struct view *v)

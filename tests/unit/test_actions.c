@@ -181,6 +181,31 @@ START_TEST(a_menu_of_snapshots_is_about_versions)
 }
 END_TEST
 
+/* In the view itself: the row under the cursor is the version that is named. */
+START_TEST(a_row_of_the_snapshots_is_a_version)
+{
+    struct list_source s;
+    char id[LIST_ID], wanted[LIST_ID + 64];
+    rig_view.at = VIEW_SNAPSHOTS;
+    free(rig_shot(24, 80, false));
+    ck_assert(view_source_snapshots(&rig_view, &s));
+    size_t disk = 0;
+    for (size_t row = 0; row < s.rows; row++) {
+        s.id(s.self, row, id);
+        list_go(&rig_view.list[VIEW_SNAPSHOTS], id, 0);
+        rig_view.mode = MODE_NORMAL;
+        rig_press("aj");
+        const enum view_request r = enter();
+        snprintf(wanted, sizeof wanted, "snap show quickstart-2/%s", id);
+        const bool version = !id[strspn(id, "0123456789")];
+        ck_assert_int_eq(r, version ? REQUEST_RUN : REQUEST_NONE);
+        ck_assert(!version || !strcmp(rig_view.run, wanted));
+        disk += version;
+    }
+    ck_assert_uint_gt(disk, 0);
+}
+END_TEST
+
 /* More than fit on the screen: as many as do, and how many more. */
 START_TEST(a_long_question_is_drawn_at_every_size)
 {
@@ -215,6 +240,7 @@ int main(void)
     tcase_add_test(c, another_users_job_is_only_looked_at);
     tcase_add_test(c, every_action_is_a_statement);
     tcase_add_test(c, a_menu_of_snapshots_is_about_versions);
+    tcase_add_test(c, a_row_of_the_snapshots_is_a_version);
     tcase_add_test(c, a_long_question_is_drawn_at_every_size);
     suite_add_tcase(s, c);
     return suite_run(s);
