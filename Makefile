@@ -171,7 +171,7 @@ $(addprefix $(B)/tests/,$(TOOLS)): $(B)/tests/%: $(B)/tests/tools/%.o $(addprefi
 unit: $(addprefix $(B)/tests/,$(UNIT) $(TOOLS))
 .SECONDARY:
 # the pictures of README, from the golden screens; a new one begins as an empty man/pictures/NAME.svg
-SCREENS := $(filter test_view_% test_console_screen,$(UNIT))
+SCREENS := $(filter test_view_% test_console_screen test_layout,$(UNIT))
 pictures: $(addprefix $(B)/tests/,$(SCREENS))
 	@for t in $(SCREENS); do KC_GOLDEN=pictures $(B)/tests/$$t >/dev/null || exit 1; done; ls man/pictures
 # everything under ASan+UBSan; what threads share under TSan
