@@ -191,6 +191,8 @@ bool kc_outside_take(struct kc_outside *o, pid_t pid, int status)
     if (c == &o->writer)
         o->failed = status != 0;
     c->pid = 0;
+    if (WIFSIGNALED(status)) /* an alarm rings for its process alone: what that had started goes with it */
+        kc_process_signal_group(pid, SIGKILL);
     if (again) /* it is tried every few seconds, and said once */
         return true;
     if (WIFSIGNALED(status))

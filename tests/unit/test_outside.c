@@ -138,28 +138,56 @@ static bool gone(pid_t pid)
     return state == 'Z' || state == 'X';
 }
 
-/* Who heeds no alarm is killed, with all that it started. */
-START_TEST(who_is_late_is_ended_with_its_children)
+/* One that has started another; the other. */
+static pid_t begin_two(struct kc_outside *o)
 {
-    struct kc_outside o = open_with("trap '' ALRM TERM; sleep 1000 & echo $! >$KC_HOME/pid.new; mv $KC_HOME/pid.new $KC_HOME/pid; wait");
     const uint64_t limit = kc_now() + 20 * KC_SECOND;
     int child = 0;
-    kc_outside_tell(&o, json_object());
-    kc_outside_tick(&o);
+    kc_outside_tell(o, json_object());
+    kc_outside_tick(o);
     for (FILE *f; child == 0 && kc_now() < limit; nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL))
         if ((f = fopen(place("pid"), "r"))) {
             ck_assert_int_eq(fscanf(f, "%d", &child), 1);
             fclose(f);
         }
     ck_assert_int_gt(child, 1);
+    return child;
+}
+
+static void await_gone(pid_t pid)
+{
+    const uint64_t limit = kc_now() + 20 * KC_SECOND;
+    while (!gone(pid) && kc_now() < limit)
+        nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+    ck_assert(gone(pid));
+}
+
+#define TWO "sleep 1000 & echo $! >$KC_HOME/pid.new; mv $KC_HOME/pid.new $KC_HOME/pid; wait"
+
+/* Who heeds no alarm is killed, with all that it started. */
+START_TEST(who_is_late_is_ended_with_its_children)
+{
+    struct kc_outside o = open_with("trap '' ALRM TERM; " TWO);
+    const pid_t child = begin_two(&o);
     ck_assert_uint_gt(o.program[0].deadline, kc_now() + KC_OUTSIDE_SECONDS * KC_SECOND);
     o.program[0].deadline = kc_now();
     kc_outside_tick(&o);
     reap_until(&o, 0);
-    while (!gone(child) && kc_now() < limit)
-        nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
-    ck_assert(gone(child));
+    await_gone(child);
     ck_assert_ptr_nonnull(strstr(said, "ended by signal 9"));
+    kc_outside_close(&o);
+}
+END_TEST
+
+/* The alarm rings for the program alone: a script dies of it, and what the script waits for goes as well. */
+START_TEST(who_dies_of_its_alarm_takes_its_children_with_it)
+{
+    struct kc_outside o = open_with(TWO);
+    const pid_t child = begin_two(&o);
+    ck_assert_int_eq(kill(o.program[0].pid, SIGALRM), 0);
+    reap_until(&o, 0);
+    await_gone(child);
+    ck_assert_ptr_nonnull(strstr(said, "it had its time"));
     kc_outside_close(&o);
 }
 END_TEST
@@ -184,6 +212,7 @@ int main(void)
     tcase_add_test(t, an_object_is_on_its_input_and_nothing_else_is_given);
     tcase_add_test(t, what_does_not_fit_is_left_out_and_said_once);
     tcase_add_test(t, who_is_late_is_ended_with_its_children);
+    tcase_add_test(t, who_dies_of_its_alarm_takes_its_children_with_it);
     tcase_add_test(t, what_is_no_program_is_refused);
     suite_add_tcase(s, t);
     return suite_run(s);
