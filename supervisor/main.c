@@ -54,7 +54,10 @@ static int refuse(const struct option *list, char *const *argv, int c)
         names[n] = list[n].name;
     snprintf(name, sizeof name, "%.*s", (int)strcspn(word, "="), word);
     const char *near = kc_suggest(name + strspn(name, "-"), names, n);
-    fprintf(stderr, "kcd: unknown option %s%s%s; kcd --help has all\n", word, near ? ". Did you mean --" : "", near ? near : "");
+    if (near)
+        fprintf(stderr, "kcd: unknown option %s. Did you mean --%s? kcd --help has all\n", word, near);
+    else
+        fprintf(stderr, "kcd: unknown option %s; kcd --help has all\n", word);
     return -EINVAL;
 }
 
