@@ -165,7 +165,8 @@ void logs_refresh(struct logs *l)
         const long long front = l->times.rank[s->rank].front;
         if (s->piece || s->fd < 0)
             continue;
-        s->at -= front - s->front < s->at ? (off_t)(front - s->front) : s->at; /* what was taken off had been read */
+        if (front > s->front) /* what was taken off had been read; less: the oldest times are gone, and the log is as it was */
+            s->at -= front - s->front < s->at ? (off_t)(front - s->front) : s->at;
         s->place += front - s->front;
         s->front = front;
         const bool shorter = !fstat(s->fd, &st) && st.st_size < s->at;

@@ -184,6 +184,25 @@ START_TEST(what_a_keeper_notes_is_what_is_read_also_when_a_log_is_turned_over)
 }
 END_TEST
 
+/* The older of the two files of times goes, and with it what it said was taken off. */
+START_TEST(a_log_is_read_on_where_it_was_when_the_oldest_times_are_gone)
+{
+    put("rank-0.log", "c\nd\n");
+    put("log-times.1", "1000 0 4\n1500 0 -4\n");
+    put("log-times", "2000 0 4\n");
+    ck_assert_int_eq(logs_open(&logs, &job, -1, 0, 0), 0);
+    ck_assert_str_eq(all(false), "0:c 0:d");
+    put("log-times.1", "2000 0 4\n");
+    put("log-times", "");
+    append("rank-0.log", "e\n");
+    logs_refresh(&logs);
+    append("log-times", "3000 0 6\n");
+    logs_refresh(&logs);
+    ck_assert_str_eq(all(false), "0:e");
+    logs_close(&logs);
+}
+END_TEST
+
 START_TEST(what_came_while_there_was_no_keeper_has_no_time_and_keeps_its_place)
 {
     struct log_line l;
@@ -386,6 +405,7 @@ int main(void)
     tcase_add_test(t, pieces_that_were_turned_over_come_first_and_keep_their_times);
     tcase_add_test(t, of_a_moment_one_sees_what_was_there_then);
     tcase_add_test(t, what_a_keeper_notes_is_what_is_read_also_when_a_log_is_turned_over);
+    tcase_add_test(t, a_log_is_read_on_where_it_was_when_the_oldest_times_are_gone);
     tcase_add_test(t, what_came_while_there_was_no_keeper_has_no_time_and_keeps_its_place);
     tcase_add_test(t, a_file_of_times_that_makes_no_sense_does_no_harm);
     tcase_add_test(t, a_rank_that_prints_all_the_time_takes_a_row_a_second);
