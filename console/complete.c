@@ -154,7 +154,7 @@ static void add_arguments(struct completion *c, const char *begun, const struct 
         break;
     case SUBJECT_FILE: add_files(c, begun); break;
     case SUBJECT_VERB: add_verbs(c, begun, NULL); break;
-    case SUBJECT_SHELL: add_words(c, begun, "bash zsh fish"); break;
+    case SUBJECT_SHELL: add_words(c, begun, COMPLETE_SHELLS); break;
     case SUBJECT_OTHER: break;
     }
 }

@@ -16,6 +16,8 @@ struct completion {
     char word[COMPLETIONS][COMPLETION_ROOM];
 };
 
+#define COMPLETE_SHELLS "bash zsh fish" /* those that kc completion knows */
+
 /* Does the verb take a job first, a file, or something that is not completed? */
 enum subject { SUBJECT_OTHER, SUBJECT_JOB, SUBJECT_FILE, SUBJECT_VERB, SUBJECT_SHELL };
 enum subject subject_of(const struct command *c);

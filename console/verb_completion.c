@@ -10,7 +10,7 @@
 #include <string.h>
 
 static const char *const subject_name[] = {[SUBJECT_OTHER] = "", [SUBJECT_JOB] = "jobs", [SUBJECT_FILE] = "files",
-                                           [SUBJECT_VERB] = "", [SUBJECT_SHELL] = ""};
+                                           [SUBJECT_VERB] = "verbs", [SUBJECT_SHELL] = "shells"};
 
 /* "snap ls" → "snap" and "ls"; a verb of one word has no second. */
 static const char *second_word(const char *verb)
@@ -34,6 +34,16 @@ static bool opens_group(size_t i)
     return true;
 }
 
+/* Is it the first verb of two words of its first word? `node` alone is a verb, too. */
+static bool opens_pairs(size_t i)
+{
+    for (size_t k = 0; k < i; k++)
+        if (*second_word(commands[k].verb) && first_length(commands[k].verb) == first_length(commands[i].verb) &&
+            !strncmp(commands[k].verb, commands[i].verb, (size_t)first_length(commands[i].verb)))
+            return false;
+    return *second_word(commands[i].verb) != 0;
+}
+
 /* ---- bash ------------------------------------------------------------------------------------------------------ */
 
 static void bash_words(FILE *out)
@@ -44,7 +54,7 @@ static void bash_words(FILE *out)
             fprintf(out, "%s%.*s", i ? " " : "", first_length(commands[i].verb), commands[i].verb);
     fprintf(out, "'\n  case \"$verb\" in\n");
     for (size_t i = 0; i < commands_count; i++) {
-        if (!*second_word(commands[i].verb) || !opens_group(i))
+        if (!opens_pairs(i))
             continue;
         fprintf(out, "    %.*s) second='", first_length(commands[i].verb), commands[i].verb);
         for (size_t k = i; k < commands_count; k++)
@@ -77,14 +87,16 @@ static void print_bash(FILE *out)
     bash_words(out);
     fprintf(out, "  if ((COMP_CWORD == 1)); then COMPREPLY=($(compgen -W \"$first\" -- \"$word\")); return; fi\n"
                  "  if [[ -n $second ]]; then\n"
-                 "    if ((COMP_CWORD == 2)); then COMPREPLY=($(compgen -W \"$second\" -- \"$word\")); return; fi\n"
-                 "    two=${COMP_WORDS[2]} at=3\n"
+                 "    if ((COMP_CWORD == 2)) && [[ $word != -* ]]; then COMPREPLY=($(compgen -W \"$second\" -- \"$word\")); return; fi\n"
+                 "    if [[ \" $second \" == *\" ${COMP_WORDS[2]} \"* ]]; then two=${COMP_WORDS[2]} at=3; fi\n"
                  "  fi\n");
     bash_options(out);
     fprintf(out, "  if [[ $word == -* ]]; then COMPREPLY=($(compgen -W \"$options\" -- \"$word\"))\n"
                  "  elif [[ $subject == jobs ]] && ((COMP_CWORD == at)); then\n"
                  "    COMPREPLY=($(compgen -W \"$(kc ps --plain --cols id 2>/dev/null)\" -- \"$word\"))\n"
                  "    ((${#COMPREPLY[@]})) || COMPREPLY=($(compgen -f -- \"$word\"))\n"
+                 "  elif [[ $subject == verbs ]]; then COMPREPLY=($(compgen -W \"$first\" -- \"$word\"))\n"
+                 "  elif [[ $subject == shells ]]; then COMPREPLY=($(compgen -W '" COMPLETE_SHELLS "' -- \"$word\"))\n"
                  "  else COMPREPLY=($(compgen -f -- \"$word\")); fi\n"
                  "}\n"
                  "complete -o filenames -F _kc kc\n");
@@ -119,7 +131,7 @@ static void zsh_verbs(FILE *out)
     }
     fprintf(out, ")\n  case $words[2] in\n");
     for (size_t i = 0; i < commands_count; i++) {
-        if (!*second_word(commands[i].verb) || !opens_group(i))
+        if (!opens_pairs(i))
             continue;
         fprintf(out, "    %.*s) second=(", first_length(commands[i].verb), commands[i].verb);
         for (size_t k = i; k < commands_count; k++)
@@ -156,13 +168,15 @@ static void print_zsh(FILE *out)
     zsh_verbs(out);
     fprintf(out, "  if ((CURRENT == 2)); then _describe verb first; return; fi\n"
                  "  if (($#second)); then\n"
-                 "    if ((CURRENT == 3)); then _describe verb second; return; fi\n"
-                 "    verb=\"$words[2] $words[3]\" at=4\n"
+                 "    if ((CURRENT == 3)) && [[ $PREFIX != -* ]]; then _describe verb second; return; fi\n"
+                 "    if ((${second[(I)${words[3]}:*]})); then verb=\"$words[2] $words[3]\" at=4; fi\n"
                  "  fi\n");
     zsh_options(out);
     fprintf(out, "  if [[ $PREFIX == -* ]]; then _describe option options\n"
                  "  elif [[ $subject == jobs ]] && ((CURRENT == at)); then\n"
                  "    compadd -- ${(f)\"$(kc ps --plain --cols id 2>/dev/null)\"} || _files\n"
+                 "  elif [[ $subject == verbs ]]; then _describe verb first\n"
+                 "  elif [[ $subject == shells ]]; then compadd -- " COMPLETE_SHELLS "\n"
                  "  else _files; fi\n"
                  "}\n"
                  "_kc \"$@\"\n");
@@ -173,7 +187,8 @@ static void print_fish(FILE *out)
     fprintf(out, "# fish completion of kc: kc completion fish >~/.config/fish/completions/kc.fish\n"
                  "function __kc_is\n"
                  "  set -l words (commandline -opc)\n"
-                 "  test (count $words) -gt (count $argv); and test \"$words[2..(math 1 + (count $argv))]\" = \"$argv\"\n"
+                 "  set -l last (math 1 + (count $argv))\n" /* between quotes fish runs nothing */
+                 "  test (count $words) -ge $last; and test \"$words[2..$last]\" = \"$argv\"\n"
                  "end\n");
     for (size_t i = 0; i < commands_count; i++) {
         const struct command *c = &commands[i];
@@ -186,6 +201,10 @@ static void print_fish(FILE *out)
             fprintf(out, "complete -c kc -n __fish_use_subcommand -f -a %.*s\n", first_length(c->verb), c->verb);
         if (subject_of(c) == SUBJECT_JOB)
             fprintf(out, "complete -c kc -n '__kc_is %s' -a '(kc ps --plain --cols id 2>/dev/null)'\n", c->verb);
+        if (subject_of(c) == SUBJECT_VERB)
+            fprintf(out, "complete -c kc -n '__kc_is %s' -f -a '(complete -C \"kc \")'\n", c->verb);
+        if (subject_of(c) == SUBJECT_SHELL)
+            fprintf(out, "complete -c kc -n '__kc_is %s' -f -a '" COMPLETE_SHELLS "'\n", c->verb);
         for (int o = 0; o < OPTIONS; o++) {
             if (!(c->options & OPT_BIT(o)))
                 continue;
