@@ -37,8 +37,17 @@ static void name_dropped(const struct view *v, const struct layout *l, char *out
     const struct panes p = panes_of(v);
     const bool log = p.log && !l->box[PANE_LOG].rows, beside = p.beside && !l->box[PANE_BESIDE].rows;
     const bool second = v->at == VIEW_JOB && !v->second_fits;
-    snprintf(out, room, "%s%s%s%s", log || beside || second ? "  less" : "", log ? " log" : "", beside ? p.left ? " list" : " detail" : "",
-             second ? " chart" : "");
+    if (log || beside || second)
+        snprintf(out, room, "  (no room:%s%s%s)", log ? " log" : "", beside ? p.left ? " list" : " detail" : "", second ? " chart" : "");
+}
+
+/* Where one is, from the list of jobs on, which goes first where that is long. */
+static void name_way(const struct view *v, const struct canvas *c, const struct job *j, char *out, size_t room)
+{
+    const char *then = c->ascii ? ">" : "▸", *id = j ? j->id : v->selected;
+    const bool whole = !v->only && text_width(id) + 34 <= c->cols;
+    snprintf(out, room, " %s%s%s%s %s %s  %s", whole ? "jobs " : "", whole ? then : "", whole ? " " : "", id, then, view_kinds[v->at].name,
+             j ? job_state_text(j) : "gone");
 }
 
 void frame_draw_title(struct view *v, struct canvas *c, const struct job *j, const struct layout *l)
@@ -49,8 +58,7 @@ void frame_draw_title(struct view *v, struct canvas *c, const struct job *j, con
     if (!of_job)
         snprintf(left, sizeof left, " kc %s %s  %s/%s", c->ascii ? ">" : "▸", view_kinds[at].name, v->host, v->instance);
     else
-        snprintf(left, sizeof left, " %s %s %s  %s", j ? j->id : v->selected, c->ascii ? ">" : "▸", view_kinds[at].name,
-                 j ? job_state_text(j) : "gone");
+        name_way(v, c, j, left, sizeof left);
     if (!of_job)
         snprintf(right, sizeof right, v->kcd ? "kcd %d " : "no kcd: kcd --daemon ", v->kcd);
     else if (j && j->step >= 0)
@@ -107,6 +115,20 @@ static enum role place_in_replay(const struct view *v, enum role role, char *tex
     return v->replay.wrong ? ROLE_WARN : ROLE_DIM;
 }
 
+/* A text that does not fit is cut before the key at its end: that is what to press. */
+static void put_trouble(struct canvas *c, int row, const struct trouble *t)
+{
+    const char *key = t->text + strlen(t->text) - (size_t)t->key;
+    const int room = c->cols - text_width(key);
+    if (!t->key || text_width(t->text) <= c->cols || room < c->cols / 2) {
+        canvas_text(c, row, 0, 0, t->role, "%s", t->text);
+        return;
+    }
+    const int n = canvas_text(c, row, 0, room - 1, t->role, "%.*s", (int)(key - t->text), t->text);
+    canvas_put(c, row, n, t->role, 0x2026, '~');
+    canvas_text(c, row, n + 1, 0, t->role, "%s", key);
+}
+
 void frame_draw_trouble(struct view *v, struct canvas *c, int row, const struct job *j)
 {
     struct trouble t = {0};
@@ -121,7 +143,8 @@ void frame_draw_trouble(struct view *v, struct canvas *c, int row, const struct 
         t.role = place_in_replay(v, t.role, t.text, sizeof t.text);
     if (*v->trouble) {
         t.role = ROLE_BAD;
+        t.key = 0;
         snprintf(t.text, sizeof t.text, "! %s", v->trouble);
     }
-    canvas_text(c, row, 0, 0, t.role, "%s", t.text);
+    put_trouble(c, row, &t);
 }

@@ -119,15 +119,16 @@ static bool names_itself(enum trouble_kind kind)
 struct trouble trouble_of(const struct job *j, bool named)
 {
     struct trouble t = {.kind = j ? kind_of(j) : TROUBLE_NONE, .job = j};
-    char text[512] = "", owner[32] = "";
+    char text[512] = "", owner[32] = "", key[32];
     if (t.kind == TROUBLE_NONE)
         return t;
     tell(j, t.kind, text, sizeof text);
     if (kinds[t.kind].owner >= 0)
         snprintf(owner, sizeof owner, " (%s)", kc_owner_name[kinds[t.kind].owner]);
     const bool name = named || !names_itself(t.kind);
-    snprintf(t.text, sizeof t.text, "%s%s%s%s%s  [%.1s]%s", t.kind == TROUBLE_RESTARTED ? "" : "! ", name ? j->id : "",
-             !name ? "" : names_itself(t.kind) ? ": " : " ", text, owner, kinds[t.kind].key, kinds[t.kind].key + 1);
+    t.key = snprintf(key, sizeof key, "  [%.1s]%s", kinds[t.kind].key, kinds[t.kind].key + 1);
+    snprintf(t.text, sizeof t.text, "%s%s%s%s%s%s", t.kind == TROUBLE_RESTARTED ? "" : "! ", name ? j->id : "",
+             !name ? "" : names_itself(t.kind) ? ": " : " ", text, owner, key);
     t.role = kinds[t.kind].role;
     return t;
 }

@@ -27,6 +27,7 @@ struct trouble {
     enum role role;
     const struct job *job;
     char text[640];     /* "" with TROUBLE_NONE */
+    int key;            /* bytes at its end that name the key, "  [7] hang" */
 };
 
 /* j may be NULL: none. named: it says of which job it is. */

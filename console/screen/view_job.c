@@ -153,7 +153,7 @@ static void count_letters(const struct job *j, char *out, size_t room)
 {
     size_t of[128] = {0}, n = 0;
     for (size_t i = 0; i < j->ranks_known; i++)
-        of[j->rank[i].letter & 127]++;
+        of[report_letter(j, &j->rank[i]) & 127]++;
     for (int letter = '!'; letter < 127 && n < room; letter++)
         if (of[letter])
             n += (size_t)snprintf(out + n, room - n, "%s%zu %c", n ? ", " : "", of[letter], letter);
@@ -183,8 +183,8 @@ static void draw_letters(const struct job *j, struct canvas *c, int row, int row
     canvas_text(c, row, 0, 0, ROLE_NORMAL, "ranks:");
     for (size_t i = 0; i < j->ranks_known; i++) {
         const int at = (int)i % (groups * 8);
-        canvas_put(c, row + (int)i / (groups * 8), RANKS_HEAD + at + at / 8, ROLE_NORMAL, (uint32_t)(unsigned char)j->rank[i].letter,
-                   j->rank[i].letter);
+        const char letter = report_letter(j, &j->rank[i]);
+        canvas_put(c, row + (int)i / (groups * 8), RANKS_HEAD + at + at / 8, ROLE_NORMAL, (uint32_t)(unsigned char)letter, letter);
     }
 }
 

@@ -104,14 +104,14 @@ static void shows(int rows, int cols, const char *text, bool there)
 START_TEST(the_title_says_what_was_left_out)
 {
     rig_view.at = VIEW_JOB;
-    shows(10, 100, "less log list chart", true);
-    shows(24, 100, "less log list ", true); /* the second chart is beside the first */
-    shows(24, 80, "less", false);
-    shows(50, 110, "less log list ", true); /* the second chart is below the first */
-    shows(30, 200, "less log ", true);
-    shows(50, 200, "less", false);
+    shows(10, 100, "(no room: log list chart)", true);
+    shows(24, 100, "(no room: log list)", true); /* the second chart is beside the first */
+    shows(24, 80, "no room", false);
+    shows(50, 110, "(no room: log list)", true); /* the second chart is below the first */
+    shows(30, 200, "(no room: log)", true);
+    shows(50, 200, "no room", false);
     rig_view.at = VIEW_HELP;
-    shows(24, 120, "less", false);
+    shows(24, 120, "no room", false);
 }
 END_TEST
 
