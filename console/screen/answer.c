@@ -81,7 +81,7 @@ static void conclude(struct answer *a)
     if (json_is_object(o) && strncmp(kc_json_text(o, "schema", ""), "kc.error/", 9) != 0) {
         json_decref(a->json);
         a->json = json_incref(o);
-        a->came = kc_now();
+        a->came = a->asked; /* it may have lain in the pipe while nobody looked: what it says was not so later for sure */
         a->code = code;
     } else if (json_is_string(why)) {
         snprintf(a->error, sizeof a->error, "%.255s", json_string_value(why));

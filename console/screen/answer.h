@@ -16,7 +16,7 @@ struct answer {
     char *text;           /* what has come of it; owned */
     size_t bytes;
     json_t *json;         /* the last answer; NULL: none yet. Owned */
-    uint64_t asked, came; /* kc_now() of the last question, and of `json`; 0 */
+    uint64_t asked, came; /* kc_now() of the last question, and of that which `json` answers; 0 */
     int code;             /* exit code of `json` */
     char error[256];      /* why the last question has none; "" it has, or is under way */
 };
