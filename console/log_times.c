@@ -4,6 +4,7 @@
 #include "model.h"
 
 #include "base/clock.h"
+#include "supervisor/protocol.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -12,7 +13,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define FILE_NAME "log-times"
 #define AT_ONCE 65536
 #define VALUE_MOST 1000000000000000LL /* no log is as long, and nothing was noted as late */
 
@@ -68,7 +68,7 @@ static off_t read_rows(struct log_times *t, int fd, off_t at)
 static int open_file(const char *directory, const char *suffix, struct stat *st)
 {
     char path[JOB_PATH_ROOM + 32];
-    snprintf(path, sizeof path, "%s/" FILE_NAME "%s", directory, suffix);
+    snprintf(path, sizeof path, "%s/" KC_LOG_TIMES_FILE "%s", directory, suffix);
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd >= 0 && (fstat(fd, st) || !S_ISREG(st->st_mode))) {
         close(fd);
@@ -85,7 +85,7 @@ void log_times_read(struct log_times *t, const char *directory)
         return;
     if (!t->known || st.st_dev != t->device || st.st_ino != t->inode || st.st_size < t->at) {
         struct stat before;
-        const int old = open_file(directory, ".1", &before);
+        const int old = open_file(directory, KC_LOG_TIMES_OLD, &before);
         log_times_free(t);
         *t = (struct log_times){.known = true, .device = st.st_dev, .inode = st.st_ino};
         if (old >= 0) {

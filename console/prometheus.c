@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/version.h"
+#include "supervisor/protocol.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -141,7 +142,7 @@ int prometheus_save(const struct model *m, const char *folder, struct kc_error *
         return kc_fail(e, -ENOMEM, "no memory for the figures");
     prometheus_print(m, false, out);
     int rc = fclose(out) ? -ENOMEM : 0;
-    if ((size_t)snprintf(path, sizeof path, "%s/" PROMETHEUS_FILE, folder) >= sizeof path ||
+    if ((size_t)snprintf(path, sizeof path, "%s/" KC_FIGURES_FILE, folder) >= sizeof path ||
         (size_t)snprintf(next, sizeof next, "%s.next", path) >= sizeof next)
         rc = -ENAMETOOLONG;
     if (!rc)
@@ -149,5 +150,5 @@ int prometheus_save(const struct model *m, const char *folder, struct kc_error *
     if (!rc && (chmod(next, 0644) || rename(next, path)))
         rc = -errno;
     free(text);
-    return rc ? kc_fail(e, rc, "%s/" PROMETHEUS_FILE " can't be written: %s", folder, strerror(-rc)) : 0;
+    return rc ? kc_fail(e, rc, "%s/" KC_FIGURES_FILE " can't be written: %s", folder, strerror(-rc)) : 0;
 }

@@ -11,8 +11,7 @@
 
 /* Ended jobs have no figures that move; they appear only if `ended`. */
 void prometheus_print(const struct model *m, bool ended, FILE *out);
-/* Into PROMETHEUS_FILE of a folder, replaced whole, for everybody to read. -errno with one line. */
-#define PROMETHEUS_FILE "kuangchao.prom"
+/* Into KC_FIGURES_FILE of a folder, replaced whole, for everybody to read. -errno with one line. */
 int prometheus_save(const struct model *m, const char *folder, struct kc_error *e);
 
 #endif

@@ -73,7 +73,7 @@ static int textfile(struct session *s, struct model *m, const char *folder)
     if (!s->json)
         return KC_EXIT_OK;
     json_t *o = session_envelope(s);
-    json_object_set_new(o, "path", json_sprintf("%s/" PROMETHEUS_FILE, folder));
+    json_object_set_new(o, "path", json_sprintf("%s/" KC_FIGURES_FILE, folder));
     return session_emit(s, o);
 }
 

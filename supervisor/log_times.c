@@ -1,6 +1,8 @@
 /* log_times.c - a row for a rank that prints now and then, at most one a second for one that always does. */
 #include "log_times.h"
 
+#include "protocol.h"
+
 #include "base/clock.h"
 #include "base/file.h"
 
@@ -19,7 +21,7 @@ static void write_row(struct kc_log_times *t, uint64_t wall, uint32_t rank, off_
     const int n = snprintf(row, sizeof row, "%llu %u %lld\n", (unsigned long long)(wall / KC_MILLISECOND), rank,
                            (long long)value);
     if (t->size >= KC_LOG_TIMES_MOST) {
-        snprintf(old, sizeof old, "%s.1", t->path);
+        snprintf(old, sizeof old, "%s" KC_LOG_TIMES_OLD, t->path);
         const int fd = rename(t->path, old) ? -1 : open(t->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
         close(t->fd);
         t->fd = fd;

@@ -12,9 +12,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define KC_LOG_TIMES_FILE "log-times"
-#define KC_LOG_TIMES_OLD "log-times.1" /* the one before: each grows to KC_LOG_TIMES_MOST */
-#define KC_LOG_TIMES_MOST ((off_t)4 << 20)
+#define KC_LOG_TIMES_MOST ((off_t)4 << 20) /* to this each of the two files grows */
 
 struct kc_log_times {
     int fd;

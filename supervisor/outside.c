@@ -3,6 +3,7 @@
 #include "outside.h"
 
 #include "process.h"
+#include "protocol.h"
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -21,7 +22,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define FIGURES "kuangchao.prom"           /* as in console/prometheus.h */
 #define LATE (2 * KC_SECOND)               /* beyond its alarm: then it does not heed that */
 
 /* ---- open and close ---- */
@@ -82,11 +82,11 @@ void kc_outside_close(struct kc_outside *o)
     if (o->writer.pid) { /* or it would bring them back */
         end(&o->writer);
         waitpid(o->writer.pid, NULL, 0);
-        snprintf(path, sizeof path, "%s/" FIGURES ".next.tmp.%d", o->folder, (int)o->writer.pid);
+        snprintf(path, sizeof path, "%s/" KC_FIGURES_FILE ".next.tmp.%d", o->folder, (int)o->writer.pid);
         unlink(path);
     }
     if (o->lock >= 0) {
-        snprintf(path, sizeof path, "%s/" FIGURES ".next", o->folder);
+        snprintf(path, sizeof path, "%s/" KC_FIGURES_FILE ".next", o->folder);
         unlink(path);
         path[strlen(path) - strlen(".next")] = 0;
         unlink(path);

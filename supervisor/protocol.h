@@ -46,6 +46,12 @@ enum kc_exit { KC_EXIT_TABLE(KC_EXIT_ROW) };
  * finds it there as "/memfd:" and this name. */
 #define KC_COPY_NAME "kc-copy.%s.%u"
 
+/* What kcd has kc write into a folder for others (kc metrics --textfile), and in a job's folder the file of the times of its logs
+ * (log_times.h), which a keeper writes and kc reads. */
+#define KC_FIGURES_FILE "kuangchao.prom"
+#define KC_LOG_TIMES_FILE "log-times"
+#define KC_LOG_TIMES_OLD ".1" /* behind it: the one before */
+
 /* A message's longest line; a spec fits. */
 #define KC_MESSAGE_MAX (2u << 20)
 

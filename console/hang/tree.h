@@ -59,6 +59,8 @@ bool kc_tree_has(const struct kc_tree_set *s, uint32_t rank);
 void kc_tree_ranks(const struct kc_tree_set *s, char *out, size_t room);
 /* The room that a source file belongs to, "comm"; "" for what is not ours. */
 void kc_tree_room(const char *file, char out[16]);
+/* Of a thread's state (proc(5)), for people. */
+const char *kc_tree_state_word(char state);
 /* The whole of it for people, a line a function; `title` begins the first line. */
 void kc_tree_print(const struct kc_tree *t, const char *title, FILE *out);
 

@@ -40,7 +40,7 @@ void kc_tree_room(const char *file, char out[16])
     }
 }
 
-static const char *state_word(char state)
+const char *kc_tree_state_word(char state)
 {
     switch (state) {
     case 'R': return "runs";
@@ -115,7 +115,7 @@ static void print_end(const struct kc_tree *t, const struct kc_tree_node *n, FIL
     for (uint32_t i = 0; i < n->states; i++) {
         char ranks[400];
         kc_tree_ranks(&n->end[i].ranks, ranks, sizeof ranks);
-        fprintf(out, "%s%s%s%s", i ? ", " : "", state_word(n->end[i].state), n->states > 1 ? " " : "", n->states > 1 ? ranks : "");
+        fprintf(out, "%s%s%s%s", i ? ", " : "", kc_tree_state_word(n->end[i].state), n->states > 1 ? " " : "", n->states > 1 ? ranks : "");
     }
     if (n->looks < most)
         fprintf(out, ", %u of %u times", n->looks, most);
@@ -172,7 +172,7 @@ static void print_words(const struct kc_tree *t, FILE *out)
         fprintf(out, "%-6s %s", words[t->rank[i].word], ranks);
         if (at)
             fprintf(out, "  in %s (%s), %s\n", at->function, at->file,
-                    halted(t, i) ? state_word(t->rank[i].state) : "no progress on the board");
+                    halted(t, i) ? kc_tree_state_word(t->rank[i].state) : "no progress on the board");
         else
             fprintf(out, "  %s\n", s->rank[i].moved ? "gets on" : "no progress on the board, and at other places each time");
     }

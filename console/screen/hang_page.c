@@ -1,6 +1,8 @@
 /* hang_page.c - verdicts and stacks. The matrix of numbers is in hang_matrix.c. */
 #include "hang_page.h"
 
+#include "console/hang/tree.h"
+
 #include "base/json.h"
 
 #include <stdio.h>
@@ -67,18 +69,6 @@ void hang_page_verdicts(struct page *p, const json_t *hang)
 
 /* ---- stacks ---------------------------------------------------------------------------------------------------- */
 
-static const char *state_word(const char *state)
-{
-    switch (*state) {
-    case 'R': return "runs";
-    case 'S': return "sleeps";
-    case 'D': return "held by the kernel (D)";
-    case 'T': return "stopped";
-    case 't': return "held by a debugger";
-    default: return "stood";
-    }
-}
-
 static void add_count(struct page *p, const json_t *node, int depth)
 {
     char ranks[RANKS_TEXT];
@@ -101,7 +91,7 @@ static void end_text(const json_t *node, char *out, size_t room)
     for (size_t i = 0; i < n && at + RANKS_TEXT < room; i++) {
         const json_t *s = json_array_get(states, i);
         char ranks[RANKS_TEXT / 2];
-        at += (size_t)snprintf(out + at, room - at, "%s%s", i ? ", " : "  <- ", state_word(kc_json_text(s, "state", "")));
+        at += (size_t)snprintf(out + at, room - at, "%s%s", i ? ", " : "  <- ", kc_tree_state_word(*kc_json_text(s, "state", "")));
         if (n > 1)
             at += (size_t)snprintf(out + at, room - at, " %s", ranks_text(json_object_get(s, "ranks"), ranks, sizeof ranks));
     }
