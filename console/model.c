@@ -37,7 +37,7 @@ void job_clear(struct job *j, const char *id, const char *directory)
     j->owner = j->state = -1;
     j->step = j->steps = j->ranks = j->zero = j->restarts = j->incarnation = j->exit_code = j->keeper = -1;
     j->queue = j->asked_ranks = -1;
-    j->loss = j->validation_loss = j->grad_norm = j->lr = j->tokens_per_second = j->step_seconds = j->seconds = NAN;
+    j->loss = j->validation_loss = j->grad_norm = j->lr = j->tokens_per_second = j->step_seconds = j->pace_seconds = j->seconds = NAN;
     j->imbalance = j->restart_in = j->hangs = NAN;
     j->validation_step = -1;
     for (int i = 0; i < SPLITS; i++)
@@ -295,7 +295,7 @@ double job_eta(const struct job *j)
 {
     if (j->state != KC_JOB_RUNNING || j->step < 0 || j->steps < j->step || isnan(j->step_seconds) || !isnan(j->hangs))
         return NAN;
-    return (double)(j->steps - j->step) * j->step_seconds;
+    return (double)(j->steps - j->step) * (isnan(j->pace_seconds) ? j->step_seconds : j->pace_seconds);
 }
 
 double job_unchanged(const struct job *j)

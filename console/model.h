@@ -93,7 +93,8 @@ struct job {
     int64_t step, steps, ranks, zero, restarts, incarnation, exit_code, keeper;
     int64_t queue;               /* place in the queue from 1; -1: not queued, or no kcd to ask */
     double loss, validation_loss, grad_norm, lr, step_seconds, seconds;
-    double tokens_per_second;    /* now: known only while it runs and does not hang */
+    double pace_seconds;         /* of a step, as a mean over the last minute: what is left of the run goes by it */
+    double tokens_per_second;    /* over the last minute: known only while it runs and does not hang */
     int64_t validation_step;
     double split[SPLITS];        /* of rank 0, whose step `step_seconds` is too: parts of one step of one rank */
     char state_root[33];         /* of the state at `step` */

@@ -10,6 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define PACE_NS (60 * KC_SECOND)
+#define PACE_STEPS 128
+
 static double age(uint64_t now, uint64_t since)
 {
     return since == 0 ? NAN : since > now ? 0 : (double)(now - since) * 1e-9;
@@ -163,6 +166,33 @@ static void read_watch(struct job *j, const struct kc_reader *r)
     snprintf(j->hang_text, sizeof j->hang_text, "%s", w.text);
 }
 
+/* Is this step of the same run of the job, and of the minute before its newest one? */
+static bool of_the_minute(const struct kc_reader *r, uint32_t back, const struct kc_step_record *newest, struct kc_step_record *out)
+{
+    return !kc_reader_step_before(r, back, out) && out->incarnation == newest->incarnation && out->step <= newest->step &&
+           out->end <= newest->end && newest->end - out->end <= PACE_NS;
+}
+
+/* How fast it gets on, from steps spread over the last minute: a single one may take ten times as long as the next, and what
+ * is left of the run would jump with it. What lies between steps, as an evaluation or a pause, is not in it. */
+static void read_speed(struct job *j, const struct kc_reader *r, const struct kc_step_record *newest)
+{
+    struct kc_step_record s;
+    double tokens = (double)newest->tokens, seconds = newest->seconds;
+    uint32_t oldest = 0, n = 1;
+    for (uint32_t by = KC_STEPS / 2; by; by /= 2)
+        oldest += of_the_minute(r, oldest + by, newest, &s) ? by : 0;
+    const uint32_t every = oldest / PACE_STEPS + 1;
+    for (uint32_t back = every; back <= oldest; back += every)
+        if (of_the_minute(r, back, newest, &s) && s.seconds > 0) {
+            tokens += (double)s.tokens;
+            seconds += s.seconds;
+            n++;
+        }
+    j->pace_seconds = seconds / n;
+    j->tokens_per_second = seconds > 0 ? tokens / seconds : NAN;
+}
+
 /* The newest step that all agree on, and its figures. Records of steps that a restart took back are passed over: the
  * files, which are cut, have the right ones. */
 static void read_steps(struct job *j, const struct kc_reader *r)
@@ -177,7 +207,7 @@ static void read_steps(struct job *j, const struct kc_reader *r)
         j->grad_norm = s.grad_norm;
         j->lr = s.lr;
         j->step_seconds = s.seconds;
-        j->tokens_per_second = s.seconds > 0 ? (double)s.tokens / s.seconds : NAN;
+        read_speed(j, r, &s);
     }
     if (!isnan(j->hangs)) /* the last step's speed is none of now */
         j->tokens_per_second = NAN;

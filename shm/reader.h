@@ -135,8 +135,9 @@ int kc_reader_events(const struct kc_reader *r, uint32_t rank, uint64_t *cursor,
 #define KC_TRACE_NEW UINT64_MAX
 int kc_reader_trace(const struct kc_reader *r, uint32_t rank, uint32_t lane, uint64_t *cursor,
                     struct kc_trace_seen *out, uint32_t max, uint64_t *lost);
-/* The newest step record. */
+/* The newest step record, and the one written `back` before it: -ENOENT if there is none, or no longer. */
 int kc_reader_last_step(const struct kc_reader *r, struct kc_step_record *out);
+int kc_reader_step_before(const struct kc_reader *r, uint32_t back, struct kc_step_record *out);
 int kc_reader_last_evaluation(const struct kc_reader *r, struct kc_evaluation *out);
 
 /* -ENOENT too where the model has no experts, or too many to be shown. `out` is written on failure as well. */

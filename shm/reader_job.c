@@ -199,6 +199,15 @@ int kc_reader_last_step(const struct kc_reader *r, struct kc_step_record *out)
     return b ? -EAGAIN : -ENOENT;
 }
 
+int kc_reader_step_before(const struct kc_reader *r, uint32_t back, struct kc_step_record *out)
+{
+    const struct kc_job_segment *b = reader_job(r);
+    const uint64_t head = b ? atomic_load_explicit(&b->leader.steps_head, memory_order_acquire) : 0;
+    if (back >= head || back >= KC_STEPS)
+        return -ENOENT;
+    return KC_ENTRY_READ(b->leader.step[(head - 1 - back) % KC_STEPS], head - 1 - back, out) == 0 ? 0 : -ENOENT;
+}
+
 int kc_reader_last_evaluation(const struct kc_reader *r, struct kc_evaluation *out)
 {
     const struct kc_job_segment *b = reader_job(r);

@@ -330,7 +330,7 @@ static void idle(struct hang_case *c)
     if (is_held(e))
         snprintf(v->text, sizeof v->text, "it is paused at step %" PRIu64 ", for %s", e->ack.step, seconds);
     else if (kc_job_state_row[state].ended)
-        snprintf(v->text, sizeof v->text, "it is %s%s%s", kc_job_state_name[state], *e->status.text ? ": " : "", e->status.text);
+        snprintf(v->text, sizeof v->text, "it has ended, %s%s%s", kc_job_state_name[state], *e->status.text ? ": " : "", e->status.text);
     else
         snprintf(v->text, sizeof v->text, "it is %s", kc_job_state_name[state]);
     verdict_row(v, "the job: %s (%s)", kc_job_state_name[state], kc_job_state_row[state].help);
