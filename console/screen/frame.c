@@ -46,8 +46,11 @@ static void name_way(const struct view *v, const struct canvas *c, const struct 
 {
     const char *then = c->ascii ? ">" : "▸", *id = j ? j->id : v->selected;
     const bool whole = !v->only && text_width(id) + 34 <= c->cols;
+    char state[48] = "gone";
+    if (j)
+        report_state(j, state, sizeof state);
     snprintf(out, room, " %s%s%s%s %s %s  %s", whole ? "jobs " : "", whole ? then : "", whole ? " " : "", id, then, view_kinds[v->at].name,
-             j ? job_state_text(j) : "gone");
+             state);
 }
 
 void frame_draw_title(struct view *v, struct canvas *c, const struct job *j, const struct layout *l)
@@ -134,6 +137,10 @@ void frame_draw_trouble(struct view *v, struct canvas *c, int row, const struct 
     struct trouble t = {0};
     if (view_kinds[v->at].of_job) {
         t = trouble_of(j, false);
+        if (t.kind == TROUBLE_NONE && j && j->state == KC_JOB_QUEUED) {
+            t.role = ROLE_WARN;
+            snprintf(t.text, sizeof t.text, "queued: %s", *j->waits ? j->waits : "waits for devices");
+        }
     } else if (v->at != VIEW_HELP) {
         t = trouble_worst(v->model);
         if (t.kind == TROUBLE_NONE && v->at == VIEW_JOBS)
