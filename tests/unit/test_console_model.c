@@ -355,6 +355,31 @@ END_TEST
 
 /* ---- board ----------------------------------------------------------------------------------------------------- */
 
+/* One step of ten seconds among many of a quarter: what is left goes by all of the last minute, and by none before it or of
+ * another incarnation. */
+START_TEST(what_is_left_goes_by_the_last_minute)
+{
+    console_home_job(&home, "demo-1", "starting", 40, 300);
+    open_board("demo-1");
+    const uint64_t now = kc_now();
+    struct kc_step_record r = {.loss = 2, .tokens = 4096, .seconds = 1000, .incarnation = 1};
+    for (uint64_t step = 43; step <= 62; step++) {
+        r.step = step;
+        r.seconds = step <= 46 ? 1000 : step == 62 ? 10 : 0.25;
+        r.end = step <= 46 ? now - 100 * KC_SECOND : now - (62 - step) * KC_SECOND;
+        kc_probe_step_record(probe[0], &r);
+    }
+    kc_probe_step(probe[0], 62);
+    json_t *o = JSON(0, "show", "demo-1"), *j = json_object_get(o, "job");
+    const double pace = (15 * 0.25 + 10) / 16;
+    ck_assert(kc_json_real(j, "step_seconds", 0) == 10);
+    ck_assert_double_eq_tol(kc_json_real(j, "left_seconds", 0), 238 * pace, 1e-6);
+    ck_assert_double_eq_tol(kc_json_real(j, "tokens_per_second", 0), 4096 / pace, 1e-3);
+    json_decref(o);
+    close_board();
+}
+END_TEST
+
 START_TEST(a_running_job_is_read_from_its_board)
 {
     console_home_job(&home, "demo-1", "starting", 40, 300);
@@ -1073,6 +1098,7 @@ int main(void)
     tcase_add_test(t, half_written_files_are_unknown);
     tcase_add_test(t, a_mistyped_job_is_told_with_the_nearest);
     tcase_add_test(t, a_running_job_is_read_from_its_board);
+    tcase_add_test(t, what_is_left_goes_by_the_last_minute);
     tcase_add_test(t, the_load_of_experts_is_shown);
     tcase_add_test(t, f22_show_says_who_waits_for_what);
     tcase_add_test(t, f57_all_verbs_say_the_same);
