@@ -191,15 +191,26 @@ static int refuse_busy(const struct survey *s, struct kc_error *e)
  * --------------------------------------------------------------------------------------------------------- */
 
 /* What others are told about the holder; worth nothing without the lock, so it needs no care beyond being short. */
-static void write_holder(int fd, const struct kc_lease_request *q, uint32_t rank)
+static void write_holder(int fd, const struct kc_lease_request *q, uint32_t rank, int row)
 {
     json_t *holder = json_pack("{s:s, s:i, s:s, s:i}", "job", q->job ? q->job : "", "rank", (int)rank, "who",
                                q->who ? q->who : "", "taker", (int)getpid());
     char *text = holder ? json_dumps(holder, KC_JSON_FLAGS) : NULL;
-    if (text && ftruncate(fd, 0) == 0)
-        (void)!pwrite(fd, text, strlen(text), 0);
+    if (text && strlen(text) < HOLDER_ROW && (q->oversubscribe || ftruncate(fd, 0) == 0))
+        (void)!pwrite(fd, text, strlen(text), (off_t)row * HOLDER_ROW);
     free(text);
     json_decref(holder);
+}
+
+/* One who shares says who it is in a row of its own, for as long as it has the lock of that row. -1: all are taken. */
+static int lock_row(int fd)
+{
+    for (int row = 0; row < HOLDER_ROWS; row++) {
+        struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 1 + row, .l_len = 1};
+        if (fcntl(fd, F_OFD_SETLK, &lock) == 0)
+            return row;
+    }
+    return -1;
 }
 
 /* -EAGAIN: somebody else was faster. */
@@ -211,7 +222,8 @@ static int lock_unit(const struct kc_pool *p, const struct kc_lease_request *q, 
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)
         return kc_fail(e, -errno, "%s: the lock file cannot be opened: %s", path, strerror(errno));
-    struct flock lock = {.l_type = q->oversubscribe ? F_RDLCK : F_WRLCK, .l_whence = SEEK_SET};
+    struct flock lock = {.l_type = q->oversubscribe ? F_RDLCK : F_WRLCK, .l_whence = SEEK_SET,
+                         .l_len = q->oversubscribe ? 1 : 0}; /* 0: to the end, with the locks of rows */
     if (fcntl(fd, F_OFD_SETLK, &lock) != 0) {
         int r = errno == EACCES ? -EAGAIN : -errno;
         close(fd);
@@ -219,7 +231,9 @@ static int lock_unit(const struct kc_pool *p, const struct kc_lease_request *q, 
                             : kc_fail(e, r, "%s: cannot be locked: %s; put the run directory on a local file system",
                                       path, strerror(-r));
     }
-    write_holder(fd, q, rank);
+    const int row = q->oversubscribe ? lock_row(fd) : 0;
+    if (row >= 0)
+        write_holder(fd, q, rank, row);
     *out = fd;
     return 0;
 }

@@ -148,19 +148,27 @@ void kc_device_name(const struct kc_device *d, char out[32])
     snprintf(out, 32, "%s-%u", d->kind, d->number);
 }
 
+/* The row of one that holds a shared device now. -1: nobody has one. */
+static int look_at_rows(int fd)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 1, .l_len = HOLDER_ROWS};
+    return fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type == F_WRLCK ? (int)lock.l_start - 1 : -1;
+}
+
 /* Who holds it: asked of the kernel (F_OFD_GETLK takes nothing), the name from what the holder wrote. */
 static void look_at_lock(const struct kc_pool *p, const struct kc_device *d, struct kc_device_live *live)
 {
-    char path[PATH_MAX], text[512];
+    char path[PATH_MAX], text[HOLDER_ROW];
     pool_path(p, d->kind, d->number, "", path);
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0)
         return; /* never leased */
-    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
     if (fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK) {
         live->leased = true;
         live->shared = lock.l_type == F_RDLCK;
-        ssize_t n = pread(fd, text, sizeof text, 0);
+        const int row = live->shared ? look_at_rows(fd) : 0;
+        ssize_t n = row >= 0 ? pread(fd, text, sizeof text, (off_t)row * HOLDER_ROW) : 0;
         json_t *holder = n > 0 ? json_loadb(text, (size_t)n, JSON_DISABLE_EOF_CHECK, NULL) : NULL;
         snprintf(live->job, sizeof live->job, "%s", kc_json_text(holder, "job", ""));
         live->rank = (uint32_t)kc_json_integer(holder, "rank", 0);

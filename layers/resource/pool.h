@@ -8,6 +8,11 @@
 
 #define LEDGER_ROWS 16 /* the last one is for everybody who came later */
 
+/* A lock file: its first byte is locked by all who hold the device, and all of it by one who has it alone. Those who share it lock
+ * the byte 1 + i as well, and what they say of themselves is the i-th row: the kernel knows whose words still hold. */
+#define HOLDER_ROW 256
+#define HOLDER_ROWS 64
+
 struct kc_pool {
     struct kc_machine machine; /* its strings are below */
     char node[65], root[1024], nvml[1024], topology[1024];

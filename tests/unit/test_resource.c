@@ -712,6 +712,35 @@ START_TEST(oversubscribed_ranks_share_but_not_with_one_that_wants_its_own)
 }
 END_TEST
 
+/* In whatever order they end: who is named holds it, and the rank is that job's. */
+START_TEST(who_shared_a_device_and_ended_is_not_named)
+{
+    struct kc_pool *p = open_pool("numa:1 core:1 pu:1");
+    struct kc_lease *a[1], *b[2], *c[1];
+    struct kc_device_live live;
+    ck_assert_int_eq(take(p, "long-job-that-stays-1", 1, 1, true, a), 0);
+    ck_assert_int_eq(take(p, "b-1", 2, 1, true, b), 0);
+    release_all(p, b, 2);
+    kc_pool_live(p, 0, &live);
+    ck_assert(live.shared);
+    ck_assert_str_eq(live.job, "long-job-that-stays-1");
+    ck_assert_int_eq(take(p, "c-1", 1, 1, true, c), 0);
+    release_all(p, a, 1);
+    kc_pool_live(p, 0, &live);
+    ck_assert_str_eq(live.job, "c-1");
+    ck_assert_int_eq(take(p, "a-2", 1, 1, false, a), -EBUSY);
+    release_all(p, c, 1);
+    ck_assert_int_eq(state_of(p, 0), KC_DEVICE_IDLE);
+    ck_assert_int_eq(take(p, "a-2", 1, 1, false, a), 0);
+    ck_assert_int_eq(take(p, "c-2", 1, 1, true, c), -EBUSY);
+    kc_pool_live(p, 0, &live);
+    ck_assert(!live.shared);
+    ck_assert_str_eq(live.job, "a-2");
+    release_all(p, a, 1);
+    kc_pool_close(p);
+}
+END_TEST
+
 START_TEST(shared_cores_that_nobody_uses_are_dealt_first)
 {
     struct kc_pool *p = open_pool("numa:1 core:3 pu:1");
@@ -1341,6 +1370,7 @@ int main(void)
     tcase_add_test(t, a_marked_device_is_faulty_until_the_mark_is_gone);
     tcase_add_test(t, a_core_that_goes_offline_is_faulty_and_heals);
     tcase_add_test(t, oversubscribed_ranks_share_but_not_with_one_that_wants_its_own);
+    tcase_add_test(t, who_shared_a_device_and_ended_is_not_named);
     tcase_add_test(t, shared_cores_that_nobody_uses_are_dealt_first);
     tcase_add_test(t, a_rank_gets_cores_of_one_numa_node_and_a_job_stays_together);
     tcase_add_test(t, callers_are_counted_in_the_ledger);
