@@ -70,6 +70,14 @@ static void give_up(struct answer *a)
     forget(a);
 }
 
+/* It is not waited for any more. */
+static void lose(struct answer *a, const char *why)
+{
+    give_up(a);
+    refuse(a, 0, why);
+    a->news = true;
+}
+
 /* It has closed its output: it ends now. */
 static void conclude(struct answer *a)
 {
@@ -90,17 +98,16 @@ static void conclude(struct answer *a)
     }
     json_decref(o);
     forget(a);
+    a->news = true;
 }
 
-bool answer_read(struct answer *a)
+void answer_drain(struct answer *a)
 {
-    if (!a->pid)
-        return false;
-    for (;;) {
+    while (a->pid) {
         char *more = a->bytes < ROOM ? realloc(a->text, a->bytes + AT_ONCE) : NULL;
         if (!more) {
-            give_up(a);
-            return refuse(a, true, "its answer is too long");
+            lose(a, "its answer is too long");
+            return;
         }
         a->text = more;
         const ssize_t n = read(a->fd, a->text + a->bytes, AT_ONCE);
@@ -108,15 +115,21 @@ bool answer_read(struct answer *a)
             a->bytes += (size_t)n;
         if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
             conclude(a);
-            return true;
+            return;
         }
         if (n < 0)
             break;
     }
-    if (kc_now() - a->asked < LIMIT)
-        return false;
-    give_up(a);
-    return refuse(a, true, "no answer within a minute");
+    if (a->pid && kc_now() - a->asked >= LIMIT)
+        lose(a, "no answer within a minute");
+}
+
+bool answer_read(struct answer *a)
+{
+    answer_drain(a);
+    const bool news = a->news;
+    a->news = false;
+    return news;
 }
 
 void answer_free(struct answer *a)

@@ -166,9 +166,18 @@ void look_begin(struct screen *x, struct session *s, const char *job, struct rep
     }
 }
 
+/* Of all views: one that was left has asked, too. */
+static void drain_answers(struct screen *x)
+{
+    struct answer *const asked[] = {&x->asked_node, &x->keep.snapshots, &x->keep.rules, &x->hang.hang, &x->hang.stack};
+    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++)
+        answer_drain(asked[i]);
+}
+
 void look(struct screen *x)
 {
     struct view *v = &x->view;
+    drain_answers(x);
     if (x->moved) { /* the board of a moment stays the same */
         kc_reader_free(x->board);
         x->board = NULL;

@@ -82,6 +82,25 @@ START_TEST(a_failure_is_told_and_the_last_answer_stays)
 }
 END_TEST
 
+/* Its view was left: the megabyte does not stand in the pipe, nobody stays a zombie, and the view learns of it when it is back. */
+START_TEST(an_answer_that_nobody_looks_at_is_taken)
+{
+    struct answer a = {0};
+    const uint64_t late = kc_now() + 20 * KC_SECOND;
+    ck_assert_int_eq(answer_ask(&a, "large"), 0);
+    const pid_t pid = a.pid;
+    for (; a.pid; poll(NULL, 0, 1)) {
+        ck_assert_msg(kc_now() < late, "it was not taken");
+        answer_drain(&a);
+    }
+    ck_assert_int_ne(kill(pid, 0), 0);
+    ck_assert(answer_read(&a));
+    ck_assert(!answer_read(&a));
+    ck_assert_uint_eq(json_string_length(json_object_get(a.json, "text")), 1048576);
+    answer_free(&a);
+}
+END_TEST
+
 START_TEST(one_question_at_a_time_and_the_view_may_leave)
 {
     struct answer a = {0};
@@ -107,6 +126,7 @@ int main(int argc, char **argv)
     TCase *t = tcase_create("answer");
     tcase_add_test(t, an_answer_comes_whole_with_its_code_and_its_time);
     tcase_add_test(t, a_failure_is_told_and_the_last_answer_stays);
+    tcase_add_test(t, an_answer_that_nobody_looks_at_is_taken);
     tcase_add_test(t, one_question_at_a_time_and_the_view_may_leave);
     suite_add_tcase(s, t);
     return suite_run(s);
