@@ -55,7 +55,7 @@ static double written_at(const char *path)
 }
 
 static int take_rows(struct chain *c, const struct kc_snapshot_info *info, size_t count, enum chain_tier tier,
-                     const char *directory, const struct costs *costs)
+                     const char *directory)
 {
     struct chain_row *more = realloc(c->row, (c->count + count + 1) * sizeof *more);
     if (!more)
@@ -63,10 +63,7 @@ static int take_rows(struct chain *c, const struct kc_snapshot_info *info, size_
     c->row = more;
     for (size_t i = 0; i < count; i++) {
         struct chain_row *r = &c->row[c->count++];
-        const struct job_cost *cost = costs_find(costs, info[i].version, info[i].step);
         *r = (struct chain_row){.info = info[i], .tier = tier, .written = (double)NAN};
-        if (cost)
-            r->cost = *cost;
         if (tier != CHAIN_MEMORY)
             r->written = written_at(info[i].path);
         if (tier == CHAIN_DISK && directory && is_elsewhere(directory, info[i].path))
@@ -76,7 +73,7 @@ static int take_rows(struct chain *c, const struct kc_snapshot_info *info, size_
 }
 
 /* What its keeper holds in memory. */
-static int take_copies(const struct kc_home *home, const struct job *j, struct chain *c, const struct costs *costs)
+static int take_copies(const struct kc_home *home, const struct job *j, struct chain *c)
 {
     static struct kc_snapshot_info info[KC_COPIES_MAX];
     struct copy_objects objects;
@@ -87,7 +84,23 @@ static int take_copies(const struct kc_home *home, const struct job *j, struct c
         kc_copies_free(copies);
     }
     copy_free(&objects);
-    return take_rows(c, info, c->memory, CHAIN_MEMORY, NULL, costs);
+    return take_rows(c, info, c->memory, CHAIN_MEMORY, NULL);
+}
+
+static void take_costs(const struct job *j, struct chain *c)
+{
+    struct costs costs;
+    uint64_t least = UINT64_MAX;
+    for (size_t i = 0; i < c->count; i++)
+        if (c->row[i].info.version < least)
+            least = c->row[i].info.version;
+    costs_read(j->directory, least, &costs);
+    for (size_t i = 0; i < c->count; i++) {
+        const struct job_cost *cost = costs_find(&costs, c->row[i].info.version, c->row[i].info.step);
+        if (cost)
+            c->row[i].cost = *cost;
+    }
+    costs_free(&costs);
 }
 
 static void plan_by_files(const struct job *j, struct chain *c)
@@ -103,18 +116,16 @@ static int read_job(const struct kc_home *home, const struct job *j, struct chai
 {
     static struct kc_snapshot_info aside;
     struct snapshots list;
-    struct costs costs;
     int rc = snapshots_of_job(j, &list, e);
     if (rc)
         return rc;
-    costs_read(j->directory, &costs);
-    rc = take_rows(out, list.info, list.count, CHAIN_DISK, j->directory, &costs);
+    rc = take_rows(out, list.info, list.count, CHAIN_DISK, j->directory);
     out->disk = rc ? 0 : list.count;
     if (rc == 0)
-        rc = take_copies(home, j, out, &costs);
+        rc = take_copies(home, j, out);
     if (rc == 0 && snapshots_aside(j, &aside, NULL) == 0)
-        rc = take_rows(out, &aside, 1, CHAIN_ASIDE, NULL, &costs);
-    costs_free(&costs);
+        rc = take_rows(out, &aside, 1, CHAIN_ASIDE, NULL);
+    take_costs(j, out);
     snapshots_free(&list);
     if (rc == 0 && !job_ended(j))
         plan_by_files(j, out);
@@ -125,7 +136,6 @@ int chain_read(const struct kc_home *home, const char *word, struct chain *out, 
 {
     struct job j;
     struct snapshots list;
-    const struct costs none = {NULL, 0};
     *out = (struct chain){.count = 0};
     snprintf(out->id, sizeof out->id, "%.*s", JOB_ID_ROOM - 1, word);
     int rc = job_read(home, word, &j, e);
@@ -133,7 +143,7 @@ int chain_read(const struct kc_home *home, const char *word, struct chain *out, 
         rc = read_job(home, &j, out, e);
         job_free(&j);
     } else if (snapshots_in_model(home, word, &list, NULL) == 0) {
-        rc = take_rows(out, list.info, list.count, CHAIN_DISK, NULL, &none);
+        rc = take_rows(out, list.info, list.count, CHAIN_DISK, NULL);
         out->disk = rc ? 0 : list.count;
         snapshots_free(&list);
     }

@@ -1,8 +1,10 @@
 /* costs.c - see costs.h. A line a rank: of a snapshot the times of the slowest are told, and the rates of the one that wrote longest. */
 #include "costs.h"
 
-#include "base/print.h"
+#include "journal.h"
 #include "text.h"
+
+#include "base/print.h"
 
 #include <limits.h>
 #include <math.h>
@@ -42,10 +44,19 @@ bool cost_of_event(const json_t *event, struct job_cost *out)
     return true;
 }
 
-static bool take_line(struct costs *c, size_t *room, const char *line, size_t bytes)
+/* Most lines tell something else, or of versions that are gone: both are seen without parsing. */
+static bool is_worth(const char *line, size_t bytes, uint64_t least)
+{
+    static const char key[] = "\"version\":";
+    const char *at = strstr(line, key);
+    return at && journal_may_tell(line, bytes, kc_event_name[KC_EVENT_SNAPSHOT]) &&
+           (at[sizeof key - 1] == ' ' || strtoull(at + sizeof key - 1, NULL, 10) >= least);
+}
+
+static bool take_line(struct costs *c, size_t *room, uint64_t least, const char *line, size_t bytes)
 {
     struct job_cost one;
-    json_t *o = strstr(line, "\"snapshot\"") ? json_loadb(line, bytes, 0, NULL) : NULL; /* most lines tell something else */
+    json_t *o = is_worth(line, bytes, least) ? json_loadb(line, bytes, 0, NULL) : NULL;
     bool fits = true;
     if (cost_of_event(o, &one)) {
         struct job_cost *last = c->count ? &c->row[c->count - 1] : NULL;
@@ -65,7 +76,7 @@ static bool take_line(struct costs *c, size_t *room, const char *line, size_t by
     return fits;
 }
 
-void costs_read(const char *directory, struct costs *out)
+void costs_read(const char *directory, uint64_t least, struct costs *out)
 {
     char path[PATH_MAX + 16], *line = NULL;
     size_t room = 0, rows = 0;
@@ -73,14 +84,14 @@ void costs_read(const char *directory, struct costs *out)
     snprintf(path, sizeof path, "%s/events.jsonl", directory);
     FILE *f = fopen(path, "re");
     for (ssize_t n; f && (n = getline(&line, &room, f)) > 0;)
-        if (line[n - 1] == '\n' /* else it is being written */ && !take_line(out, &rows, line, (size_t)n))
+        if (line[n - 1] == '\n' /* else it is being written */ && !take_line(out, &rows, least, line, (size_t)n))
             break;
     free(line);
     if (f)
         fclose(f);
 }
 
-void costs_read_of(const char *version_path, struct costs *out)
+void costs_read_of(const char *version_path, uint64_t least, struct costs *out)
 {
     char directory[PATH_MAX];
     const char *at = strstr(version_path, "/snapshots/"), *next;
@@ -89,7 +100,7 @@ void costs_read_of(const char *version_path, struct costs *out)
         at = next;
     if (!at || (size_t)snprintf(directory, sizeof directory, "%.*s", (int)(at - version_path), version_path) >= sizeof directory)
         return;
-    costs_read(directory, out);
+    costs_read(directory, least, out);
 }
 
 const struct job_cost *costs_find(const struct costs *c, uint64_t version, uint64_t step)
@@ -111,7 +122,7 @@ void costs_newest(struct job *j)
     struct costs all;
     if (j->snapshot.step < 0)
         return;
-    costs_read(j->directory, &all);
+    costs_read(j->directory, (uint64_t)j->snapshot.version, &all);
     const struct job_cost *c = costs_find(&all, (uint64_t)j->snapshot.version, (uint64_t)j->snapshot.step);
     j->snapshot.cost = c ? *c : (struct job_cost){.version = 0};
     costs_free(&all);

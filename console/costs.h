@@ -11,10 +11,10 @@ struct costs {
     size_t count;
 };
 
-/* `directory`: the job's. What can't be read is unknown. */
-void costs_read(const char *directory, struct costs *out);
-/* Of the job that a version's folder belongs to, if it is one of a job. */
-void costs_read_of(const char *version_path, struct costs *out);
+/* Of versions from `least` on; older ones are not worth parsing. `directory`: the job's. What can't be read is unknown. */
+void costs_read(const char *directory, uint64_t least, struct costs *out);
+/* The same of the job that a version's folder belongs to, if it is one of a job. */
+void costs_read_of(const char *version_path, uint64_t least, struct costs *out);
 /* What one rank told in an event of events.jsonl; false: it is none of a snapshot. */
 bool cost_of_event(const json_t *event, struct job_cost *out);
 /* NULL: unknown. The last that was written under that number, of that step. */

@@ -2,7 +2,6 @@
 #include "governance.h"
 
 #include "event_words.h"
-#include "journal.h"
 #include "when.h"
 
 #include <errno.h>
@@ -91,50 +90,76 @@ static void take(const json_t *event, int row, struct deed *out)
         event_words(event, out->why, sizeof out->why);
 }
 
-/* `older` came just before `d`: is it the same once more? What a person asked for, and faults, stand alone. */
+/* `older` came just before `d`: is that the same once more? What a person asked for, and faults, stand alone. */
 static bool folds(const struct deed *d, const struct deed *older)
 {
     return strcmp(d->what, older->what) == 0 && strcmp(d->action, older->action) == 0 && d->rank == older->rank &&
            strcmp(d->who, "user") != 0 && strcmp(d->what, "fault") != 0;
 }
 
-int governance_judge(const json_t *events, struct governance *out)
+#define DEEDS_ROOM (2 * (size_t)DEEDS_MOST) /* so that the oldest are let go many at once */
+
+static void keep_newest(struct governance *g)
 {
-    const size_t all = json_array_size(events), room = all < DEEDS_MOST ? all : DEEDS_MOST;
-    size_t n = 0;
-    out->deeds = 0;
-    out->deed = malloc((room + 1) * sizeof *out->deed);
-    if (!out->deed)
-        return -ENOMEM;
-    for (size_t i = all; i-- > 0 && n < room;) { /* the newest first, from the end of the room */
-        const json_t *event = json_array_get(events, i);
-        const int row = row_of(kc_json_text(event, "event", ""));
-        if (row < 0 || (!told[row].all && whole(event, "rank") > 0))
-            continue;
-        struct deed *d = &out->deed[room - n - 1];
-        take(event, row, d);
-        if (n && folds(d + 1, d))
-            d[1].times++;
-        else
-            n++;
+    if (g->deeds <= DEEDS_MOST)
+        return;
+    memmove(g->deed, g->deed + g->deeds - DEEDS_MOST, DEEDS_MOST * sizeof *g->deed);
+    g->deeds = DEEDS_MOST;
+}
+
+static void judge(const json_t *event, struct governance *g)
+{
+    const int row = row_of(kc_json_text(event, "event", ""));
+    if (row < 0 || (!told[row].all && whole(event, "rank") > 0))
+        return;
+    if (g->deeds == DEEDS_ROOM)
+        keep_newest(g);
+    struct deed *d = &g->deed[g->deeds];
+    take(event, row, d);
+    if (g->deeds && folds(d, d - 1)) {
+        d->times += d[-1].times;
+        d[-1] = *d;
+    } else {
+        g->deeds++;
     }
-    memmove(out->deed, out->deed + room - n, n * sizeof *out->deed);
-    out->deeds = n;
+}
+
+int governance_judge(const json_t *events, struct governance *g)
+{
+    if (!g->deed && !(g->deed = malloc(DEEDS_ROOM * sizeof *g->deed)))
+        return -ENOMEM;
+    for (size_t i = 0; i < json_array_size(events); i++)
+        judge(json_array_get(events, i), g);
+    keep_newest(g);
     return 0;
 }
 
-void governance_read(const struct job *j, struct governance *out)
+static bool is_deed(const char *event)
+{
+    return row_of(event) >= 0;
+}
+
+static void read_policy(const struct job *j, struct governance *g)
 {
     struct spent spent;
-    json_t *events = journal_read(j->directory);
-    *out = (struct governance){.rulings = 0};
-    governance_judge(events, out);
-    json_decref(events);
     spent_read(j, &spent);
-    if (spent.spec)
-        out->rulings = governance_rule(spent.spec, &spent.history, out->ruling);
+    g->rulings = spent.spec ? governance_rule(spent.spec, &spent.history, g->ruling) : 0;
     spent_free(&spent);
-    governance_count(j, out);
+}
+
+bool governance_read(const struct job *j, struct governance *g)
+{
+    const off_t before = g->journal.at;
+    json_t *events = json_array();
+    const int rc = journal_read_on(&g->journal, j->directory, is_deed, events);
+    if (rc < 0)
+        g->deeds = 0;
+    governance_judge(events, g);
+    json_decref(events);
+    if (!g->rulings || g->journal.at != before)
+        read_policy(j, g);
+    governance_count(j, g);
+    return rc != 0;
 }
 
 void governance_free(struct governance *g)

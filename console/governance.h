@@ -4,6 +4,7 @@
 #ifndef KC_CONSOLE_GOVERNANCE_H
 #define KC_CONSOLE_GOVERNANCE_H
 
+#include "journal.h"
 #include "model.h"
 #include "spent.h"
 
@@ -42,15 +43,17 @@ struct governance {
     size_t rulings;       /* 0: the spec can't be read */
     struct deed *deed;    /* oldest first */
     size_t deeds;
+    struct journal journal; /* read so far */
     struct ledger_row *ledger; /* rows of all ranks together come first */
     size_t ledgers;
 };
 
-/* Of a job: of its files, and what its ranks show. */
-void governance_read(const struct job *j, struct governance *out);
-/* Pure parts of it. `events`: an array of the journal's objects. -ENOMEM. */
+/* Of a job: of its files, and what its ranks show. A zeroed `g` is new; asked again, it reads on, a piece of the journal at a
+ * time. Whether there is more of that: go on at once. */
+bool governance_read(const struct job *j, struct governance *g);
+/* Pure parts of it. `events`: an array of the journal's objects, those behind what `g` has. -ENOMEM. */
 size_t governance_rule(const struct kc_job_spec *spec, const struct kc_policy_history *history, struct ruling out[KC_FAULTS]);
-int governance_judge(const json_t *events, struct governance *out);
+int governance_judge(const json_t *events, struct governance *g);
 void governance_free(struct governance *g);
 
 /* The ledger again, as the ranks show it now, with the strangers of whom the journal tells. */

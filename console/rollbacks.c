@@ -1,6 +1,8 @@
 /* rollbacks.c - see rollbacks.h. */
 #include "rollbacks.h"
 
+#include "journal.h"
+
 #include "base/json.h"
 
 #include <errno.h>
@@ -11,7 +13,7 @@
 
 static void take_line(struct rollbacks *r, uint64_t step, const char *line, size_t bytes)
 {
-    json_t *o = json_loadb(line, bytes, 0, NULL);
+    json_t *o = journal_may_tell(line, bytes, "rollback") ? json_loadb(line, bytes, 0, NULL) : NULL;
     const long long to = kc_json_integer(o, "step", -1);
     if (to >= 0 && strcmp(kc_json_text(o, "event", ""), "rollback") == 0) {
         r->at |= (uint64_t)to == step;

@@ -102,8 +102,8 @@ int verb_govern(struct session *s, const struct arguments *a)
         return session_fail(s, KC_EXIT_SYSTEM, "no memory for the rules");
     }
     look_at_rules(a, &borders);
-    if (of_job)
-        governance_read(&j, &g);
+    while (of_job && governance_read(&j, &g))
+        ;
     if (s->json) {
         json_t *o = session_envelope(s);
         json_object_set_new(o, "id", session_text(of_job ? j.id : ""));

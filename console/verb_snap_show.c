@@ -168,7 +168,7 @@ int verb_snap_show(struct session *s, const struct arguments *a)
     if (rc)
         return session_fail(s, session_code(rc), "%s", e.text);
     struct costs costs;
-    costs_read_of(v->info.path, &costs);
+    costs_read_of(v->info.path, v->info.version, &costs);
     const struct job_cost *cost = costs_find(&costs, v->info.version, v->info.step);
     if (s->json) {
         code = show_json(s, v, cost);

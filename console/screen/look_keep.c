@@ -6,7 +6,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #define STALE (30 * KC_SECOND) /* so old a list is asked for again … */
 #define SOON (2 * KC_SECOND)   /* … or, where it was about to change, after this */
@@ -91,21 +90,15 @@ static void look_at_rules(struct screen *x)
     }
 }
 
-/* The journal is read when it has grown. */
+/* A long journal takes more looks than one. */
 static void look_at_deeds(struct screen *x, const struct job *j)
 {
     struct look_keep *k = &x->keep;
-    char path[JOB_PATH_ROOM + 16];
-    struct stat st = {.st_size = 0};
-    snprintf(path, sizeof path, "%s/events.jsonl", j->directory);
-    if (stat(path, &st) == 0 && (st.st_size != k->size || strcmp(k->governed, j->id) != 0)) {
+    if (strcmp(k->governed, j->id) != 0) {
         governance_free(&k->governance);
-        governance_read(j, &k->governance);
-        k->size = st.st_size;
         snprintf(k->governed, sizeof k->governed, "%s", j->id);
-    } else if (strcmp(k->governed, j->id) == 0) {
-        governance_count(j, &k->governance);
     }
+    x->more |= governance_read(j, &k->governance);
 }
 
 void look_govern(struct screen *x, const struct job *j)
@@ -119,7 +112,7 @@ void look_govern(struct screen *x, const struct job *j)
         look_at_deeds(x, j);
     v->borders = k->borders.rules ? &k->borders : NULL;
     v->checking = k->rules.pid != 0;
-    v->governance = x->replay || strcmp(k->governed, j->id) == 0 ? &k->governance : NULL;
+    v->governance = &k->governance;
 }
 
 void look_keep_free(struct look_keep *k)

@@ -32,8 +32,7 @@ struct look_keep {
     int64_t version, keeper;    /* … when this was its newest, and its keeper; -1: that was gone */
     struct borders borders;
     struct governance governance;
-    char governed[JOB_ID_ROOM]; /* of that job … */
-    off_t size;                 /* … and so much of its journal */
+    char governed[JOB_ID_ROOM]; /* of that job */
 };
 
 /* Of the view of a hang (look_hang.c). */
@@ -72,7 +71,7 @@ struct screen {
     struct pace pace;
     bool withheld;         /* a picture waits until the terminal takes it */
     bool pressed;          /* a key, since the last picture */
-    bool more;             /* the history has more to read: go on at once */
+    bool more;             /* a history or a journal has more to read: go on at once */
 };
 
 /* Begin: nothing was looked at yet. `job` NULL: all. `replay`: that one, as it was. */

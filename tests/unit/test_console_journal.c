@@ -1,11 +1,13 @@
 /* test_console_journal.c - what the console finds in events.jsonl: where a job went back, to the step that is asked about and to the
- * first later one; what each snapshot cost; which one failed, and why. */
+ * first later one; what each snapshot cost; which one failed, and why; and how a long one is read on. */
 #include "console/costs.h"
+#include "console/journal.h"
 #include "console/rollbacks.h"
 #include "console_home.h"
 #include "tests/unit/suite.h"
 
 #include <check.h>
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -74,7 +76,7 @@ START_TEST(of_a_snapshot_the_slowest_rank_counts_and_unknown_is_none)
     char path[300], text[240];
     console_home_write(&home, "jobs/demo-1/events.jsonl", costly);
     snprintf(path, sizeof path, "%s/jobs/demo-1/snapshots/v00000001", home.path);
-    costs_read_of(path, &c);
+    costs_read_of(path, 0, &c);
     const struct job_cost *one = costs_find(&c, 1, 10);
     ck_assert_ptr_nonnull(one);
     ck_assert_double_eq(one->figure[KC_FIGURE_STALL], 0.75);
@@ -97,8 +99,90 @@ START_TEST(of_a_snapshot_the_slowest_rank_counts_and_unknown_is_none)
     ck_assert(json_is_null(o));
     json_decref(o);
     costs_free(&c);
-    costs_read_of("/somewhere/v00000001", &c);
+    costs_read_of("/somewhere/v00000001", 0, &c);
     ck_assert_uint_eq(c.count, 0);
+}
+END_TEST
+
+/* Lines as a supervisor writes them; of versions that are gone, and of other events, nothing is taken. */
+START_TEST(versions_before_the_one_that_is_asked_about_are_left_out)
+{
+    static const char line[] = "{\"time\":\"2026-11-30T10:00:00.000Z\",\"monotonic_ns\":7,\"event\":\"snapshot\",\"rank\":0,\"step\":90,"
+                               "\"version\":9,\"text\":\"\\\"event\\\":\\\"rollback\\\"\"}";
+    struct costs c;
+    char directory[200];
+    console_home_write(&home, "jobs/demo-1/events.jsonl", costly);
+    snprintf(directory, sizeof directory, "%s/jobs/demo-1", home.path);
+    costs_read(directory, 3, &c);
+    ck_assert_uint_eq(c.count, 2);
+    ck_assert_double_eq(costs_find(&c, 3, 25)->figure[KC_FIGURE_STALL], 2);
+    costs_free(&c);
+    ck_assert(journal_may_tell(line, sizeof line - 1, "snapshot"));
+    ck_assert(!journal_may_tell(line, sizeof line - 1, "rollback"));
+    ck_assert(!journal_may_tell(line, sizeof line - 1, "snap"));
+    ck_assert(journal_may_tell("{\"event\" : \"snapshot\"}", 22, "rollback")); /* not ours: it is to be parsed */
+}
+END_TEST
+
+static bool is_kept(const char *event)
+{
+    return strcmp(event, "kept") == 0;
+}
+
+/* All that is there, step by step; returns how many pieces told something. */
+static unsigned read_all(struct journal *j, const char *directory, json_t *events)
+{
+    unsigned pieces = 0;
+    for (int rc = 1; rc == 1; pieces++) {
+        rc = journal_read_on(j, directory, is_kept, events);
+        ck_assert_int_ge(rc, 0);
+    }
+    return pieces;
+}
+
+static FILE *open_journal(const char *directory, const char *how)
+{
+    char path[300];
+    snprintf(path, sizeof path, "%s/events.jsonl", directory);
+    FILE *f = fopen(path, how);
+    ck_assert_ptr_nonnull(f);
+    return f;
+}
+
+START_TEST(a_long_journal_is_read_in_pieces_and_then_on)
+{
+    struct journal j = {.inode = 0};
+    char directory[200];
+    json_t *events = json_array();
+    snprintf(directory, sizeof directory, "%s/jobs/demo-1", home.path);
+    console_home_write(&home, "jobs/demo-1/events.jsonl", "{\"event\":\"kept\",\"n\":0}\n");
+    FILE *f = open_journal(directory, "a");
+    size_t bytes = 0;
+    for (int n = 0; bytes < JOURNAL_END + JOURNAL_PIECE; n++) /* the first lines are further from the end than is looked at */
+        bytes += (size_t)fprintf(f, "{\"event\":\"%s\",\"n\":%d,\"text\":\"%200s\"}\n", n % 100 ? "other" : "kept", n, "");
+    fclose(f);
+    ck_assert_uint_ge(read_all(&j, directory, events), JOURNAL_END / JOURNAL_PIECE);
+    const size_t first = json_array_size(events);
+    const long long n0 = kc_json_integer(json_array_get(events, 0), "n", -1);
+    ck_assert_int_gt(n0, 0);
+    for (size_t i = 0; i < first; i++) /* none is lost where pieces meet */
+        ck_assert_int_eq(kc_json_integer(json_array_get(events, i), "n", -1), n0 + 100 * (long long)i);
+
+    f = open_journal(directory, "a");
+    fputs("{\"event\":\"kept\",\"n\":7}\n{\"event\":\"kept\",", f);
+    fflush(f);
+    ck_assert_int_eq(journal_read_on(&j, directory, is_kept, events), 0);
+    ck_assert_uint_eq(json_array_size(events), first + 1);
+    fputs("\"n\":8}\n", f);
+    fclose(f);
+    ck_assert_int_eq(journal_read_on(&j, directory, is_kept, events), 0);
+    ck_assert_uint_eq(json_array_size(events), first + 2);
+    ck_assert_int_eq(kc_json_integer(json_array_get(events, first + 1), "n", -1), 8);
+
+    fclose(open_journal(directory, "w")); /* cut back */
+    ck_assert_int_eq(journal_read_on(&j, directory, is_kept, events), -ESTALE);
+    ck_assert_int_eq(journal_read_on(&j, directory, is_kept, events), 0);
+    json_decref(events);
 }
 END_TEST
 
@@ -131,6 +215,8 @@ int main(void)
     tcase_add_test(t, no_file_is_no_rollback);
     tcase_add_test(t, the_step_itself_and_the_first_later_one_are_told);
     tcase_add_test(t, of_a_snapshot_the_slowest_rank_counts_and_unknown_is_none);
+    tcase_add_test(t, versions_before_the_one_that_is_asked_about_are_left_out);
+    tcase_add_test(t, a_long_journal_is_read_in_pieces_and_then_on);
     tcase_add_test(t, what_another_rank_tells_late_hides_no_failure);
     suite_add_tcase(s, t);
     return suite_run(s);

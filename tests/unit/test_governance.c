@@ -81,6 +81,22 @@ START_TEST(of_very_many_the_newest_stay)
 }
 END_TEST
 
+/* As one reads on. */
+START_TEST(what_comes_later_is_added_and_folds_with_what_was)
+{
+    struct governance g = judged("[{\"event\":\"queued\"},{\"event\":\"snapshot-skipped\",\"rank\":0,\"step\":10},"
+                                 "{\"event\":\"snapshot-skipped\",\"rank\":0,\"step\":20}]");
+    json_t *events = json_loads("[{\"event\":\"snapshot-skipped\",\"rank\":0,\"step\":30},{\"event\":\"hang\",\"rank\":1}]", 0, NULL);
+    ck_assert_int_eq(governance_judge(events, &g), 0);
+    ck_assert_uint_eq(g.deeds, 3);
+    ck_assert_uint_eq(g.deed[1].times, 3);
+    ck_assert_int_eq(g.deed[1].step, 30);
+    ck_assert_str_eq(g.deed[2].what, "hang");
+    json_decref(events);
+    governance_free(&g);
+}
+END_TEST
+
 /* Two ranks: 7 of 10 and 9 of 20 views were schedule's, the rest a stranger's; another was refused twice. */
 START_TEST(the_ledger_is_by_caller_and_strangers_are_named)
 {
@@ -172,6 +188,7 @@ int main(void)
     tcase_add_test(t, who_did_what_and_why);
     tcase_add_test(t, the_same_again_is_one_row_but_no_fault_and_no_request_is_hidden);
     tcase_add_test(t, of_very_many_the_newest_stay);
+    tcase_add_test(t, what_comes_later_is_added_and_folds_with_what_was);
     tcase_add_test(t, the_ledger_is_by_caller_and_strangers_are_named);
     tcase_add_test(t, policy_says_what_is_used_up);
     tcase_add_test(t, rules_are_those_of_the_build_and_unknown_until_somebody_looks);
