@@ -175,6 +175,20 @@ int draft_close(struct session *s, struct draft *d)
     return bad ? KC_EXIT_SYSTEM : session_written(s);
 }
 
+int draft_emit(struct session *s, struct draft *d, const char *member)
+{
+    if (!s->json || (s->listing && s->listing->form != LISTING_JSON))
+        return draft_close(s, d);
+    if (!d->stream || fclose(d->stream) || !d->text) {
+        free(d->text);
+        return session_fail(s, KC_EXIT_SYSTEM, "no memory for the answer");
+    }
+    json_t *o = session_envelope(s);
+    json_object_set_new(o, member, session_text(d->text));
+    free(d->text);
+    return session_emit(s, o);
+}
+
 int draft_save(struct draft *d, const char *path)
 {
     struct draft clean;

@@ -54,6 +54,8 @@ struct draft {
 };
 FILE *draft_open(struct draft *d);
 int draft_close(struct session *s, struct draft *d);
+/* The same where the page is the answer itself: with --json it is the member of that name. */
+int draft_emit(struct session *s, struct draft *d, const char *member);
 /* Into a file instead, replaced whole, and clean as for a terminal: people print files. 0 or -errno. */
 int draft_save(struct draft *d, const char *path);
 

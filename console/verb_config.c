@@ -26,17 +26,8 @@ static void print_default(FILE *out)
 static int emit_default(struct session *s)
 {
     struct draft d;
-    FILE *out = draft_open(&d);
-    if (!out)
-        return session_fail(s, KC_EXIT_SYSTEM, "no memory for the file");
-    print_default(out);
-    if (!s->json || (s->listing && s->listing->form != LISTING_JSON))
-        return draft_close(s, &d);
-    fclose(out);
-    json_t *o = session_envelope(s);
-    json_object_set_new(o, "text", session_text(d.text));
-    free(d.text);
-    return session_emit(s, o);
+    print_default(draft_open(&d));
+    return draft_emit(s, &d, "text");
 }
 
 static json_t *settings_json(const struct config *c)

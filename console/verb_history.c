@@ -69,17 +69,8 @@ static int emit_list(struct session *s, const struct statements *all)
 static int emit_script(struct session *s, const struct statements *all)
 {
     struct draft d;
-    FILE *out = draft_open(&d);
-    if (!out)
-        return session_fail(s, KC_EXIT_SYSTEM, "no memory for the history");
-    print_script(out, &s->home, all);
-    if (!s->json || (s->listing && s->listing->form != LISTING_JSON))
-        return draft_close(s, &d);
-    fclose(out);
-    json_t *o = session_envelope(s);
-    json_object_set_new(o, "script", session_text(d.text));
-    free(d.text);
-    return session_emit(s, o);
+    print_script(draft_open(&d), &s->home, all);
+    return draft_emit(s, &d, "script");
 }
 
 int verb_history(struct session *s, const struct arguments *a)

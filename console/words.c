@@ -44,3 +44,19 @@ int words_split(char *line, const char **word, size_t room, size_t *count, struc
     *count = n;
     return 0;
 }
+
+bool words_quote(const char *word, char *out, size_t room)
+{
+    size_t n = 0;
+    if (!*word && room > 2) {
+        out[n++] = '"';
+        out[n++] = '"';
+    }
+    for (; *word && n + 2 < room; word++) {
+        if (is_blank(*word) || strchr("\"'\\#", *word))
+            out[n++] = '\\';
+        out[n++] = *word;
+    }
+    out[n] = 0;
+    return !*word;
+}

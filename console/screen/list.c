@@ -256,14 +256,6 @@ size_t list_row(struct list *l, const struct list_source *s)
     return row;
 }
 
-void list_go(struct list *l, const char *id, uint64_t now)
-{
-    if (!strcmp(l->cursor, id))
-        return;
-    snprintf(l->cursor, sizeof l->cursor, "%s", id);
-    l->moved = now;
-}
-
 bool list_marked(const struct list *l, const char *id)
 {
     for (size_t i = 0; i < l->marks; i++)

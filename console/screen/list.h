@@ -72,8 +72,6 @@ bool list_key(struct list *l, const struct list_source *s, enum key_id key, uint
 int list_filter(struct list *l, const struct list_source *s, const char *text, struct kc_error *e);
 /* The row under the cursor; SIZE_MAX: none. */
 size_t list_row(struct list *l, const struct list_source *s);
-/* Put the cursor on the row of that id, or where it will be. */
-void list_go(struct list *l, const char *id, uint64_t now);
 bool list_marked(const struct list *l, const char *id);
 /* Does the filter, if one is in force, leave that row? */
 bool list_shows(const struct list *l, const struct list_source *s, size_t row);

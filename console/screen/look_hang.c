@@ -2,20 +2,10 @@
  * moment that one stays at. */
 #include "screen_impl.h"
 
+#include "console/words.h"
+
 #include <stdio.h>
 #include <string.h>
-
-/* A word of a statement, quoted. */
-static void quote(const char *word, char *out, size_t room)
-{
-    size_t n = 0;
-    for (; *word && n + 2 < room; word++) {
-        if (strchr(" \t\"'\\#", *word))
-            out[n++] = '\\';
-        out[n++] = *word;
-    }
-    out[n] = 0;
-}
 
 /* The recording itself, at the moment: a millisecond is told, so the next one is taken. */
 static void statement_of(struct screen *x, const struct job *j, char *out, size_t room)
@@ -25,7 +15,7 @@ static void statement_of(struct screen *x, const struct job *j, char *out, size_
         snprintf(out, room, "hang %s", j->id);
         return;
     }
-    quote(x->replay->path, path, sizeof path);
+    words_quote(x->replay->path, path, sizeof path);
     kc_wall_text(x->replay->wall + KC_MILLISECOND - 1, at);
     snprintf(out, room, "hang %s --at %s", path, at);
 }

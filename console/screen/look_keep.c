@@ -2,6 +2,8 @@
  * kc (answer.h): nobody waits for them here. */
 #include "screen_impl.h"
 
+#include "console/words.h"
+
 #include "shm/reader.h"
 
 #include <stdio.h>
@@ -75,7 +77,7 @@ void look_snapshots(struct screen *x, const struct job *j)
 static void look_at_rules(struct screen *x)
 {
     struct look_keep *k = &x->keep;
-    char root[JOB_PATH_ROOM], statement[JOB_PATH_ROOM + 32];
+    char root[JOB_PATH_ROOM], word[2 * JOB_PATH_ROOM], statement[2 * JOB_PATH_ROOM + 32];
     if (!k->borders.rules && borders_new(kc_wall(), &k->borders) < 0)
         return;
     if (answer_read(&k->rules)) {
@@ -85,7 +87,8 @@ static void look_at_rules(struct screen *x)
             snprintf(k->borders.why, sizeof k->borders.why, "%s", k->rules.error);
     }
     if (!k->rules.pid && (x->again || !k->rules.asked) && borders_root(root, sizeof root)) {
-        snprintf(statement, sizeof statement, "boundary check --root '%s'", root);
+        words_quote(root, word, sizeof word);
+        snprintf(statement, sizeof statement, "boundary check --root %s", word);
         answer_ask(&k->rules, statement);
     }
 }

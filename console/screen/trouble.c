@@ -119,7 +119,7 @@ static bool names_itself(enum trouble_kind kind)
 struct trouble trouble_of(const struct job *j, bool named)
 {
     struct trouble t = {.kind = j ? kind_of(j) : TROUBLE_NONE, .job = j};
-    char text[512] = "", owner[32] = "", key[32];
+    char text[480] = "", owner[32] = "", key[32];
     if (t.kind == TROUBLE_NONE)
         return t;
     tell(j, t.kind, text, sizeof text);

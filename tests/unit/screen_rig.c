@@ -200,6 +200,13 @@ char *rig_shot(int rows, int cols, bool ascii)
     return text;
 }
 
+void rig_shot_sizes(void)
+{
+    for (int rows = 1; rows <= 60; rows += rows < 14 ? 1 : 9)
+        for (int cols = 1; cols <= 220; cols += cols < 20 ? 3 : 37)
+            free(rig_shot(rows, cols, cols % 2 == 0));
+}
+
 /* Is `text` what the file holds? With KC_GOLDEN=`mode`, and "write", it is written first. */
 static void compare_file(const char *path, const char *text, const char *mode, const char *what)
 {

@@ -29,6 +29,8 @@ void rig_under_way(void);
 void rig_any_keep(uint64_t (*any)(uint64_t n));
 /* The screen as text; fails where cells were written twice. Owned by the caller. */
 char *rig_shot(int rows, int cols, bool ascii);
+/* Draw it at every size, large ones in strides: nothing crashes, and no cell is written twice. */
+void rig_shot_sizes(void);
 /* The screen is tests/screen/NAME.txt. */
 void rig_compare(const char *name, int rows, int cols, bool ascii);
 /* The role of each cell of the screen (canvas.h), a letter each: normal is blank. */

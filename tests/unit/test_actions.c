@@ -192,7 +192,7 @@ START_TEST(a_row_of_the_snapshots_is_a_version)
     size_t disk = 0;
     for (size_t row = 0; row < s.rows; row++) {
         s.id(s.self, row, id);
-        list_go(&rig_view.list[VIEW_SNAPSHOTS], id, 0);
+        snprintf(rig_view.list[VIEW_SNAPSHOTS].cursor, LIST_ID, "%s", id);
         rig_view.mode = MODE_NORMAL;
         rig_press("aj");
         const enum view_request r = enter();

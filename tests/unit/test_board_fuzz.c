@@ -1,5 +1,6 @@
 /* test_board_fuzz.c - saved boards that are damaged in any way: whoever opens one says what it can, or why not, and nothing
  * crashes or hangs; run under the address checker. `test_board_fuzz long` (make fuzz) takes longer. */
+#include "any.h"
 #include "board_make.h"
 #include "board_rig.h"
 #include "console_home.h"
@@ -19,22 +20,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-static uint64_t state;
 static bool longer;
 static struct console_home home;
 static char *fresh, *board; /* as made; as damaged */
 static size_t bytes;
 static char path[64];
 static int fd;
-
-/* splitmix64 (Steele, Lea, Flood 2014) */
-static uint64_t any(uint64_t below)
-{
-    uint64_t z = state += UINT64_C(0x9e3779b97f4a7c15);
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return (z ^ (z >> 31)) % below;
-}
 
 static void set_up(void)
 {
@@ -186,7 +177,7 @@ static void read_all(void)
 /* Several ways to damage one board are tried before the next is made. */
 START_TEST(damaged_boards_break_nothing)
 {
-    state = (uint64_t)_i + 1;
+    any_seed = (uint64_t)_i + 1;
     for (int round = 0; round < (longer ? 20 : 2); round++) {
         any_board();
         for (int i = 0; i < (longer ? 30 : 4); i++) {

@@ -62,6 +62,26 @@ START_TEST(a_line_is_cut_as_a_shell_would)
 }
 END_TEST
 
+START_TEST(a_word_that_is_quoted_comes_back)
+{
+    static const char *const words[] = {"plain", "", "it's here", "a \"b\"", "#1", "back\\slash", "\ttab\nline\r", "'"};
+    char line[512] = "", quoted[64];
+    const char *word[16];
+    size_t count = 0;
+    const size_t n = sizeof words / sizeof *words;
+    for (size_t i = 0; i < n; i++) {
+        ck_assert(words_quote(words[i], quoted, sizeof quoted));
+        snprintf(line + strlen(line), sizeof line - strlen(line), " %s", quoted);
+    }
+    ck_assert_int_eq(words_split(line, word, 16, &count, NULL), 0);
+    ck_assert_uint_eq(count, n);
+    for (size_t i = 0; i < n; i++)
+        ck_assert_str_eq(word[i], words[i]);
+    ck_assert(!words_quote("long", quoted, 4));
+    ck_assert(!words_quote("a    ", quoted, 5));
+}
+END_TEST
+
 START_TEST(an_open_quote_is_an_error)
 {
     char line[] = "sample 'half";
@@ -590,6 +610,7 @@ int main(void)
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_set_timeout(t, 30);
     tcase_add_test(t, a_line_is_cut_as_a_shell_would);
+    tcase_add_test(t, a_word_that_is_quoted_comes_back);
     tcase_add_test(t, an_open_quote_is_an_error);
     tcase_add_test(t, options_may_stand_anywhere_until_two_dashes);
     tcase_add_test(t, a_wrong_word_is_told_with_the_nearest);

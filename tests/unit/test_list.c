@@ -271,16 +271,6 @@ START_TEST(the_cursor_stays_on_its_object)
 }
 END_TEST
 
-START_TEST(a_row_that_is_named_gets_the_cursor)
-{
-    list_go(&list, "moon-2", now);
-    on("moon-2");
-    order("tide-5 tide-4 tide-3 moon-2@ moon-1");
-    list_go(&list, "", now);
-    on("tide-5");
-}
-END_TEST
-
 /* ---- order ----------------------------------------------------------------------------------------------------- */
 
 START_TEST(s_sorts_by_the_next_column_and_what_is_unknown_comes_last)
@@ -480,7 +470,6 @@ int main(void)
     tcase_add_test(t, what_is_hidden_or_marked_is_said);
     tcase_add_test(t, keys_move_the_cursor_and_the_page);
     tcase_add_test(t, the_cursor_stays_on_its_object);
-    tcase_add_test(t, a_row_that_is_named_gets_the_cursor);
     tcase_add_test(t, s_sorts_by_the_next_column_and_what_is_unknown_comes_last);
     tcase_add_test(t, order_stands_still_while_the_cursor_has_just_moved);
     tcase_add_loop_test(t, a_filter_leaves_rows_for_which_it_holds, 0, (int)(sizeof filters / sizeof *filters));

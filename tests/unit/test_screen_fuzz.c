@@ -1,5 +1,6 @@
 /* test_screen_fuzz.c - keys at random, in worlds at random, on screens of any size: nothing crashes, no cell is written twice, and
  * nothing is asked of a job that was not confirmed. `test_screen_fuzz long` (make fuzz) plays longer. */
+#include "any.h"
 #include "screen_rig.h"
 #include "suite.h"
 
@@ -13,17 +14,7 @@
 
 #define KEYS_A_ROUND 400
 
-static uint64_t state;
 static bool longer;
-
-/* splitmix64 (Steele, Lea, Flood 2014) */
-static uint64_t any(uint64_t below)
-{
-    uint64_t z = state += UINT64_C(0x9e3779b97f4a7c15);
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return (z ^ (z >> 31)) % below;
-}
 
 static double any_number(void)
 {
@@ -166,7 +157,7 @@ static void any_key(uint64_t seed, uint64_t round)
 static void play(uint64_t seed, uint64_t rounds)
 {
     struct job_rank *ranks = NULL;
-    state = seed;
+    any_seed = seed;
     for (uint64_t i = 0; i < rounds; i++) {
         any_world(&ranks);
         for (int k = 0; k < KEYS_A_ROUND; k++) {
