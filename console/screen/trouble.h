@@ -26,7 +26,7 @@ struct trouble {
     enum trouble_kind kind;
     enum role role;
     const struct job *job;
-    char text[640];     /* "" with TROUBLE_NONE */
+    char text[720];     /* "" with TROUBLE_NONE */
     int key;            /* bytes at its end that name the key, "  [7] hang" */
 };
 

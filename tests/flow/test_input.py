@@ -636,8 +636,9 @@ def test_wrong_use():
         node.line("wait", "a-1", "--for", "step>", code=USAGE)
         node.line("snap", code=USAGE, words=["snap"])
         for words in (("show", "a-1"), ("pause", "a-1"), ("stop", "../a"), ("rm", "a-1"), ("log", "a-1/0"), ("metrics", "a-1"),
-                      ("show", "/etc/passwd"), ("snap", "verify", "/nowhere")):
+                      ("show", "/nowhere"), ("snap", "verify", "/nowhere")):
             node.line(*words, code=NO_OBJECT, words=[words[-1].split("/0")[0]])
+        node.line("show", "/etc/passwd", code=INVALID, words=["/etc/passwd"]) # a saved board may be shown; this is none
         node.line("batch", os.path.join(node.folder, "none"), code=NO_OBJECT)
         done = node.kc("batch", node.write("node --json\npause a-1\nps\n", "script"), ok=(NO_OBJECT,))
         said = done.stderr.splitlines()  # the statement's own line, then where it stands

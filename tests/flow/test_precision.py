@@ -14,7 +14,8 @@ def text(node):
     """Real text, of this repository: its pages. The folder of token files."""
     out = os.path.join(node.folder, "text")
     pages = [os.path.join(ROOT, name) for name in ("README.md", "ARCHITECTURE.md")]
-    pages += sorted(os.path.join(ROOT, "man", name) for name in os.listdir(os.path.join(ROOT, "man")))
+    pages += sorted(os.path.join(ROOT, "man", name) for name in os.listdir(os.path.join(ROOT, "man"))
+                    if name[-2:-1] == ".")
     node.kc("data", "prepare", "--out", out, "--validation=0.1", *pages)
     return out
 
