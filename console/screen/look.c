@@ -2,7 +2,6 @@
 #include "panes.h"
 #include "screen_impl.h"
 
-#include "console/check.h"
 #include "console/client.h"
 #include "console/snapshots.h"
 
@@ -41,22 +40,39 @@ static void read_model(struct screen *x)
     x->read = kc_now();
 }
 
+static void take_layout(struct known_layout *k)
+{
+    if (answer_read(&k->answer))
+        snprintf(k->text, sizeof k->text, "%s",
+                 *k->answer.error ? "" : kc_json_text(json_object_get(k->answer.json, "job"), "layout", ""));
+}
+
+static void ask_layout(struct known_layout *k, const char *id, const struct timespec *changed)
+{
+    char statement[JOB_ID_ROOM + 8];
+    if (strcmp(k->id, id) != 0)
+        k->text[0] = 0;
+    k->changed = *changed;
+    snprintf(k->id, sizeof k->id, "%s", id);
+    snprintf(statement, sizeof statement, "show %s", id);
+    answer_ask(&k->answer, statement);
+}
+
 static void name_layout(struct screen *x, struct job *j)
 {
     struct known_layout *k = &x->layout;
     char path[JOB_PATH_ROOM + 16];
     struct stat st;
+    take_layout(k);
     snprintf(path, sizeof path, "%s/spec.json", j->directory);
     if (stat(path, &st))
         return;
-    if (strcmp(k->id, j->id) || k->changed.tv_sec != st.st_mtim.tv_sec || k->changed.tv_nsec != st.st_mtim.tv_nsec) {
-        check_algorithms(&x->session->home, j);
-        *k = (struct known_layout){.changed = st.st_mtim, .planned = j->planned};
-        snprintf(k->id, sizeof k->id, "%s", j->id);
-        snprintf(k->text, sizeof k->text, "%s", j->layout);
+    const bool known = strcmp(k->id, j->id) == 0 && k->changed.tv_sec == st.st_mtim.tv_sec && k->changed.tv_nsec == st.st_mtim.tv_nsec;
+    if (!k->answer.pid && (x->again || !known)) /* else that of another job is under way: one after the other */
+        ask_layout(k, j->id, &st.st_mtim);
+    if (strcmp(k->id, j->id) != 0)
         return;
-    }
-    j->planned = k->planned;
+    j->planned = *k->text != 0;
     snprintf(j->layout, sizeof j->layout, "%s", k->text);
 }
 
@@ -169,7 +185,8 @@ void look_begin(struct screen *x, struct session *s, const char *job, struct rep
 /* Of all views: one that was left has asked, too. */
 static void drain_answers(struct screen *x)
 {
-    struct answer *const asked[] = {&x->asked_node, &x->keep.snapshots, &x->keep.rules, &x->hang.hang, &x->hang.stack};
+    struct answer *const asked[] = {&x->asked_node, &x->keep.snapshots, &x->keep.rules,
+                                    &x->hang.hang,  &x->hang.stack,     &x->layout.answer};
     for (size_t i = 0; i < sizeof asked / sizeof *asked; i++)
         answer_drain(asked[i]);
 }
@@ -216,6 +233,7 @@ void look_free(struct screen *x)
 {
     kc_reader_free(x->board);
     kept_free(x->kept);
+    answer_free(&x->layout.answer);
     history_free(&x->history);
     trends_free(&x->trends);
     comms_free(&x->comms);

@@ -16,12 +16,13 @@
 
 #include "base/clock.h"
 
-/* The layout of one job, which takes a plan to know: made again when its spec is another. */
+/* The layout of one job, which takes a plan to know, as long as the job is large: another kc makes it, again when its spec is
+ * another. */
 struct known_layout {
-    char id[JOB_ID_ROOM];
-    struct timespec changed; /* the spec */
-    char text[sizeof((struct job *)0)->layout];
-    bool planned;
+    struct answer answer;    /* kc show */
+    char id[JOB_ID_ROOM];    /* the job that it was asked of last … */
+    struct timespec changed; /* … when its spec was this one */
+    char text[sizeof((struct job *)0)->layout]; /* "": unknown */
 };
 
 /* Of the views of snapshots and of governance (look_keep.c). */

@@ -84,12 +84,14 @@ static void draw_split_bar(const struct job *j, struct canvas *c, int row)
     canvas_put(c, row, width + 1, ROLE_DIM, ']', ']');
 }
 
-/* As `kc show` names it; what does not fit a line goes on in another. How many lines: none while nobody knows it. */
+/* As `kc show` names it; what does not fit a line goes on in another. How many lines. */
 static int draw_layout(const struct job *j, struct canvas *c, int row)
 {
     int fits = (int)strlen(j->layout);
-    if (!j->planned)
-        return 0;
+    if (!j->planned) {
+        canvas_put(c, row, 0, ROLE_DIM, '-', '-');
+        return 1;
+    }
     if (fits > c->cols)
         for (fits = c->cols; fits > 0 && j->layout[fits] != ' ';)
             fits--;

@@ -1,9 +1,11 @@
 /* test_answer.c - a verb that a view asks for and does not wait for (console/screen/answer.h). This program plays the other kc
  * itself: what is started is /proc/self/exe. */
+#include "console_home.h"
 #include "suite.h"
 
 #include "console/screen/answer.h"
 #include "console/screen/child.h"
+#include "console/screen/screen_impl.h"
 
 #include "base/clock.h"
 
@@ -15,15 +17,18 @@
 #include <string.h>
 #include <unistd.h>
 
-/* As kc: "say TEXT --json" prints TEXT and ends with 3; "large" prints a megabyte; "wait" never ends. */
+/* As kc: "say TEXT --json" prints TEXT and ends with 3; "large" prints a megabyte; "show JOB" tells a layout; "wait" never
+ * ends. */
 static int play(char **word)
 {
-    if (!word[1] || !word[2] || strcmp(word[strcmp(word[1], "say") ? 2 : 3], "--json"))
+    if (!word[1] || !word[2] || strcmp(word[strcmp(word[1], "say") && strcmp(word[1], "show") ? 2 : 3], "--json"))
         return 2;
     if (!strcmp(word[1], "say"))
         printf("%s\n", word[2]);
     if (!strcmp(word[1], "large"))
         printf("{\"schema\":\"kc.large/1\",\"text\":\"%01048576d\"}\n", 0);
+    if (!strcmp(word[1], "show"))
+        printf("{\"schema\":\"kc.job/1\",\"job\":{\"layout\":\"2 ranks, says %s\"}}\n", word[2]);
     fprintf(stderr, "kc: a complaint that belongs to nobody's screen\n");
     while (!strcmp(word[1], "wait"))
         pause();
@@ -114,6 +119,36 @@ START_TEST(one_question_at_a_time_and_the_view_may_leave)
 }
 END_TEST
 
+/* The view of a job plans nothing itself; with R what is known stays until it is known anew. */
+START_TEST(how_a_job_is_cut_is_asked_of_another)
+{
+    static struct screen x;
+    struct console_home home;
+    struct session s = {.verb = "kc", .out = stdout, .err = stderr};
+    const uint64_t late = kc_now() + 20 * KC_SECOND;
+    console_home_make(&home);
+    console_home_job(&home, "demo-1", "finished", 20, 40);
+    ck_assert_int_eq(kc_home_find(NULL, NULL, &s.home, NULL), 0);
+    look_begin(&x, &s, "demo-1", NULL);
+    look(&x);
+    ck_assert_uint_eq(x.model.count, 1);
+    ck_assert(!x.model.job[0].planned && x.layout.answer.pid > 0);
+    for (; !x.model.job[0].planned; look(&x)) {
+        ck_assert_msg(kc_now() < late, "nobody told");
+        poll(NULL, 0, 1);
+    }
+    ck_assert_str_eq(x.model.job[0].layout, "2 ranks, says demo-1");
+    ck_assert_int_eq(x.layout.answer.pid, 0);
+    look(&x);
+    ck_assert_int_eq(x.layout.answer.pid, 0); /* its spec is the same */
+    x.again = true;
+    look(&x);
+    ck_assert(x.layout.answer.pid > 0 && x.model.job[0].planned);
+    look_free(&x);
+    console_home_remove(&home);
+}
+END_TEST
+
 int main(int argc, char **argv)
 {
     if (argc > 1 && !strcmp(argv[0], "kc"))
@@ -127,6 +162,7 @@ int main(int argc, char **argv)
     tcase_add_test(t, an_answer_comes_whole_with_its_code_and_its_time);
     tcase_add_test(t, a_failure_is_told_and_the_last_answer_stays);
     tcase_add_test(t, an_answer_that_nobody_looks_at_is_taken);
+    tcase_add_test(t, how_a_job_is_cut_is_asked_of_another);
     tcase_add_test(t, one_question_at_a_time_and_the_view_may_leave);
     suite_add_tcase(s, t);
     return suite_run(s);
