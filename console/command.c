@@ -66,16 +66,32 @@ static int option_by_letter(char letter)
     return -1;
 }
 
-static int unknown_option(const char *word, struct kc_error *e)
+/* The verb that a statement begins with; NULL: it begins with none. */
+static const struct command *verb_before(int count, const char *const *words)
 {
-    const char *names[OPTIONS];
+    char both[128];
+    const struct command *c = NULL;
+    if (count > 1 && snprintf(both, sizeof both, "%s %s", words[0], words[1]) < (int)sizeof both)
+        c = command_find(both);
+    return c || count == 0 ? c : command_find(words[0]);
+}
+
+/* What is proposed is an option that the verb has. */
+static int unknown_option(int before, const char *const *words, struct kc_error *e)
+{
+    const struct command *c = verb_before(before, words);
+    const char *names[OPTIONS], *word = words[before];
     char name[64];
+    size_t n = 0;
     for (int i = 0; i < OPTIONS; i++)
-        names[i] = option_rows[i].name;
+        if (!c || (c->options & OPT_BIT(i)))
+            names[n++] = option_rows[i].name;
     snprintf(name, sizeof name, "%.*s", (int)strcspn(word + 2, "="), word + 2);
-    const char *near = word[1] == '-' ? kc_suggest(name, names, OPTIONS) : NULL;
+    const char *near = word[1] == '-' ? kc_suggest(name, names, n) : NULL;
     if (near)
         return kc_fail(e, -EINVAL, "unknown option %s. Did you mean --%s?", word, near);
+    if (c)
+        return kc_fail(e, -EINVAL, "unknown option %s. `kc %s --help` lists its options", word, c->verb);
     return kc_fail(e, -EINVAL, "unknown option %s. `kc help` lists what there is", word);
 }
 
@@ -97,7 +113,7 @@ static int take_option(int count, const char *const *words, int *at, struct argu
             id = -1; /* letters are not joined: no verb has two that would be typed so */
     }
     if (id < 0)
-        return unknown_option(word, e);
+        return unknown_option(*at, words, e);
     const struct option_row *row = &option_rows[id];
     if (!row->argument) {
         if (value)
@@ -316,7 +332,8 @@ int statement_run(struct session *s, int count, const char *const *words)
     else if (st.help)
         code = (s->verb = "help", verb_help(s, &none));
     else if (!st.command)
-        code = session_fail(s, KC_EXIT_USAGE, "which verb? `kc help` lists them");
+        code = session_fail(s, KC_EXIT_USAGE, "which verb? `kc help` lists them; without one kc is the screen, which needs a terminal "
+                                              "at both ends");
     else
         code = run_command(s, st.command, &st.arguments);
     s->json = json_before;

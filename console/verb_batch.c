@@ -40,8 +40,12 @@ static bool take_directive(struct script *b, const char *const *word, size_t cou
 static int rehearse(struct script *b, size_t count, const char *const *word)
 {
     struct statement st;
+    struct listing l;
     struct kc_error e = {""};
-    if (statement_parse((int)count, word, &st, &e) < 0)
+    int rc = statement_parse((int)count, word, &st, &e);
+    if (!rc && st.command && !st.help)
+        rc = listing_parse(st.command->verb, &st.arguments, b->s->json || st.json, &l, &e);
+    if (rc < 0)
         return session_fail(b->s, KC_EXIT_USAGE, "%s:%d: %s", b->path, b->number, e.text);
     if (b->s->json) {
         json_t *o = session_envelope(b->s), *words = json_array();

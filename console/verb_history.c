@@ -6,6 +6,7 @@
 
 #include "supervisor/protocol.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,7 +59,7 @@ static int emit_list(struct session *s, const struct statements *all)
         }
         json_object_set_new(row, "at", session_text(r->at));
         json_object_set_new(row, "code", r->ended ? json_integer(r->code) : json_null());
-        json_object_set_new(row, "seconds", r->ended ? kc_json_number(r->seconds) : json_null());
+        json_object_set_new(row, "seconds", r->ended ? kc_json_number(round(r->seconds * 1000) / 1000) : json_null());
         json_object_set_new(row, "statement", session_text(r->statement));
         json_array_append_new(list, row);
     }

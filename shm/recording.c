@@ -324,6 +324,8 @@ static int read_files(struct kc_recording *r, const char *path, struct kc_error 
         return code == -ENOENT ? kc_fail(e, code, "%s holds no segment of a recording", path)
                : code < 0      ? kc_fail(e, code, "%s: %s", path, strerror(-code)) : 0;
     }
+    if (!S_ISREG(st.st_mode))
+        return kc_fail(e, -EINVAL, "%s is neither a file nor a folder: name a job, its folder, or a copy of its recording or board", path);
     r->file = calloc(1, sizeof *r->file);
     if (!r->file)
         return kc_fail(e, -ENOMEM, "no memory for %s", path);

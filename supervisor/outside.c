@@ -197,7 +197,7 @@ bool kc_outside_take(struct kc_outside *o, pid_t pid, int status)
         return true;
     if (WIFSIGNALED(status))
         o->log("%s was ended by signal %d%s", program, WTERMSIG(status),
-               WTERMSIG(status) == SIGALRM ? ": it had its time" : "");
+               c->late || WTERMSIG(status) == SIGALRM ? ": it had its time" : "");
     else if (WEXITSTATUS(status))
         o->log("%s ended with exit code %d", program, WEXITSTATUS(status));
     return true;
@@ -227,6 +227,7 @@ uint64_t kc_outside_tick(struct kc_outside *o)
         if (all[i]->pid && now >= all[i]->deadline) {
             end(all[i]);
             all[i]->deadline = now + LATE;
+            all[i]->late = true;
         }
         next = earlier(next, all[i]->pid ? all[i]->deadline : 0);
     }

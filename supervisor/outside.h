@@ -27,6 +27,7 @@ struct kc_outside {
     struct kc_outside_child {
         pid_t pid;                    /* 0: none */
         uint64_t deadline;
+        bool late;                    /* it was killed for that */
     } writer, program[KC_OUTSIDE_AT_ONCE];
     json_t *waiting;                  /* objects, oldest first */
     uint64_t dropped;

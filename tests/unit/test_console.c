@@ -138,7 +138,9 @@ START_TEST(a_wrong_word_is_told_with_the_nearest)
         {{"snp"}, "`kc help` lists them"}, /* nearest to stop, but it begins as snap does */
         {{"frobnicate"}, "`kc help` lists them"},
         {{"ps", "--wait"}, "has no option --wait"},
-        {{"ps", "--wai"}, "Did you mean --wait?"}, /* no abbreviations */
+        {{"start", "x.json", "--wai"}, "Did you mean --wait?"}, /* no abbreviations */
+        {{"log", "a-1", "--tail"}, "unknown option --tail. `kc log --help` lists its options"}, /* --wait is near, but not log's */
+        {{"--wai"}, "Did you mean --wait?"}, /* of whatever verb */
         {{"show"}, "Usage: kc show JOB"},
         {{"show", "a", "b"}, "does not take \"b\""},
         {{"wait", "a-1", "--timeout"}, "--timeout TIME"},
@@ -599,6 +601,14 @@ START_TEST(a_rehearsal_runs_nothing_and_finds_every_mistake)
     ck_assert_ptr_nonnull(strstr(a.out, ":5: kc version\n"));
     ck_assert_ptr_nonnull(strstr(a.err, ":3: unknown verb shwo. Did you mean `kc show`?"));
     ck_assert_ptr_nonnull(strstr(a.err, ":4: unknown option --colls. Did you mean --cols?"));
+    console_answer_free(&a);
+    batch(&a, "ps --plain\n", "--dry-run", NULL);
+    ck_assert_int_eq(a.code, 0);
+    console_answer_free(&a);
+    batch(&a, "ps --plain\nps --json --plain\n", "--dry-run", "--json");
+    ck_assert_int_eq(a.code, KC_EXIT_USAGE);
+    ck_assert_ptr_nonnull(strstr(a.out, ":1: --plain and --json are two forms"));
+    ck_assert_ptr_nonnull(strstr(a.out, ":2: --plain and --json are two forms"));
     console_answer_free(&a);
 }
 END_TEST

@@ -174,7 +174,7 @@ START_TEST(who_is_late_is_ended_with_its_children)
     kc_outside_tick(&o);
     reap_until(&o, 0);
     await_gone(child);
-    ck_assert_ptr_nonnull(strstr(said, "ended by signal 9"));
+    ck_assert_ptr_nonnull(strstr(said, "ended by signal 9: it had its time"));
     kc_outside_close(&o);
 }
 END_TEST

@@ -277,6 +277,8 @@ START_TEST(what_is_no_recording_is_refused)
     size_t bytes;
     char file[128];
     ck_assert_int_eq(kc_recording_open("/nonexistent", &r, &rig.error), -ENOENT);
+    ck_assert_int_eq(kc_recording_open("/dev/null", &r, &rig.error), -EINVAL);
+    ck_assert_ptr_nonnull(strstr(rig.error.text, "/dev/null is neither a file nor a folder: name a job"));
     ck_assert_int_eq(kc_recording_open(rig.directory, &r, &rig.error), -ENOENT);
     ck_assert_int_eq(kc_file_replace(rig.path, "hello", 5), 0);
     ck_assert_int_eq(kc_recording_open(rig.path, &r, &rig.error), -EBADMSG);
