@@ -59,16 +59,9 @@ static const char *refused(const struct view *v, enum action_id id, const struct
 
 /* ---- targets and statements ------------------------------------------------------------------------------------ */
 
-/* An id is its name, a hyphen and a number: where the job is not among those known. */
-static void aim_at_job(const struct view *v, const char *id, struct action_target *out)
+static void aim_at_job(const char *id, struct action_target *out)
 {
-    const struct job *j = view_job_by(v, id);
-    const char *hyphen = strrchr(id, '-');
     snprintf(out->id, sizeof out->id, "%s", id);
-    if (j)
-        snprintf(out->name, sizeof out->name, "%s", j->name);
-    else
-        snprintf(out->name, sizeof out->name, "%.*s", hyphen ? (int)(hyphen - id) : JOB_ID_ROOM - 1, id);
 }
 
 int actions_of_menu(const struct view *v, enum action_id out[ACTIONS])
@@ -168,7 +161,7 @@ enum view_request actions_run(struct view *v)
     if (tier == TIER_NONE || st.arguments.option[OPTION_DRY_RUN])
         return run(v, v->line);
     v->act = (struct action_choice){.targets = 1, .statements = 1, .at = -1};
-    aim_at_job(v, st.arguments.words ? st.arguments.word[0] : "kcd", &v->act.target[0]);
+    aim_at_job(st.arguments.words ? st.arguments.word[0] : "kcd", &v->act.target[0]);
     snprintf(v->act.statement, sizeof v->act.statement, "%s", v->line);
     return question(v, shown, tier);
 }
@@ -176,7 +169,7 @@ enum view_request actions_run(struct view *v)
 /* ---- the menu -------------------------------------------------------------------------------------------------- */
 
 /* The marked rows of the view, else the one under the cursor. */
-static void aim_at_rows(struct view *v, const struct job *j, const char *prefix)
+static void aim_at_rows(struct view *v, const char *prefix)
 {
     const enum view_id at = view_active(v);
     struct list *l = &v->list[at];
@@ -192,8 +185,6 @@ static void aim_at_rows(struct view *v, const struct job *j, const char *prefix)
             snprintf(a->target[a->targets++].id, sizeof a->target[0].id, "%s%s", prefix, id);
         }
     }
-    for (int i = 0; i < a->targets; i++)
-        snprintf(a->target[i].name, sizeof a->target[0].name, "%s", j ? j->name : "");
 }
 
 static void aim(struct view *v, const struct job *j)
@@ -202,17 +193,17 @@ static void aim(struct view *v, const struct job *j)
     const struct list *l = &v->list[VIEW_JOBS];
     char prefix[JOB_ID_ROOM + 1];
     if (j)
-        aim_at_job(v, j->id, &a->job);
+        aim_at_job(j->id, &a->job);
     if (a->menu == MENU_NODE) {
-        aim_at_rows(v, NULL, "");
+        aim_at_rows(v, "");
     } else if (a->menu == MENU_SNAPSHOT && j) {
         snprintf(prefix, sizeof prefix, "%s/", j->id);
-        aim_at_rows(v, j, prefix);
+        aim_at_rows(v, prefix);
     } else if (view_active(v) == VIEW_JOBS && l->marks) {
         for (size_t i = 0; i < l->marks; i++)
-            aim_at_job(v, l->mark[i], &a->target[a->targets++]);
+            aim_at_job(l->mark[i], &a->target[a->targets++]);
     } else if (j) {
-        aim_at_job(v, j->id, &a->target[a->targets++]);
+        aim_at_job(j->id, &a->target[a->targets++]);
     }
 }
 
@@ -283,21 +274,21 @@ enum view_request actions_menu_key(struct view *v, int code)
 
 /* ---- the question ---------------------------------------------------------------------------------------------- */
 
-/* What must be typed: y; the job's name; of several jobs, how many they are. */
+/* What must be typed: y; the job's id, which no other job has; of several jobs, how many they are. */
 void actions_wanted(const struct view *v, char *out, size_t room)
 {
     const struct action_choice *a = &v->act;
-    if (a->tier != TIER_NAME)
+    if (a->tier != TIER_ID)
         snprintf(out, room, "y");
     else if (a->statements > 1)
         snprintf(out, room, "%d jobs", a->statements);
     else
-        snprintf(out, room, "%s", a->target[0].name);
+        snprintf(out, room, "%s", a->target[0].id);
 }
 
 enum view_request actions_question_key(struct view *v, int code, bool character)
 {
-    char wanted[JOB_ID_ROOM + 16];
+    char wanted[sizeof v->act.target[0].id];
     if (code == 27) {
         v->mode = MODE_NORMAL;
         snprintf(v->notice, sizeof v->notice, "nothing was done");

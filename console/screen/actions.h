@@ -8,7 +8,7 @@
 
 enum action_menu { MENU_JOB, MENU_SNAPSHOT, MENU_NODE };
 enum action_on { ON_JOB, ON_SNAPSHOT, ON_DEVICE };
-enum action_tier { TIER_NONE, TIER_YES, TIER_NAME };
+enum action_tier { TIER_NONE, TIER_YES, TIER_ID };
 enum action_id {
 #define ACTION(id, ...) ACTION_##id,
 #include "console/actions.def"
@@ -27,7 +27,6 @@ extern const struct action_row action_rows[ACTIONS];
 /* What a statement names: a job, JOB/VERSION, a device. */
 struct action_target {
     char id[JOB_ID_ROOM + LIST_ID];
-    char name[JOB_ID_ROOM]; /* of the job, to be typed */
 };
 
 /* Fixed when the menu, or the question of a typed statement, opens: from then on it is about these, whatever moves. */

@@ -79,7 +79,7 @@ static void draw_question(struct view *v, struct canvas *c)
 {
     const struct action_choice *a = &v->act;
     int row, col, high, wide, at, lines = a->statements;
-    char text[LINE_ROOM + 64], wanted[JOB_ID_ROOM + 16];
+    char text[LINE_ROOM + 64], wanted[sizeof a->target[0].id];
     if (lines > c->rows - 6)
         lines = c->rows - 6 > 1 ? c->rows - 6 : 1;
     box(c, lines + 4, 70, &row, &col, &high, &wide);
@@ -96,8 +96,8 @@ static void draw_question(struct view *v, struct canvas *c)
     else if (at < row + high)
         canvas_bar(c, at++, col, wide, ROLE_NORMAL, " This will %s.", a->shown);
     if (at < row + high)
-        canvas_bar(c, at++, col, wide, ROLE_NORMAL, a->tier == TIER_NAME && a->statements == 1
-                   ? " Type the job's name, %s, and Enter. Esc leaves it." : " Type %s and Enter. Esc leaves it.", wanted);
+        canvas_bar(c, at++, col, wide, ROLE_NORMAL, a->tier == TIER_ID && a->statements == 1
+                   ? " Type the job's id, %s, and Enter. Esc leaves it." : " Type %s and Enter. Esc leaves it.", wanted);
     if (at < row + high) {
         typing_draw(v, c, at++, col, wide, " > ");
     }

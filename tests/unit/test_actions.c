@@ -42,16 +42,18 @@ START_TEST(marked_rows_are_acted_on_together_and_shown_before)
 }
 END_TEST
 
-/* rm of several wants their number, of one its name; y does for neither. */
+/* rm of several wants their number, of one its id; its name, which others have, or y does for neither. */
 START_TEST(the_gravest_want_more_than_a_key)
 {
     for (int i = 0; i < 4; i++)
         rig_job[i].state = KC_JOB_FINISHED;
     rig_press("Gajjjjj\r");
-    ck_assert(seen("Type the job's name, tiny, and Enter"));
+    ck_assert(seen("Type the job's id, tiny-1, and Enter"));
     rig_press("y");
     ck_assert_int_eq(enter(), REQUEST_NONE);
     rig_press("ajjjjj\rtiny");
+    ck_assert_int_eq(enter(), REQUEST_NONE);
+    rig_press("ajjjjj\rtiny-1");
     ck_assert_int_eq(enter(), REQUEST_RUN);
     ck_assert_str_eq(rig_view.run, "rm tiny-1");
     rig_view.mode = MODE_NORMAL;
@@ -170,8 +172,8 @@ START_TEST(a_menu_of_snapshots_is_about_versions)
 {
     char statement[512], why[128];
     int left;
-    rig_view.act = (struct action_choice){.menu = MENU_SNAPSHOT, .at = -1, .targets = 2, .job = {"quickstart-2", "quickstart"},
-                                          .target = {{"quickstart-2/7", "quickstart"}, {"quickstart-2/copy of rank 0", "quickstart"}}};
+    rig_view.act = (struct action_choice){.menu = MENU_SNAPSHOT, .at = -1, .targets = 2, .job = {"quickstart-2"},
+                                          .target = {{"quickstart-2/7"}, {"quickstart-2/copy of rank 0"}}};
     ck_assert_int_eq(actions_statements(&rig_view, ACTION_SNAP_DEEP, statement, sizeof statement, &left, why, sizeof why), 1);
     ck_assert_str_eq(statement, "snap verify quickstart-2/7 --deep");
     ck_assert_int_eq(left, 1);

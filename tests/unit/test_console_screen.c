@@ -137,7 +137,7 @@ START_TEST(f51_every_size_is_drawn_without_overlap)
 {
     static const enum view_mode modes[] = {MODE_NORMAL, MODE_LINE, MODE_MENU, MODE_CONFIRM, MODE_OUTPUT};
     rig_view.act = (struct action_choice){.targets = 1, .statements = 1, .at = -1, .shown = action_rows[ACTION_REMOVE].shown,
-                                          .tier = TIER_NAME, .target = {{"quickstart-2", "quickstart"}}};
+                                          .tier = TIER_ID, .target = {{"quickstart-2"}}};
     snprintf(rig_view.act.statement, sizeof rig_view.act.statement, "rm quickstart-2");
     snprintf(rig_view.run, sizeof rig_view.run, "%s", "wait quickstart-2 --for 'step>=200'");
     for (int at = 0; at < VIEWS; at++)
@@ -230,14 +230,16 @@ START_TEST(f49_no_single_key_changes_a_job)
 }
 END_TEST
 
-/* F49: rm wants the job's name. */
-START_TEST(f49_rm_wants_the_jobs_name)
+/* F49: rm wants the job's id: several have its name. */
+START_TEST(f49_rm_wants_the_jobs_id)
 {
     rig_press("jja"); /* quickstart-1, which has ended */
     ck_assert_str_eq(rig_view.act.target[0].id, "quickstart-1");
     rig_press("jjjjj\ryes\r");
     ck_assert_int_eq(rig_view.mode, MODE_NORMAL);
-    rig_press("ajjjjj\rquickstart");
+    rig_press("ajjjjj\rquickstart\r");
+    ck_assert_int_eq(rig_view.mode, MODE_NORMAL);
+    rig_press("ajjjjj\rquickstart-1");
     ck_assert_int_eq(view_key(&rig_view, '\r', true), REQUEST_RUN);
     ck_assert_str_eq(rig_view.run, "rm quickstart-1");
 }
@@ -273,7 +275,7 @@ START_TEST(f49_typed_statements_ask_too)
     static const struct {
         const char *typed, *answer;
     } asks[] = {{"stop quickstart-2", "yes"},      {"kc stop --json quickstart-2", "yes"},
-                {"rm quickstart-1", "quickstart"}, {"rm other-one-3", "other-one"},
+                {"rm quickstart-1", "quickstart-1"}, {"rm other-one-3", "other-one-3"},
                 {"shutdown", "yes"},               {"shutdown --detach", "yes"}};
     static const char *const runs[] = {"pause quickstart-2", "stop --help", "help stop", "stop", "rm a b", "\"open"};
     for (size_t i = 0; i < sizeof asks / sizeof asks[0]; i++)
@@ -444,7 +446,7 @@ int main(void)
     tcase_add_test(t, f51_ascii_is_ascii);
     tcase_add_test(t, foreign_text_reaches_no_cell_unclean);
     tcase_add_test(t, f49_no_single_key_changes_a_job);
-    tcase_add_test(t, f49_rm_wants_the_jobs_name);
+    tcase_add_test(t, f49_rm_wants_the_jobs_id);
     tcase_add_test(t, f50_the_cursor_stays_on_the_job);
     tcase_add_test(t, the_time_left_is_not_cut);
     tcase_add_test(t, f49_keys_over_an_output_do_nothing_else);
