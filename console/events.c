@@ -29,26 +29,17 @@ static uint64_t wall_of(const char *text)
     return seconds < 0 || ms < 0 ? 0 : (uint64_t)seconds * KC_SECOND + (uint64_t)ms * KC_MILLISECOND;
 }
 
-/* What ranks tell has a kind in its table; of what the supervisor tells some is trouble. */
+/* Its table has it; what two of the supervisor are depends on what they tell. */
 static int kind_of(const json_t *o, const char *event)
 {
-    static const char *const faults[] = {"rank-lost", "keeper-lost", "aborted", "fault", "bug"};
-    static const char *const warnings[] = {"killed", "grace-over", "survivors", "requeued", "recovered", "record-failed",
-                                           "recording-failed", "postmortem-failed", "copy-not-saved"};
-    const int known = kc_name_find(kc_event_name, KC_EVENTS, event);
-    if (known >= 0)
-        return kc_event_row[known].kind;
-    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
-        if (!strcmp(event, faults[i]))
-            return KC_EVENT_KIND_FAULT;
-    for (size_t i = 0; i < sizeof warnings / sizeof *warnings; i++)
-        if (!strcmp(event, warnings[i]))
-            return KC_EVENT_KIND_WARNING;
-    if (!strcmp(event, "rank-exit") && (kc_json_integer(o, "exit_code", 0) != 0 || kc_json_integer(o, "signal", 0) != 0))
+    const int of_rank = kc_name_find(kc_event_name, KC_EVENTS, event), told = kc_name_find(kc_told_name, KC_TOLDS, event);
+    if (of_rank >= 0)
+        return kc_event_row[of_rank].kind;
+    if (told == KC_TOLD_RANK_EXIT && (kc_json_integer(o, "exit_code", 0) != 0 || kc_json_integer(o, "signal", 0) != 0))
         return KC_EVENT_KIND_WARNING;
-    if (!strcmp(event, "state") && !strcmp(kc_json_text(o, "state", ""), "failed"))
+    if (told == KC_TOLD_STATE && !strcmp(kc_json_text(o, "state", ""), kc_job_state_name[KC_JOB_FAILED]))
         return KC_EVENT_KIND_FAULT;
-    return KC_EVENT_KIND_INFO;
+    return told >= 0 ? kc_told_row[told].kind : KC_EVENT_KIND_INFO;
 }
 
 bool event_line_of(const json_t *o, struct event_line *out)

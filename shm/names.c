@@ -77,6 +77,14 @@ const struct kc_event_row kc_event_row[KC_EVENTS] = {
 const char *const kc_event_name[KC_EVENTS] = {
 #include "shm/events.def"
 };
+#define KC_TOLD(id, name, kind, help) {name, help, KC_EVENT_KIND_##kind, KC_OWNER_SUPERVISOR},
+const struct kc_event_row kc_told_row[KC_TOLDS] = {
+#include "shm/events.def"
+};
+#define KC_TOLD(id, name, kind, help) name,
+const char *const kc_told_name[KC_TOLDS] = {
+#include "shm/events.def"
+};
 #define KC_FIGURE(id, name, help) name,
 const char *const kc_figure_name[KC_FIGURES] = {
 #include "shm/events.def"

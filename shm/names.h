@@ -89,6 +89,11 @@ enum kc_event {
 #include "shm/events.def"
     KC_EVENTS
 };
+#define KC_TOLD(id, name, kind, help) KC_TOLD_##id,
+enum kc_told {
+#include "shm/events.def"
+    KC_TOLDS
+};
 enum kc_reason_kind { KC_REASON_KIND_DONE, KC_REASON_KIND_FOLLOWS, KC_REASON_KIND_OWN };
 #define KC_REASON(id, name, kind, layer, help) KC_REASON_##id,
 enum kc_reason {
@@ -99,8 +104,8 @@ struct kc_event_row {
     const char *name, *help;
     uint8_t kind, owner; /* enum kc_event_kind or kc_reason_kind */
 };
-extern const struct kc_event_row kc_event_row[KC_EVENTS], kc_reason_row[KC_REASONS];
-extern const char *const kc_event_name[KC_EVENTS], *const kc_reason_name[KC_REASONS];
+extern const struct kc_event_row kc_event_row[KC_EVENTS], kc_told_row[KC_TOLDS], kc_reason_row[KC_REASONS];
+extern const char *const kc_event_name[KC_EVENTS], *const kc_told_name[KC_TOLDS], *const kc_reason_name[KC_REASONS];
 
 #define KC_FIGURE(id, name, help) KC_FIGURE_##id,
 enum kc_figure {

@@ -119,7 +119,7 @@ json_t *kc_kcd_start(struct kc_kcd *d, const json_t *request)
     struct kc_kcd_job *job = kc_kcd_enqueue(d, &record);
     if (!job)
         return kc_kcd_no(KC_EXIT_SYSTEM, "no memory in kcd");
-    kc_journal(record.directory, "queued", NULL);
+    kc_journal(record.directory, kc_told_name[KC_TOLD_QUEUED], NULL);
     kc_kcd_record(job);
     kc_kcd_log("job '%s' is queued", record.id);
     d->next_schedule = kc_now(); /* after the reply */
@@ -164,7 +164,7 @@ json_t *kc_kcd_requeue(struct kc_kcd *d, struct kc_record *r)
     if (!job)
         return kc_kcd_no(KC_EXIT_SYSTEM, "no memory in kcd");
     kc_outcome_clear(r->directory);
-    kc_journal(r->directory, "resumed", NULL);
+    kc_journal(r->directory, kc_told_name[KC_TOLD_RESUMED], NULL);
     kc_kcd_record(job);
     d->next_schedule = kc_now(); /* not now: who calls us may be walking over the jobs */
     kc_kcd_wake(d, d->next_schedule);

@@ -215,7 +215,7 @@ void kc_kcd_end(struct kc_kcd_job *job, enum kc_job_state state, const char *why
     r->restart_wall = 0;
     if (why && state == KC_JOB_FAILED)
         r->failure = kc_failure_other(KC_REASON_ERROR, KC_PHASE_STARTING, r->step, why);
-    kc_journal(r->directory, "state", json_pack("{s:s, s:s*}", "state", kc_job_state_name[state], "text", why));
+    kc_journal(r->directory, kc_told_name[KC_TOLD_STATE], json_pack("{s:s, s:s*}", "state", kc_job_state_name[state], "text", why));
     kc_segment_remove(job->kcd->home->instance, r->id, NULL);
     write_end(job);
 }

@@ -78,7 +78,7 @@ static uint64_t grace_of(const struct kc_record *r)
 static void keeper_lost(struct kc_kcd_job *job)
 {
     kc_kcd_log("job '%s': its keeper (pid %d) is gone before it ended", job->record.id, (int)job->record.keeper.pid);
-    kc_journal(job->record.directory, "keeper-lost", json_pack("{s:i}", "pid", (int)job->record.keeper.pid));
+    kc_journal(job->record.directory, kc_told_name[KC_TOLD_KEEPER_LOST], json_pack("{s:i}", "pid", (int)job->record.keeper.pid));
     job->record.lost = job->record.keeper.pid;
     job->hold = KC_HOLD_RANKS;
     job->kill_at = kc_now() + grace_of(&job->record);
@@ -179,9 +179,9 @@ static bool try_again(struct kc_kcd_job *job)
     if (action != KC_ACTION_RESTART && max && r->fruitless >= max)
         snprintf(text + strlen(text), sizeof text - strlen(text),
                  "; restarts are used up (%u of %u without progress)", r->fruitless, max);
-    kc_journal(r->directory, "fault", json_pack("{s:s, s:s, s:n, s:I, s:s}", "fault", kc_fault_name[KC_FAULT_KEEPER],
-                                                "action", kc_action_name[action], "rank", "step", (json_int_t)r->step,
-                                                "text", text));
+    kc_journal(r->directory, kc_told_name[KC_TOLD_FAULT],
+               json_pack("{s:s, s:s, s:n, s:I, s:s}", "fault", kc_fault_name[KC_FAULT_KEEPER], "action", kc_action_name[action],
+                         "rank", "step", (json_int_t)r->step, "text", text));
     if (r->stop) {
         kc_kcd_end(job, KC_JOB_STOPPED, NULL);
         return false;

@@ -51,7 +51,7 @@ int kc_keeper_save(struct kc_keeper *k)
     int r = kc_record_write(&k->record, &e);
     snprintf(k->unsaved, sizeof k->unsaved, "%s", r < 0 ? e.text : "");
     if (r < 0 && !again)
-        kc_journal(k->record.directory, "record-failed", json_pack("{s:s}", "text", e.text));
+        kc_journal(k->record.directory, kc_told_name[KC_TOLD_RECORD_FAILED], json_pack("{s:s}", "text", e.text));
     return r;
 }
 
@@ -62,7 +62,7 @@ void kc_keeper_hurry(struct kc_keeper *k)
 
 void kc_keeper_note_state(const struct kc_record *r)
 {
-    kc_journal(r->directory, "state",
+    kc_journal(r->directory, kc_told_name[KC_TOLD_STATE],
                json_pack("{s:s, s:I}", "state", kc_job_state_name[r->state], "step", (json_int_t)r->step));
 }
 
@@ -120,8 +120,8 @@ void kc_keeper_event(struct kc_keeper *k, enum kc_life_event event)
             kc_keeper_conclude_well(k);
         return;
     default:
-        kc_journal(k->record.directory, "bug", json_pack("{s:s, s:s}", "state", kc_job_state_name[before], "event",
-                                                         kc_life_event_name[event]));
+        kc_journal(k->record.directory, kc_told_name[KC_TOLD_BUG],
+                   json_pack("{s:s, s:s}", "state", kc_job_state_name[before], "event", kc_life_event_name[event]));
         return;
     }
     if (event == KC_LIFE_RANK_FATAL && before != KC_JOB_STOPPING)

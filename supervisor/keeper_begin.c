@@ -59,7 +59,7 @@ static void recover(struct kc_keeper *k)
                  (unsigned long long)k->record.step);
         v = kc_failure_other(KC_REASON_KEEPER, KC_PHASE_NONE, k->record.step, text);
     }
-    kc_journal(k->record.directory, "recovered",
+    kc_journal(k->record.directory, kc_told_name[KC_TOLD_RECOVERED],
                json_pack("{s:s}", "text", well ? "its ranks had ended well" : v.text));
     if (well) {
         kc_keeper_conclude(k, kc_keeper_end_state(k, &(struct kc_verdict){.rank = -1}));

@@ -173,7 +173,7 @@ void kc_keeper_watch_abort(struct kc_keeper *k)
         end->words.phase = end->phase;
         end->words.peer = -1;
     }
-    kc_journal(k->record.directory, "aborted",
+    kc_journal(k->record.directory, kc_told_name[KC_TOLD_ABORTED],
                json_pack("{s:i, s:s}", "rank", (int)rank, "reason", kc_reason_name[end->words.reason]));
     kc_keeper_lost(k);
 }

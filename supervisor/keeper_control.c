@@ -213,7 +213,7 @@ static void peer_line(struct kc_link *link, json_t *object)
             return;
         }
         const struct kc_life_cell *cell = kc_life_cell(k->record.state, e);
-        kc_journal(k->record.directory, "request", json_pack("{s:s, s:s}", "verb", verb, "action",
+        kc_journal(k->record.directory, kc_told_name[KC_TOLD_REQUEST], json_pack("{s:s, s:s}", "verb", verb, "action",
                                                              kc_life_action_name[cell->action]));
         enum kc_job_state before = k->record.state;
         kc_keeper_do_request(k, cell->action, cell->note, peer, tag, (enum kc_life_event)e);

@@ -68,7 +68,7 @@ static uint64_t copies_bytes(const struct kc_keeper *k)
 static void journal_failure(struct kc_keeper *k, const char *text)
 {
     k->saver.told = true;
-    kc_journal(k->record.directory, "copy-not-saved", json_pack("{s:s}", "text", text));
+    kc_journal(k->record.directory, kc_told_name[KC_TOLD_COPY_NOT_SAVED], json_pack("{s:s}", "text", text));
 }
 
 /* Up to exec; system calls only. */
@@ -110,12 +110,12 @@ static void take_line(struct kc_keeper *k, const char *text)
     json_t *begins = json_object_get(line, "begins"), *saved = json_object_get(line, "saved");
     const char *failed = kc_json_text(line, "failed", NULL);
     if (json_is_object(begins))
-        kc_journal(k->record.directory, "copy-saving", json_incref(begins));
+        kc_journal(k->record.directory, kc_told_name[KC_TOLD_COPY_SAVING], json_incref(begins));
     if (json_is_object(saved)) {
         const uint64_t step = (uint64_t)kc_json_integer(saved, "step", 0);
         k->saver.told = true;
         k->committed = step;
-        kc_journal(k->record.directory, "copy-saved", json_incref(saved));
+        kc_journal(k->record.directory, kc_told_name[KC_TOLD_COPY_SAVED], json_incref(saved));
         if (step > k->record.snapshot_step) { /* as when a rank says that it has saved */
             k->record.snapshot_step = step;
             kc_record_progress(&k->record);

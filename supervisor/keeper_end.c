@@ -121,7 +121,7 @@ void kc_keeper_write_end(struct kc_keeper *k)
     int r = kc_outcome_write(&record, &outcome, &e);
     if (r == 0 || !kc_reserve_may_pass(r)) {
         if (r < 0)
-            kc_journal(record.directory, "record-failed", json_pack("{s:s}", "text", e.text));
+            kc_journal(record.directory, kc_told_name[KC_TOLD_RECORD_FAILED], json_pack("{s:s}", "text", e.text));
         if (!k->noted)
             kc_keeper_note_state(&record);
         k->noted = true;
@@ -135,7 +135,7 @@ void kc_keeper_write_end(struct kc_keeper *k)
     k->record = record;
     snprintf(k->unsaved, sizeof k->unsaved, "%s", r < 0 ? e.text : "");
     if (r < 0)
-        kc_journal(record.directory, "record-failed", json_pack("{s:s}", "text", e.text));
+        kc_journal(record.directory, kc_told_name[KC_TOLD_RECORD_FAILED], json_pack("{s:s}", "text", e.text));
     kc_keeper_publish(k);
     kc_keeper_tape_now(k, false);
     kc_keeper_tell(k);
@@ -169,7 +169,7 @@ void kc_keeper_conclude_well(struct kc_keeper *k)
     if (v.rank >= 0 && v.cause)
         k->record.failure = v;
     else if (v.rank >= 0)
-        kc_journal(k->record.directory, "grace-over", json_pack("{s:s}", "text", v.text));
+        kc_journal(k->record.directory, kc_told_name[KC_TOLD_GRACE_OVER], json_pack("{s:s}", "text", v.text));
     kc_keeper_conclude(k, kc_keeper_end_state(k, &v));
 }
 

@@ -83,7 +83,7 @@ void kc_keeper_decide(struct kc_keeper *k, const struct kc_verdict *verdict, enu
         explain(k, v, fault);
     if (action != KC_ACTION_RESTART)
         action = KC_ACTION_FAIL; /* what its ranks could have done about it, they would have done */
-    kc_journal(r->directory, "fault",
+    kc_journal(r->directory, kc_told_name[KC_TOLD_FAULT],
                json_pack("{s:s, s:s, s:o, s:I, s:s}", "fault", kc_fault_name[fault], "action", kc_action_name[action],
                          "rank", v->rank < 0 ? json_null() : json_integer(v->rank), "step", (json_int_t)v->step, "text",
                          v->text));
@@ -121,7 +121,7 @@ void kc_keeper_end_failed(struct kc_keeper *k)
         kc_board_abort_for(k->board, (uint32_t)v.rank, v.reason);
     else
         kc_board_abort(k->board, v.reason);
-    kc_journal(k->record.directory, "rank-lost",
+    kc_journal(k->record.directory, kc_told_name[KC_TOLD_RANK_LOST],
                json_pack("{s:o, s:s}", "rank", v.alone ? json_integer(v.rank) : json_null(), "text", v.text));
     if (v.rank >= 0 && k->rank[v.rank].shown.pid) {
         k->rank[v.rank].shown.first = 1;

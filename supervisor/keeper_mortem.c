@@ -38,7 +38,7 @@ void kc_keeper_mortem_copy(struct kc_keeper *k)
     kc_keeper_tape_now(k, true);
     m->board = kc_reader_save_memory(k->reader, &e);
     if (m->board < 0)
-        kc_journal(k->record.directory, "postmortem-failed", json_pack("{s:s}", "text", e.text));
+        kc_journal(k->record.directory, kc_told_name[KC_TOLD_POSTMORTEM_FAILED], json_pack("{s:s}", "text", e.text));
 }
 
 static void drop_copy(struct kc_keeper_mortem *m)
@@ -135,7 +135,7 @@ static void journal_verdict(struct kc_keeper *k, const json_t *answer, const cha
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (json_object_get(first, keys[i]))
             json_object_set(o, keys[i], json_object_get(first, keys[i]));
-    kc_journal(k->record.directory, "postmortem", o);
+    kc_journal(k->record.directory, kc_told_name[KC_TOLD_POSTMORTEM], o);
 }
 
 /* Its first line is whole, or all that there will be (why: what kept it from saying more). */
@@ -152,7 +152,7 @@ static void take_verdict(struct kc_keeper *k, const char *why)
     if (text)
         journal_verdict(k, answer, text);
     else
-        kc_journal(k->record.directory, "postmortem-failed",
+        kc_journal(k->record.directory, kc_told_name[KC_TOLD_POSTMORTEM_FAILED],
                    json_pack("{s:o}", "text", json_sprintf("kc hang gave no verdict: %s%s%s", why, error ? ": " : "",
                                                            error ? error : "")));
     if (m->hang) { /* the verdict alone says it without the job's name; of several the whole does */
@@ -204,7 +204,7 @@ static bool begin(struct kc_keeper *k, const char *what, bool stacks, bool hang)
         if (pipe[0] >= 0)
             close(pipe[0]);
         m->pid = 0;
-        kc_journal(k->record.directory, "postmortem-failed",
+        kc_journal(k->record.directory, kc_told_name[KC_TOLD_POSTMORTEM_FAILED],
                    json_pack("{s:o}", "text", json_sprintf("%s could not be started: %s", k->console_binary, strerror(-r))));
         return false;
     }

@@ -201,7 +201,7 @@ int kc_keeper_launch(struct kc_keeper *k, struct kc_error *e)
         return kc_fail(e, r, "the ranks of job '%s' could not be recorded (%s/state.json: %s), so they were not let "
                        "in; make it writable, then kc resume %s", k->record.id, k->record.directory, strerror(-r),
                        k->record.id);
-    kc_journal(k->record.directory, "launched",
+    kc_journal(k->record.directory, kc_told_name[KC_TOLD_LAUNCHED],
                json_pack("{s:i, s:i}", "incarnation", (int)k->record.incarnation, "ranks", (int)k->record.ranks));
     /* The next tick opens it, once the record is written: a pause that is on its way already is read before, so that
      * the ranks' first agreement sees it. */
@@ -251,7 +251,7 @@ static void journal_exit(const struct kc_keeper *k, uint32_t rank)
         json_object_set_new(o, "oom", json_string(kc_oom_name[end->oom]));
     if (end->killed && end->oom_evidence[0])
         json_object_set_new(o, "evidence", json_string(end->oom_evidence));
-    kc_journal(k->record.directory, "rank-exit", o);
+    kc_journal(k->record.directory, kc_told_name[KC_TOLD_RANK_EXIT], o);
 }
 
 /* Ranks that ended: note how, end what is left in their sessions while the zombie still keeps the session's number
@@ -343,7 +343,7 @@ void kc_keeper_end_tick(struct kc_keeper *k, uint64_t passed)
     k->ending = KC_ENDING_KILLED;
     for (uint32_t i = 0; i < k->record.ranks; i++)
         if (k->rank[i].alive)
-            kc_journal(k->record.directory, "killed",
+            kc_journal(k->record.directory, kc_told_name[KC_TOLD_KILLED],
                        json_pack("{s:i, s:i, s:f}", "rank", (int)i, "pid", (int)k->rank[i].shown.pid, "grace_seconds",
                                  k->spec->grace_seconds));
     signal_ranks(k, SIGKILL);
@@ -370,5 +370,5 @@ void kc_keeper_sweep(struct kc_keeper *k)
     }
     kc_keeper_reap(k);
     if (found > 0)
-        kc_journal(k->record.directory, "survivors", json_pack("{s:i}", "processes", found));
+        kc_journal(k->record.directory, kc_told_name[KC_TOLD_SURVIVORS], json_pack("{s:i}", "processes", found));
 }

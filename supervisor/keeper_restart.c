@@ -54,7 +54,7 @@ static void give_back(struct kc_keeper *k, const char *why)
         k->restart_at = kc_now() + SOON;
         return;
     }
-    kc_journal(r->directory, "requeued", json_pack("{s:s}", "text", why));
+    kc_journal(r->directory, kc_told_name[KC_TOLD_REQUEUED], json_pack("{s:s}", "text", why));
     kc_keeper_note_state(r);
     kc_keeper_publish(k);
     kc_keeper_tell(k);
@@ -127,9 +127,9 @@ void kc_keeper_restart(struct kc_keeper *k, enum kc_fault fault)
     r->restart_wall = wall + wait;
     k->restart_at = kc_now() + wait;
     k->fatal = false;
-    kc_journal(r->directory, "waits", json_pack("{s:f, s:s, s:s, s:s}", "seconds", (double)wait / (double)KC_SECOND, "fault",
-                                                kc_fault_name[fault], "reason", kc_reason_name[r->failure.reason], "text",
-                                                r->restart_why));
+    kc_journal(r->directory, kc_told_name[KC_TOLD_WAITS],
+               json_pack("{s:f, s:s, s:s, s:s}", "seconds", (double)wait / (double)KC_SECOND, "fault", kc_fault_name[fault],
+                         "reason", kc_reason_name[r->failure.reason], "text", r->restart_why));
     kc_keeper_state(k, KC_JOB_RESTARTING);
 }
 

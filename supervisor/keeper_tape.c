@@ -33,7 +33,7 @@ uint64_t kc_keeper_tape_period(uint64_t now, uint64_t wrong, const uint64_t *sti
 static void failed(struct kc_keeper *k, uint64_t now, const struct kc_error *e)
 {
     if (!k->tape.told)
-        kc_journal(k->record.directory, "recording-failed", json_pack("{s:s}", "text", e->text));
+        kc_journal(k->record.directory, kc_told_name[KC_TOLD_RECORDING_FAILED], json_pack("{s:s}", "text", e->text));
     k->tape.told = true;
     k->tape.again = now + LEISURE;
 }

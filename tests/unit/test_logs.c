@@ -352,6 +352,34 @@ START_TEST(the_last_events_are_lines_and_what_comes_is_read_on)
 }
 END_TEST
 
+static int kind_of(const char *line)
+{
+    struct event_line l = {.kind = -1};
+    json_t *o = json_loads(line, 0, NULL);
+    ck_assert(event_line_of(o, &l));
+    json_decref(o);
+    return l.kind;
+}
+
+START_TEST(every_event_has_the_kind_of_its_table)
+{
+    char line[128];
+    for (int i = 0; i < KC_TOLDS; i++) {
+        snprintf(line, sizeof line, "{\"event\":\"%s\"}", kc_told_name[i]);
+        ck_assert_int_eq(kind_of(line), kc_told_row[i].kind);
+        ck_assert_int_lt(kc_name_find(kc_event_name, KC_EVENTS, kc_told_name[i]), i == KC_TOLD_RESUMED ? KC_EVENTS : 0);
+    }
+    ck_assert_int_eq(kind_of("{\"event\":\"keeper-lost\"}"), KC_EVENT_KIND_FAULT);
+    ck_assert_int_eq(kind_of("{\"event\":\"grace-over\"}"), KC_EVENT_KIND_WARNING);
+    ck_assert_int_eq(kind_of("{\"event\":\"hang\",\"rank\":1}"), KC_EVENT_KIND_FAULT);
+    ck_assert_int_eq(kind_of("{\"event\":\"rank-exit\",\"exit_code\":0}"), KC_EVENT_KIND_INFO);
+    ck_assert_int_eq(kind_of("{\"event\":\"rank-exit\",\"signal\":9}"), KC_EVENT_KIND_WARNING);
+    ck_assert_int_eq(kind_of("{\"event\":\"state\",\"state\":\"running\"}"), KC_EVENT_KIND_INFO);
+    ck_assert_int_eq(kind_of("{\"event\":\"state\",\"state\":\"failed\"}"), KC_EVENT_KIND_FAULT);
+    ck_assert_int_eq(kind_of("{\"event\":\"of another version\"}"), KC_EVENT_KIND_INFO);
+}
+END_TEST
+
 START_TEST(the_newest_event_of_a_job_is_read_when_its_journal_has_grown)
 {
     struct events_newest n = {0};
@@ -413,6 +441,7 @@ int main(void)
     tcase_add_test(t, the_first_error_of_the_ranks_of_now_stands_before_older_ones);
     tcase_add_test(t, kc_log_tells_when_and_what_went_wrong_first);
     tcase_add_test(t, the_last_events_are_lines_and_what_comes_is_read_on);
+    tcase_add_test(t, every_event_has_the_kind_of_its_table);
     tcase_add_test(t, the_newest_event_of_a_job_is_read_when_its_journal_has_grown);
     tcase_add_test(t, events_stand_between_the_lines_of_a_screen);
     suite_add_tcase(s, t);
