@@ -228,24 +228,80 @@ bool terminal_mouse(int *row, int *col, int *button)
     return *button != 0;
 }
 
+/* ---- plain text that stands still ---- */
+
+static volatile sig_atomic_t asleep;
+
+static void on_stop(int number)
+{
+    asleep = number;
+}
+
+/* Keys come one by one and unseen; ^C and ^Z are signals, as before. */
+static void plain_keys(void)
+{
+    struct termios quiet = before;
+    quiet.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
+    quiet.c_cc[VMIN] = 1;
+    quiet.c_cc[VTIME] = 0;
+    tcsetattr(STDIN_FILENO, TCSANOW, &quiet);
+}
+
+static void plain_sleep(void)
+{
+    struct sigaction stops = {.sa_handler = SIG_DFL}, ours;
+    asleep = 0;
+    tcsetattr(STDIN_FILENO, TCSANOW, &before);
+    sigaction(SIGTSTP, &stops, &ours);
+    raise(SIGTSTP);
+    sigaction(SIGTSTP, &ours, NULL);
+    plain_keys();
+}
+
+/* The next byte within so many ms; 0: none came, -1: nothing can be read any more. */
+static int plain_byte(int ms)
+{
+    struct pollfd p = {.fd = STDIN_FILENO, .events = POLLIN};
+    unsigned char byte = 0;
+    if (poll(&p, 1, ms) <= 0)
+        return 0;
+    const ssize_t n = read(STDIN_FILENO, &byte, 1);
+    return n == 1 ? byte : n < 0 && errno == EINTR ? 0 : -1;
+}
+
+/* Enter, q or Esc; what an arrow sends begins as Esc does, and is passed over. */
+static bool plain_left(void)
+{
+    int byte = plain_byte(1000);
+    if (byte != 27)
+        return byte < 0 || (byte && strchr("\n\rqQ", byte));
+    byte = plain_byte(0);
+    if (byte != '[' && byte != 'O')
+        return true;
+    do
+        byte = plain_byte(0);
+    while (byte > 0 && (byte < 64 || byte > 126)); /* parameters stand before the letter */
+    return false;
+}
+
 void terminal_plain(const char *text)
 {
-    char byte = 0;
-    struct pollfd p = {.fd = STDIN_FILENO, .events = POLLIN};
-    struct sigaction plain = {.sa_handler = SIG_DFL}, of_ncurses;
+    struct sigaction plain = {.sa_handler = on_stop}, of_ncurses;
     def_prog_mode();
     endwin();
     sigaction(SIGTSTP, &plain, &of_ncurses); /* which would leave the screen once more, and come back to it */
+    plain_keys();
     ssize_t ignored = write(STDOUT_FILENO, "\n", 1);
     kc_write_all(STDOUT_FILENO, text, strlen(text));
-    static const char back[] = "-- kc stands still: select with the terminal; Enter goes back --";
+    static const char back[] = "-- kc stands still: select with the terminal; Enter, q or Esc goes back --";
     ignored = write(STDOUT_FILENO, back, sizeof back - 1);
     (void)ignored;
-    while (!ended && byte != '\n' && byte != '\r')
-        if (poll(&p, 1, 1000) > 0 && read(STDIN_FILENO, &byte, 1) == 0)
-            break;
+    while (!ended && !plain_left())
+        if (asleep)
+            plain_sleep();
     if (ended) { /* the terminal is given back already, and stays so */
         taken = 0;
+        tcsetattr(STDIN_FILENO, TCSANOW, &before);
         ignored = write(STDOUT_FILENO, "\n", 1);
         (void)ignored;
         return;

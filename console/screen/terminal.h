@@ -25,8 +25,8 @@ bool terminal_takes(void);
 void terminal_show(const struct canvas *c);
 /* Forget what the terminal shows and send all again. */
 void terminal_redraw(void);
-/* Leave the screen for a while: `text` on the plain terminal, where it can be selected and scrolled, until Enter or a signal that
- * ends us. */
+/* Leave the screen for a while: `text` on the plain terminal, where it can be selected and scrolled, until Enter, q, Esc
+ * or a signal that ends us. */
 void terminal_plain(const char *text);
 /* Of the key KEY_MOUSE: where, and which button, 1 a press, 4 and 5 the wheel up and down. false: another. */
 bool terminal_mouse(int *row, int *col, int *button);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The screen in tmux, as one has it over SSH: terminals of five kinds, sizes that change under it, every way out, and what is done
 from it. The terminal is sane afterwards: F51, F56. What is seen is what tmux holds, never what we wrote."""
-import json, os, pty, re, shutil, signal, subprocess, sys, tempfile, time
+import json, os, pty, re, shutil, signal, subprocess, sys, tempfile, termios, time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from kc_flow import BIN, Node, alive, kill, main, until
@@ -64,6 +64,14 @@ class Terminal:
             text = f.read()
         os.unlink(path)
         return text
+
+    def modes(self):
+        """Local modes of the terminal as they are now, whoever runs in it."""
+        fd = os.open(self.tmux("display-message", "-p", "#{pane_tty}").strip(), os.O_RDONLY | os.O_NOCTTY)
+        try:
+            return termios.tcgetattr(fd)[3]
+        finally:
+            os.close(fd)
 
     def flags(self):
         return dict(zip(SANE, self.tmux("display-message", "-p", ",".join("#{%s}" % name for name in SANE)).split(",")))
@@ -204,6 +212,13 @@ def test_suspended_and_continued():
         t.type("fg")
         t.keys("Enter", "Enter")
         t.sees("? help")
+        for leave in ("Enter", "q", "Escape"):
+            t.keys("c")
+            t.sees("-- kc stands still")
+            assert not t.modes() & (termios.ECHO | termios.ICANON)
+            t.keys("Up", "x")  # no key of this mode, and nothing of the screen behind it
+            t.keys(leave)
+            t.sees("? help")
         t.keys("c")
         t.sees("-- kc stands still")
         t.keys("C-c")
