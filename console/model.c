@@ -36,7 +36,7 @@ void job_clear(struct job *j, const char *id, const char *directory)
     snprintf(j->directory, sizeof j->directory, "%s", directory);
     j->owner = j->state = -1;
     j->step = j->steps = j->ranks = j->zero = j->restarts = j->incarnation = j->exit_code = j->keeper = -1;
-    j->queue = j->asked_ranks = -1;
+    j->queue = j->asked_ranks = j->hang_rank = -1;
     j->loss = j->validation_loss = j->grad_norm = j->lr = j->tokens_per_second = j->step_seconds = j->pace_seconds = j->seconds = NAN;
     j->imbalance = j->restart_in = j->hangs = NAN;
     j->validation_step = -1;
@@ -312,6 +312,8 @@ double job_unchanged(const struct job *j)
 bool job_rank_hangs(const struct job *j, const struct job_rank *r)
 {
     const int kind = r->wait.what > KC_WAIT_NONE ? kc_wait_row[r->wait.what].kind : KC_WAIT_KIND_LOCAL;
+    if (!isnan(j->hangs) && *j->hang_text && r->rank == j->hang_rank)
+        return true; /* also one that has come to what the others wait in */
     if (r->state != KC_RANK_RUNNING || !(r->age > STILL) || kind == KC_WAIT_KIND_PEER || kind == KC_WAIT_KIND_HELD)
         return false;
     return !isnan(j->hangs) || r->age > 3 * j->step_seconds; /* false where that is unknown */

@@ -101,6 +101,7 @@ struct job {
     char text[512];              /* the last fault as one line, survived or not; "" none */
     double hangs;                /* seconds for which it has stood still, if its keeper says that it hangs; NaN: it does not */
     char hang_text[256];         /* if so: what the diagnosis said; else "" */
+    int64_t hang_rank;           /* with a text: the one rank that it accuses; else -1 */
     double restart_in;           /* seconds until its ranks are started again; NaN: nothing waits for that */
     char restart_why[56];        /* if so: "third crash without progress" */
     int64_t asked_ranks;         /* it goes on with fewer than that; -1: it has all */
@@ -167,7 +168,8 @@ const char *job_restart_text(const struct job *j, char *out, size_t room);
 double job_eta(const struct job *j);
 /* Seconds since any of its ranks changed its state, phase or step; NaN where no rank lives. */
 double job_unchanged(const struct job *j);
-/* Does a rank stand still, and wait for no other? Told if its keeper says that the job hangs, or after three steps and 10 s. */
+/* Is a rank to blame that the job hangs, by the keeper's diagnosis, or does it stand still and wait for no other? The latter is
+ * told if its keeper says that the job hangs, or after three steps and 10 s. */
 bool job_rank_hangs(const struct job *j, const struct job_rank *r);
 /* How often it was started again; -1. */
 int64_t job_rank_restarts(const struct job_rank *r);

@@ -164,6 +164,7 @@ static void read_watch(struct job *j, const struct kc_reader *r)
         return;
     j->hangs = age(kc_reader_now(r), w.still ? w.still : w.since);
     snprintf(j->hang_text, sizeof j->hang_text, "%s", w.text);
+    j->hang_rank = w.text[0] ? w.rank : -1;
 }
 
 /* Is this step of the same run of the job, and of the minute before its newest one? */

@@ -251,7 +251,7 @@ struct kc_watch_seen {
     uint32_t hangs;           /* of this job so far, this one included */
     uint64_t still;           /* kc_now() since when the rank below stands still; 0: all get on */
     uint64_t since;           /* kc_now() when it was found to hang; 0: it does not */
-    int32_t rank;             /* that stands still longest; -1 */
+    int32_t rank;             /* that stands still longest; with a text: the one that it accuses; -1 */
     uint32_t phase;           /* enum kc_phase it stands in */
     char text[256];           /* what the diagnosis said, in one line; "" not yet */
 };

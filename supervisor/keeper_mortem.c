@@ -155,10 +155,9 @@ static void take_verdict(struct kc_keeper *k, const char *why)
         kc_journal(k->record.directory, kc_told_name[KC_TOLD_POSTMORTEM_FAILED],
                    json_pack("{s:o}", "text", json_sprintf("kc hang gave no verdict: %s%s%s", why, error ? ": " : "",
                                                            error ? error : "")));
-    if (m->hang) { /* the verdict alone says it without the job's name; of several the whole does */
-        const json_t *verdicts = json_object_get(answer, "verdicts");
-        const char *one = kc_json_text(json_array_get(verdicts, 0), "text", text);
-        kc_keeper_watch_told(k, json_array_size(verdicts) > 1 ? text : one, accused(answer));
+    if (m->hang) { /* the first verdict says it without the job's name, and without how long: that goes on */
+        const json_t *first = json_array_get(json_object_get(answer, "verdicts"), 0);
+        kc_keeper_watch_told(k, kc_json_text(first, "fact", kc_json_text(first, "text", text)), accused(answer));
     }
     json_decref(answer);
 }

@@ -26,7 +26,7 @@ static void show(struct kc_keeper *k, uint64_t now)
         const struct kc_still *still = &w->limits.still;
         const bool tells = still->seconds_ns >= WORTH;
         s->still = tells ? now - still->seconds_ns : 0;
-        s->rank = tells ? still->rank : -1;
+        s->rank = !tells ? -1 : s->text[0] ? w->accused : still->rank;
         s->phase = tells ? still->phase : KC_PHASE_NONE;
     }
     if (memcmp(s, &w->shown, sizeof *s) != 0)

@@ -20,12 +20,12 @@ static json_t *verdict_json(const struct kc_verdict *v)
     bool group = v->group != KC_NO_GROUP;
     for (uint32_t i = 0; i < v->rows; i++)
         json_array_append_new(rows, session_text(v->row[i]));
-    return json_pack("{s:s,s:b,s:o,s:s,s:o,s:o,s:o,s:o,s:o,s:I,s:o,s:o,s:o}", "word", kc_hang_word_name[v->word], "hung", v->hung,
+    return json_pack("{s:s,s:b,s:o,s:s,s:o,s:o,s:o,s:o,s:o,s:I,s:o,s:o,s:o,s:o}", "word", kc_hang_word_name[v->word], "hung", v->hung,
                      "ranks", ranks_json(v->ranks), "layer", kc_owner_name[v->layer], "owner", session_text(v->owner), "operation",
                      session_text(v->operation), "group", *v->group_name ? session_text(v->group_name) : group ? json_integer(v->group) : json_null(),
                      "sequence", group ? json_integer((json_int_t)v->sequence) : json_null(), "since_seconds",
                      kc_json_number(v->since_seconds), "victims", (json_int_t)kc_bits(v->victims), "text", session_text(v->text),
-                     "evidence", rows, "next", session_text(v->next));
+                     "fact", session_text(*v->fact ? v->fact : v->text), "evidence", rows, "next", session_text(v->next));
 }
 
 void kc_report_json(const struct kc_evidence *e, const struct kc_diagnosis *d, json_t *to)

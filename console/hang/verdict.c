@@ -164,19 +164,21 @@ static void victim_rows(const struct hang_case *c, struct kc_verdict *v, const s
         verdict_row(v, "whether it came to that operation is not known: its record does not reach back, or could not be read whole");
 }
 
-static void root_sentence(const struct hang_case *c, struct kc_verdict *v, const char *does)
+/* Into v->text, or v->fact. */
+static void root_sentence(const struct hang_case *c, const struct kc_verdict *v, const char *does, bool timed, char *out, size_t room)
 {
     char who[64], waits[64], place[64], seconds[32];
-    struct kc_print p = {.out = v->text, .room = sizeof v->text};
+    struct kc_print p = {.out = out, .room = room};
+    timed &= !isnan(v->since_seconds);
     kc_print(&p, "%s %s", kc_ranks_text(v->ranks, 0, who, sizeof who), does);
-    if (!isnan(v->since_seconds) && v->word != KC_HANG_DEAD_PEER)
+    if (timed && v->word != KC_HANG_DEAD_PEER)
         kc_print(&p, " for %s", kc_seconds_text(v->since_seconds, seconds, sizeof seconds));
     if (!v->victims)
         return;
     kc_print(&p, "; %s wait%s for it", kc_ranks_text(v->victims, c->e->ranks, waits, sizeof waits), kc_bits(v->victims) == 1 ? "s" : "");
     if (*v->operation)
         kc_print(&p, " in %s of %s", v->operation, verdict_place(v, place, sizeof place));
-    if (v->word == KC_HANG_DEAD_PEER && !isnan(v->since_seconds))
+    if (timed && v->word == KC_HANG_DEAD_PEER)
         kc_print(&p, " for %s", kc_seconds_text(v->since_seconds, seconds, sizeof seconds));
 }
 
@@ -202,7 +204,8 @@ static void root(struct hang_case *c, const struct kc_graph *g, uint32_t r, bool
     if (o)
         verdict_operation(c, v, o, who);
     cause_text(c, r, &cause, does, sizeof does);
-    root_sentence(c, v, does);
+    root_sentence(c, v, does, true, v->text, sizeof v->text);
+    root_sentence(c, v, does, false, v->fact, sizeof v->fact);
     cause_rows(c, r, v);
     victim_rows(c, v, o);
     v->hung = hangs(c, v, cause.certain);
@@ -251,9 +254,9 @@ static void stalls(struct hang_case *c)
             return;
         verdict_operation(c, v, o, kc_first(in));
         v->since_seconds = still;
-        snprintf(v->text, sizeof v->text, "all %u members have come to %s of %s, and it has not ended on %s for %s",
-                 kc_bits(o->members), v->operation, verdict_place(v, place, sizeof place), kc_ranks_text(in, 0, who, sizeof who),
-                 kc_seconds_text(still, seconds, sizeof seconds));
+        snprintf(v->fact, sizeof v->fact, "all %u members have come to %s of %s, and it has not ended on %s",
+                 kc_bits(o->members), v->operation, verdict_place(v, place, sizeof place), kc_ranks_text(in, 0, who, sizeof who));
+        snprintf(v->text, sizeof v->text, "%.280s for %s", v->fact, kc_seconds_text(still, seconds, sizeof seconds));
         verdict_row(v, "%u of %u take part, %u have done it, none is %sdead", kc_bits(o->begun), kc_bits(o->members),
                     kc_bits(o->here & ~o->open), hidden ? "" : "stopped or ");
         if (hidden)

@@ -25,6 +25,7 @@ struct kc_verdict {
     uint64_t sequence;
     double since_seconds;    /* so long already; NaN unknown */
     char text[320];          /* as one sentence */
+    char fact[320];          /* the same without how long it has been so: for who tells it later; "" the same */
     uint32_t rows;
     char row[KC_VERDICT_ROWS][256];
     char next[192];          /* what to type next */

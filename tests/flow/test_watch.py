@@ -2,7 +2,7 @@
 """Does a job get on? The keeper says of a hang that it is one, within the limit that it learned, and does what the spec wants; a
 child of its own, `kc hang`, finds out who is to blame, and keeps what it finds. Pauses, slow snapshots and long starts hang not.
 F12, F19, F24."""
-import os, signal, sys, time
+import os, re, signal, sys, time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from kc_flow import Node, alive, kill, main, until
@@ -230,6 +230,8 @@ def test_a_hang_that_is_only_reported_is_shown_and_can_be_stopped():
         told(node, job)
         job_shown = until("the board has the verdict", lambda: (j := node.json("show", job)["job"])["hang"] and j["hang"]["text"] and j)
         assert "rank 0" in job_shown["hang"]["text"] and job_shown["state"] == "running", job_shown["hang"]
+        assert not re.search(r" for [0-9]", job_shown["hang"]["text"]), job_shown["hang"] # which would be of when it was found
+        assert [r["hung"] for r in job_shown["ranks"]] == [True, False], job_shown["ranks"]
         assert "stacks.txt" not in os.listdir(node.path(job, node.events(job, "postmortem")[0]["path"]))
         assert "hangs" in node.kc("why", job).stdout.splitlines()[0]
         node.kc("stop", job)  # its grace: TERM and CONT

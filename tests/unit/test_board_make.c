@@ -80,6 +80,7 @@ START_TEST(ranks_are_as_wished)
     put(&w.slow, 73);
     struct job j = job_of(&w);
     ck_assert(j.hangs > 74 && j.hangs < 76 && strstr(j.hang_text, "rank 70") != NULL);
+    ck_assert_int_eq(j.hang_rank, 70);
     ck_assert(j.rank[70].phase == KC_PHASE_DATA && j.rank[70].age == 75);
     ck_assert(j.rank[0].wait.what == KC_WAIT_ALL_REDUCE && j.rank[0].wait.seconds == 74);
     ck_assert_int_eq(j.rank[71].state, KC_RANK_ABSENT);

@@ -689,7 +689,16 @@ START_TEST(f57_all_verbs_say_the_same)
 }
 END_TEST
 
-/* A board of another layout: one line, exit code 8, and what the files say is still shown. */
+static bool rank_hung(size_t rank)
+{
+    json_t *o = JSON(0, "show", "demo-1");
+    const json_t *r = json_array_get(json_object_get(json_object_get(o, "job"), "ranks"), rank);
+    ck_assert(json_is_boolean(json_object_get(r, "hung")));
+    const bool hung = json_is_true(json_object_get(r, "hung"));
+    json_decref(o);
+    return hung;
+}
+
 START_TEST(a_hang_is_told_wherever_a_job_is)
 {
     struct console_answer a;
@@ -700,12 +709,14 @@ START_TEST(a_hang_is_told_wherever_a_job_is)
     ck_assert(json_is_null(json_object_get(json_object_get(o, "job"), "hang")));
     json_decref(o);
     kc_board_watch(board, &w);
+    ck_assert(!rank_hung(0) && !rank_hung(1)); /* rank 1 waits for others, and nobody accuses it yet */
     CONSOLE_RUN(&a, "show", "demo-1");
     ck_assert_msg(strstr(a.out, "state       hangs\n            hangs for 41.0 s: kc hang looks into it\n") != NULL, "%s", a.out);
     console_answer_free(&a);
     snprintf(w.text, sizeof w.text, "rank 1 is stopped");
     kc_board_watch(board, &w);
     CONSOLE_RUN(&a, "show", "demo-1");
+    ck_assert(!rank_hung(0) && rank_hung(1)); /* though it has come to what the others wait in */
     ck_assert_ptr_nonnull(strstr(a.out, ": rank 1 is stopped\n            kc hang demo-1, kc stack demo-1; kc why demo-1 tells the story\n"));
     console_answer_free(&a);
     CONSOLE_RUN(&a, "ps");
@@ -727,6 +738,7 @@ START_TEST(a_hang_is_told_wherever_a_job_is)
 }
 END_TEST
 
+/* A board of another layout: one line, exit code 8, and what the files say is still shown. */
 START_TEST(a_board_of_another_version_is_told)
 {
     struct console_answer a;

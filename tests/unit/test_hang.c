@@ -85,6 +85,7 @@ START_TEST(f19_f26_a_stopped_rank_is_named_with_all_that_waits)
     HANG_ONE(e, KC_HANG_STOPPED, KC_BIT(2), true);
     const struct kc_verdict *v = &hang_diagnose(e)->verdict[0];
     ck_assert_str_eq(v->text, "rank 2 is stopped by a signal for 3.0 s; 3 ranks wait for it in all-reduce f32 sum 4096 of world #7");
+    ck_assert_str_eq(v->fact, "rank 2 is stopped by a signal; 3 ranks wait for it in all-reduce f32 sum 4096 of world #7");
     ck_assert_str_eq(v->operation, "all-reduce f32 sum 4096");
     ck_assert_str_eq(v->group_name, "world");
     ck_assert_uint_eq(v->sequence, 7);

@@ -205,7 +205,7 @@ START_TEST(f19_the_answer_has_every_key)
 {
     static const char *const top[] = {"id", "hung", "text", "ranks", "incarnation", "saved", "between_seconds", "verdicts"};
     static const char *const keys[] = {"word", "hung", "ranks", "layer", "owner", "operation", "group", "sequence", "since_seconds",
-                                       "victims", "text", "evidence", "next"};
+                                       "victims", "text", "fact", "evidence", "next"};
     json_t *o = json_object();
     fill_second();
     kc_report_json(second, diagnosis, o);
