@@ -416,6 +416,14 @@ static int by_weight(const void *a, const void *b)
     return x->ranks < y->ranks ? -1 : x->ranks > y->ranks;
 }
 
+/* Who waits for the dead stands for good, and yet nobody calls that a hang. */
+static const char *it_does(const struct kc_diagnosis *d)
+{
+    if (d->verdict[0].word == KC_HANG_DEAD_PEER)
+        return "has lost a rank";
+    return d->hung ? "hangs" : d->verdict[0].victims ? "waits" : "does not hang";
+}
+
 static void sum_up(struct hang_case *c)
 {
     struct kc_diagnosis *d = c->d;
@@ -429,8 +437,7 @@ static void sum_up(struct hang_case *c)
     if (d->count == 0)
         snprintf(d->text, sizeof d->text, "%s does not hang: nobody waits for longer than %.0f s", id, TELL_SECONDS);
     else
-        snprintf(d->text, sizeof d->text, "%s %s: %.300s", id, d->hung ? "hangs" : d->verdict[0].victims ? "waits" : "does not hang",
-                 d->verdict[0].text);
+        snprintf(d->text, sizeof d->text, "%s %s: %.300s", id, it_does(d), d->verdict[0].text);
 }
 
 int kc_diagnose(const struct kc_evidence *e, struct kc_diagnosis **out)
