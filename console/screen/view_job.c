@@ -41,13 +41,16 @@ static void draw_figures(const struct job *j, struct canvas *c, int row)
     canvas_text(c, row, 0, 0, ROLE_STRONG, "%s", line);
 }
 
-/* Milliseconds of each part, of rank 0; where the long names do not fit, their letters. */
+/* Milliseconds of each part, of rank 0; where the long names do not fit, their letters. Of a job that does not get on it is
+ * told that they are of before. */
 static void draw_split(const struct job *j, struct canvas *c, int row)
 {
+    const bool now = j->state == KC_JOB_RUNNING && isnan(j->hangs);
+    const char *step = now ? "step" : "last step";
     char text[2][256], part[32];
     for (int brief = 0; brief < 2; brief++) {
         size_t room = sizeof text[brief], n = 0;
-        n += (size_t)snprintf(text[brief], room, "%sstep %s:", brief ? "" : "rank 0 ",
+        n += (size_t)snprintf(text[brief], room, "%s%s %s:", brief || !now ? "" : "rank 0 ", step,
                               text_seconds(j->step_seconds, part, sizeof part));
         for (int i = 0; i < SPLITS && n < room; i++) {
             text_number(j->split[i] * 1e3, j->split[i] < 0.01 ? "%.1f" : "%.0f", part, sizeof part);
@@ -59,7 +62,7 @@ static void draw_split(const struct job *j, struct canvas *c, int row)
         }
     }
     if (isnan(j->split[SPLIT_FORWARD]))
-        canvas_text(c, row, 0, 0, ROLE_DIM, "step %s", text_seconds(j->step_seconds, part, sizeof part));
+        canvas_text(c, row, 0, 0, ROLE_DIM, "%s %s", step, text_seconds(j->step_seconds, part, sizeof part));
     else
         canvas_text(c, row, 0, 0, ROLE_NORMAL, "%s", text[text_width(text[0]) > c->cols]);
 }

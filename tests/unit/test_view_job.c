@@ -105,6 +105,13 @@ START_TEST(what_is_over_has_no_split)
 {
     has(24, 80, "rank 0 step 440 ms", true);
     has(24, 80, "[ffff", true);
+    rig_job[0].state = KC_JOB_PAUSED;
+    has(24, 80, "last step 440 ms: data 2.0, forward 131", true); /* it makes none now */
+    rig_job[0].state = KC_JOB_RUNNING;
+    rig_job[0].hangs = 41;
+    has(24, 80, "last step 440 ms: data 2.0, forward 131", true);
+    has(24, 30, "last step 440 ms", true);
+    rig_job[0].hangs = NAN;
     rig_job[0].state = KC_JOB_FINISHED;
     has(24, 80, "step 440 ms", false);
     has(24, 80, "[ffff", false);
