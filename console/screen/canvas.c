@@ -104,7 +104,7 @@ static int put_text(struct canvas *c, int row, int col, int width, enum role rol
             break;
         if (c->ascii && code > 0x7e) {
             for (int i = 0; i < columns; i++)
-                set(c, row, col + at + i, role, '?');
+                set(c, row, col + at + i, role, code == 0xd7 ? 'x' : '?'); /* ×: "2 ranks × 1 core" */
         } else {
             set(c, row, col + at, role, code);
             if (columns == 2)
@@ -142,6 +142,23 @@ void canvas_bar(struct canvas *c, int row, int col, int width, enum role role, c
         width = c->cols - col;
     for (; n < width; n++)
         set(c, row, col + n, role, ' ');
+}
+
+void canvas_line(struct canvas *c, int row, int col, enum role role, const char *format, ...)
+{
+    char text[2048], safe[4096];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    text_clean(text, strlen(text), 0, safe, sizeof safe);
+    const int room = c->cols - col;
+    if (col < 0 || room <= 0)
+        return;
+    if (room == 1 || text_width(safe) <= room)
+        put_text(c, row, col, room, role, safe);
+    else
+        canvas_put(c, row, col + put_text(c, row, col, room - 1, role, safe), role, 0x2026, '~');
 }
 
 static size_t encode(uint32_t code, char out[4])

@@ -54,7 +54,10 @@ void canvas_clear(struct canvas *c);
  * taken. */
 int canvas_text(struct canvas *c, int row, int col, int width, enum role role, const char *format, ...)
     __attribute__((format(printf, 6, 7)));
-/* The same, blanks up to the full width: for bars. */
+/* The same to the end of the row, and a sign in its last column where that cuts it. */
+void canvas_line(struct canvas *c, int row, int col, enum role role, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+/* As canvas_text(), blanks up to the full width: for bars. */
 void canvas_bar(struct canvas *c, int row, int col, int width, enum role role, const char *format, ...)
     __attribute__((format(printf, 6, 7)));
 /* One character. In ASCII mode `plain` instead. */

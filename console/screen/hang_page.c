@@ -59,7 +59,7 @@ void hang_page_verdicts(struct page *p, const json_t *hang)
     const json_t *list = json_object_get(hang, "verdicts");
     const bool hung = json_is_true(json_object_get(hang, "hung"));
     const char *then = kc_json_text(hang, "found_then", ""), *first = kc_json_text(json_array_get(list, 0), "text", "");
-    if (!hung || !*first || !strstr(kc_json_text(hang, "text", ""), first)) /* else the verdict says the same */
+    if (!*first || !strstr(kc_json_text(hang, "text", ""), first)) /* else the verdict says the same */
         page_add(p, hung ? ROLE_BAD : ROLE_GOOD, 0, "%s", kc_json_text(hang, "text", "?"));
     if (*then)
         page_add(p, ROLE_NORMAL, 2, "found then: %s", then);

@@ -75,8 +75,11 @@ static void begin_find(struct view *v)
         return;
     }
     typing_begin(v, MODE_FIND);
-    if (k->source && v->list[at].filtered)
-        typing_set(v, v->list[at].wanted);
+    if (k->source && v->list[at].filtered) {
+        char wanted[sizeof v->list[at].wanted + 1];
+        snprintf(wanted, sizeof wanted, "%s ", v->list[at].wanted); /* what is typed is another term */
+        typing_set(v, wanted);
+    }
 }
 
 static void find(struct view *v, const char *text)

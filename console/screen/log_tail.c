@@ -94,8 +94,11 @@ static void begin(struct log_tail *t, const struct job *j, int rank, uint64_t un
     const int rc = logs_open(&t->logs, j, rank, TAIL_BYTES, until);
     t->open = rc == 0;
     t->untimed = t->open && until && !t->logs.times.known;
-    if (rc)
-        snprintf(t->trouble, sizeof t->trouble, rc == -ENOENT ? "the folder of the job is removed" : "its logs: %s", strerror(-rc));
+    if (rc == -ENOENT)
+        snprintf(t->trouble, sizeof t->trouble, "%s",
+                 until ? "a board has no log, and its job has no folder here" : "the folder of the job is removed");
+    else if (rc)
+        snprintf(t->trouble, sizeof t->trouble, "its logs: %s", strerror(-rc));
 }
 
 bool log_tail_read(struct log_tail *t, const struct job *j, int rank, uint64_t until, const struct events *e)

@@ -193,7 +193,12 @@ static void draw_operation(const struct comms *all, const struct comm_at *at, co
     canvas_text(c, row, 0, 15, role, "%s", name);
     canvas_text(c, row, 16, LABEL - 17, role, "#%llu", (unsigned long long)o->sequence);
     draw_bar(all, o, c, row, cells, from, to, here ? ROLE_STRONG : ROLE_CURVE);
-    canvas_text(c, row, LABEL + cells + 1, 8, role, "%8s", text_seconds(comm_op_seconds(o, all->now), took, sizeof took));
+    const double seconds = comm_op_seconds(o, all->now);
+    if (seconds < 60 || isnan(seconds))
+        text_seconds(seconds, took, sizeof took);
+    else
+        text_brief(seconds, took, sizeof took); /* "1 min 57 s" is wider than its column */
+    canvas_text(c, row, LABEL + cells + 1, 8, role, "%8s", took);
     if (o->last >= 0)
         canvas_text(c, row, LABEL + cells + 10, TAIL - 10, o->came_last ? role : ROLE_WARN, "rank %d", o->last);
 }

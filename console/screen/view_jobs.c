@@ -175,7 +175,9 @@ static void job_cell(const void *self, size_t row, int k, struct list_cell *out)
         out->number = number_of(j, (enum column_id)k);
         out->unknown = isnan(out->number);
         number_text(j, (enum column_id)k, out->number, out->text, sizeof out->text);
-        if (out->unknown)
+        if (out->unknown && k == COLUMN_STEP && j->steps > 0)
+            snprintf(out->text, sizeof out->text, "-/%lld", (long long)j->steps);
+        else if (out->unknown)
             snprintf(out->text, sizeof out->text, "-");
         if (k == COLUMN_SAVED && *j->unsaved)
             out->role = ROLE_WARN;
@@ -208,7 +210,7 @@ static void draw_below(struct view *v, const struct list_source *s, struct canva
     if (row == SIZE_MAX)
         return;
     const enum role role = last(v, &v->model->job[row], text, sizeof text);
-    canvas_text(c, c->rows - 1, 2, 0, role, "%s", text);
+    canvas_line(c, c->rows - 1, 2, role, "%s", text);
 }
 
 void view_draw_jobs(struct view *v, struct canvas *c)

@@ -39,16 +39,16 @@ static void draw_worst(const struct job *j, const struct job_rank *r, struct can
 {
     char text[512];
     if (*r->words)
-        canvas_text(c, row, 0, 0, ROLE_BAD, "last words: %s", r->words);
+        canvas_line(c, row, 0, ROLE_BAD, "last words: %s", r->words);
     else if (j->failure.rank == r->rank)
-        canvas_text(c, row, 0, 0, ROLE_BAD, "failed first, at step %lld%s%s: %s", (long long)j->failure.step,
+        canvas_line(c, row, 0, ROLE_BAD, "failed first, at step %lld%s%s: %s", (long long)j->failure.step,
                     strcmp(j->failure.phase, "none") ? " in " : "", strcmp(j->failure.phase, "none") ? j->failure.phase : "",
                     j->failure.reason);
     else if (j->board && !j->keeper_alive)
-        canvas_text(c, row, 0, 0, ROLE_BAD, "its keeper is gone: this is what the board last showed");
+        canvas_line(c, row, 0, ROLE_BAD, "its keeper is gone: this is what the board last showed");
     else if (report_straggles(r)) {
         report_pace(r, text, sizeof text);
-        canvas_text(c, row, 0, 0, ROLE_WARN, "%s", text);
+        canvas_line(c, row, 0, ROLE_WARN, "%s", text);
     }
 }
 
@@ -57,14 +57,14 @@ static void draw_wait(const struct job *j, const struct job_rank *r, struct canv
     char waited[32], text[512];
     if (r->wait.what > KC_WAIT_NONE) {
         report_wait(&r->wait, text, sizeof text);
-        canvas_text(c, row, 0, 0, ROLE_WARN, "has waited %s for %s: %s (%s)",
+        canvas_line(c, row, 0, ROLE_WARN, "has waited %s for %s: %s (%s)",
                     text_seconds(r->wait.seconds, waited, sizeof waited), text, kc_wait_row[r->wait.what].help,
                     kc_owner_name[kc_wait_row[r->wait.what].owner]);
     } else if (r->torn || job_rank_hangs(j, r)) {
         ranks_says(j, r, text, sizeof text);
-        canvas_text(c, row, 0, 0, ROLE_WARN, "%s", text);
+        canvas_line(c, row, 0, ROLE_WARN, "%s", text);
     } else {
-        canvas_text(c, row, 0, 0, ROLE_NORMAL, "%s",
+        canvas_line(c, row, 0, ROLE_NORMAL, "%s",
                     r->wait.what < 0 ? "whether it waits is not known" : "waits for nothing");
     }
 }
@@ -78,7 +78,7 @@ static void draw_detail(const struct job *j, const struct job_rank *r, struct ca
         snprintf(step, sizeof step, "%lld", (long long)r->step);
     if (ranks_have_nodes(j))
         snprintf(node, sizeof node, " n%d", ranks_node(j, (size_t)r->rank));
-    canvas_text(c, 0, 0, 0, ROLE_STRONG, "rank %d%s  %c %s, %s  step %s  unchanged %s  pid %s%s%s", r->rank, node, report_letter(j, r),
+    canvas_line(c, 0, 0, ROLE_STRONG, "rank %d%s  %c %s, %s  step %s  unchanged %s  pid %s%s%s", r->rank, node, report_letter(j, r),
                 r->state < 0 ? "?" : kc_rank_state_name[r->state], r->phase < 0 ? "-" : kc_phase_name[r->phase], step,
                 text_seconds(r->age, age, sizeof age), pid, *r->cores ? "  cores " : "", r->cores);
     if (c->rows > 1)

@@ -419,6 +419,13 @@ START_TEST(events_stand_between_the_lines_of_a_screen)
     ck_assert_uint_eq(t.count, 2);
     ck_assert_str_eq(log_tail_at(&t, 1)->text, "rank 0 started at step 0");
     log_tail_free(&t);
+    struct job gone = job; /* a saved board, carried elsewhere */
+    snprintf(gone.directory, sizeof gone.directory, "/nowhere/kc/jobs/demo-1");
+    log_tail_read(&t, &gone, 0, 2500 * KC_MILLISECOND, &e);
+    ck_assert_str_eq(t.trouble, "a board has no log, and its job has no folder here");
+    log_tail_read(&t, &gone, 0, 0, &e);
+    ck_assert_str_eq(t.trouble, "the folder of the job is removed");
+    log_tail_free(&t);
 }
 END_TEST
 

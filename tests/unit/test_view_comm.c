@@ -48,6 +48,8 @@ START_TEST(what_stands_is_told)
     rig_press("j");
     has(24, 80, "data.1 #6649 all-reduce f32 sum stands 12.0 s: 1/2 came, 0 done, not rank 3", true);
     has(24, 80, "not there: rank 3 at 6648", true);
+    rig_comms.now += 105 * KC_SECOND;
+    has(24, 80, "1m57s", true); /* whole, in its column */
 }
 END_TEST
 

@@ -83,6 +83,19 @@ START_TEST(what_is_not_known_is_said)
 }
 END_TEST
 
+/* Of a job that does not hang, too. */
+START_TEST(a_verdict_is_said_once)
+{
+    static const char verdict[] = "rank 3 comes 83 us later than the others to what all do together";
+    char text[256];
+    rig_hang_fill(false);
+    snprintf(text, sizeof text, "quickstart-2 does not hang: %s", verdict);
+    json_object_set_new(rig_hang.json, "text", json_string(text));
+    has(24, 120, verdict, true);
+    has(24, 120, text, false);
+}
+END_TEST
+
 /* The moment's own time is told, and no stacks: those are of now. */
 START_TEST(a_replay_tells_of_its_moment)
 {
@@ -188,6 +201,7 @@ static void add_tests(TCase *c)
     tcase_add_test(c, screens_are_as_they_were);
     tcase_add_test(c, it_scrolls_to_its_ends);
     tcase_add_test(c, what_is_not_known_is_said);
+    tcase_add_test(c, a_verdict_is_said_once);
     tcase_add_test(c, a_replay_tells_of_its_moment);
     tcase_add_test(c, of_many_ranks_the_others_are_told);
     tcase_add_loop_test(c, a_row_says_whose_it_is, 0, 5);

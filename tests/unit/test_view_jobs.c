@@ -136,6 +136,37 @@ START_TEST(a_job_that_the_filter_hides_is_not_selected)
 }
 END_TEST
 
+/* What is typed behind a filter is another term of it. */
+START_TEST(a_filter_is_added_to)
+{
+    fill_many();
+    rig_press("/state=running\r/loss<10\r");
+    ck_assert_str_eq(rig_view.notice, "");
+    ck_assert_str_eq(rig_view.list[VIEW_JOBS].wanted, "state=running loss<10");
+}
+END_TEST
+
+static bool shows(int cols, bool ascii, const char *text)
+{
+    char *screen = rig_shot(24, cols, ascii);
+    const bool there = strstr(screen, text) != NULL;
+    free(screen);
+    return there;
+}
+
+/* What stands below the list has a sign where it is cut; its signs are letters where there are no others. */
+START_TEST(what_is_said_below_is_cut_with_a_sign)
+{
+    fill_many();
+    snprintf(many[2].waits, sizeof many[2].waits, "waits for 2 ranks \303\227 1 core: %0*d", 80, 7);
+    rig_press("jj");
+    ck_assert(shows(80, true, "waits for 2 ranks x 1 core: 000"));
+    ck_assert(shows(80, true, "0000~\n"));
+    ck_assert(shows(80, false, "0000\342\200\246\n"));
+    ck_assert(shows(80, true, "-/20000"));
+}
+END_TEST
+
 /* A job that is looked at stays the one that is looked at, though the list would not show it any more. */
 START_TEST(a_filter_does_not_change_the_job_one_is_in)
 {
@@ -180,6 +211,8 @@ int main(void)
     tcase_add_test(t, what_is_not_so_any_more_is_not_said);
     tcase_add_test(t, a_job_that_the_filter_hides_is_not_selected);
     tcase_add_test(t, a_filter_does_not_change_the_job_one_is_in);
+    tcase_add_test(t, a_filter_is_added_to);
+    tcase_add_test(t, what_is_said_below_is_cut_with_a_sign);
     tcase_add_test(t, a_wrong_filter_is_a_notice);
     tcase_add_test(t, every_size_is_drawn);
     suite_add_tcase(s, t);
