@@ -135,12 +135,14 @@ const json_t *kept_json(struct kept_job *k, enum kept_name which, const char *pa
     struct kept_file *f = &k->file[which];
     struct stat st;
     if (stat(path, &st)) {
+        k->saved_known &= !f->there;
         json_decref(f->o);
         *f = (struct kept_file){.there = false};
         return NULL;
     }
     if (f->there && same(&f->of, &st))
         return f->o;
+    k->saved_known = false;
     json_decref(f->o);
     *f = (struct kept_file){.there = true, .of = st, .o = parse(path)};
     return f->o;

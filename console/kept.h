@@ -33,6 +33,8 @@ struct kept_job {
     unsigned look;          /* in which it was there last */
     struct kept_file file[KEPT_FILES];
     struct kept_lines metrics, events;
+    bool saved_known;       /* a job that has ended: `saved` is its newest snapshot. Until one of its files is another */
+    struct job_snapshot saved;
     struct job *told;       /* what those lines told; NULL: nothing yet */
     struct kc_reader *board;/* NULL: not attached */
     char instance[56];      /* in which it is */

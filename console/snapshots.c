@@ -172,6 +172,23 @@ void snapshots_newest(struct job *j)
     snapshots_free(&list);
 }
 
+bool snapshots_newest_once(struct job *j, struct kept *kept, bool read)
+{
+    if (!job_ended(j) || j->snapshot.step >= 0)
+        return false;
+    struct kept_job *k = kept_job(kept, j->id);
+    if (!k || (!k->saved_known && !read))
+        return false;
+    const bool known = k->saved_known;
+    if (!known) {
+        snapshots_newest(j);
+        k->saved = j->snapshot;
+        k->saved_known = true;
+    }
+    j->snapshot = k->saved;
+    return !known;
+}
+
 void snapshots_free(struct snapshots *s)
 {
     free(s->info);

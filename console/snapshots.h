@@ -2,6 +2,7 @@
 #ifndef KC_CONSOLE_SNAPSHOTS_H
 #define KC_CONSOLE_SNAPSHOTS_H
 
+#include "kept.h"
 #include "model.h"
 
 #include "state/state.h"
@@ -27,6 +28,9 @@ int snapshots_find(const struct kc_home *home, const char *word, struct snapshot
 int snapshots_pick(const struct kc_home *home, const char *word, char *path, size_t room, struct kc_error *e);
 /* Fill in the newest snapshot of a job whose board does not tell it, from its folder. */
 void snapshots_newest(struct job *j);
+/* The same of a job that has ended, from its folder once for each time that it did: nothing adds to it then. Without `read` only
+ * what is known. True: it was read now. */
+bool snapshots_newest_once(struct job *j, struct kept *kept, bool read);
 void snapshots_free(struct snapshots *s);
 
 #endif

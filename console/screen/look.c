@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #define TRENDS_A_LOOK 4
+#define SAVED_A_LOOK 4
 #define LOOK_KCD 6 /* every so many looks */
 
 static void read_model(struct screen *x)
@@ -143,6 +144,14 @@ static void look_at_files(struct screen *x, struct job *j, unsigned needs)
         look_history(x, j);
 }
 
+/* Of jobs that have ended and have no board any more; on a slow disk not of all at once. */
+static void look_saved(struct screen *x)
+{
+    int left = SAVED_A_LOOK;
+    for (size_t i = 0; i < x->model.count; i++)
+        left -= snapshots_newest_once(&x->model.job[i], x->kept, left > 0);
+}
+
 static void look_comm(struct screen *x)
 {
     struct view *v = &x->view;
@@ -218,6 +227,8 @@ void look(struct screen *x)
         trends_read(&x->trends, &x->model, TRENDS_A_LOOK);
     if (!x->replay)
         look_at_files(x, &x->model.job[selected - x->model.job], needs);
+    if ((needs & NEED_SAVED) && !x->replay)
+        look_saved(x);
     if (needs & NEED_COMM)
         look_comm(x);
     if (needs & NEED_SNAPSHOTS)

@@ -50,6 +50,7 @@ enum {
     NEED_NODE = 1 << 9,
     NEED_NEWEST = 1 << 10,   /* the last event of each job */
     NEED_TRENDS = 1 << 11,   /* of all jobs */
+    NEED_SAVED = 1 << 12,    /* newest snapshots, of all jobs that have ended */
 };
 
 /* The curve beside the loss. */

@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "console/kept.h"
 #include "console/report.h"
+#include "console/snapshots.h"
 #include "shm/reader.h"
 #include "shm/segment.h"
 #include "tests/unit/suite.h"
@@ -202,6 +203,31 @@ START_TEST(boards_stay_attached)
 }
 END_TEST
 
+/* Of a job that has ended, until it runs and ends again. */
+START_TEST(the_newest_snapshot_is_read_once)
+{
+    struct model m;
+    console_home_job(&home, "demo-1", "running", 20, 300);
+    for (int round = 0; round < 2; round++) {
+        ck_assert_int_eq(model_read(&paths, kept, &m, &error), 0);
+        ck_assert(!snapshots_newest_once(&m.job[0], kept, true)); /* it has not ended */
+        model_free(&m);
+        console_home_job(&home, "demo-1", round ? "stopped" : "finished", 300, 300);
+        ck_assert_int_eq(model_read(&paths, kept, &m, &error), 0);
+        ck_assert(!snapshots_newest_once(&m.job[0], kept, false));
+        ck_assert(snapshots_newest_once(&m.job[0], kept, true));
+        ck_assert_int_eq(m.job[0].snapshot.step, -1); /* it has none */
+        model_free(&m);
+        kept_job(kept, "demo-1")->saved.step = 280;
+        ck_assert_int_eq(model_read(&paths, kept, &m, &error), 0);
+        ck_assert(!snapshots_newest_once(&m.job[0], kept, true));
+        ck_assert_int_eq(m.job[0].snapshot.step, 280);
+        model_free(&m);
+        console_home_job(&home, "demo-1", "running", 301, 400);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("kept");
@@ -212,6 +238,7 @@ int main(void)
     tcase_add_test(c, failed_snapshots_are_counted_on);
     tcase_add_test(c, states_change_and_jobs_come_and_go);
     tcase_add_test(c, boards_stay_attached);
+    tcase_add_test(c, the_newest_snapshot_is_read_once);
     suite_add_tcase(s, c);
     return suite_run(s);
 }
