@@ -141,7 +141,7 @@ int logs_open(struct logs *l, const struct job *j, int rank, size_t tail, uint64
     closedir(folder);
     if (rc)
         logs_close(l);
-    else
+    else if (l->count)
         qsort(l->source, l->count, sizeof *l->source, by_rank);
     return rc;
 }
