@@ -36,7 +36,7 @@ START_TEST(an_exit_is_told_with_its_code_and_last_words)
     hang_ended(e, 2, 3, 0, true);
     hang_words(e, 2, KC_REASON_DATA, "train.bin shrank");
     HANG_ONE(e, KC_HANG_DEAD_PEER, KC_BIT(2), true);
-    ck_assert_ptr_eq(strstr(hang_diagnose(e)->text, "demo-1 has lost a rank: rank 2 has exited with code 3"), hang_diagnose(e)->text);
+    ck_assert_ptr_nonnull(strstr(hang_diagnose(e)->text, "demo-1 has lost a rank: rank 2 has exited with code 3"));
     ck_assert(hang_tells(hang_diagnose(e), "rank 2 has exited with code 3"));
     ck_assert(hang_tells(hang_diagnose(e), "data: train.bin shrank"));
     ck_assert_int_eq(verdict()->layer, KC_OWNER_JOBS);
