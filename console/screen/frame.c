@@ -135,11 +135,12 @@ static void put_trouble(struct canvas *c, int row, const struct trouble *t)
 void frame_draw_trouble(struct view *v, struct canvas *c, int row, const struct job *j)
 {
     struct trouble t = {0};
+    char waits[sizeof j->waits];
     if (view_kinds[v->at].of_job) {
         t = trouble_of(j, false);
         if (t.kind == TROUBLE_NONE && j && j->state == KC_JOB_QUEUED) {
             t.role = ROLE_WARN;
-            snprintf(t.text, sizeof t.text, "queued: %s", *j->waits ? j->waits : "waits for devices");
+            snprintf(t.text, sizeof t.text, "queued: %s", view_waits(v, j, waits, sizeof waits));
         }
     } else if (v->at != VIEW_HELP) {
         t = trouble_worst(v->model);

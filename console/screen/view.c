@@ -42,6 +42,15 @@ const struct job *view_job_by(const struct view *v, const char *id)
     return NULL;
 }
 
+const char *view_waits(const struct view *v, const struct job *j, char *out, size_t room)
+{
+    snprintf(out, room, "%s", *j->waits ? j->waits : "waits for devices");
+    for (size_t i = 0; v->model && !*j->waits && j->queue > 1 && i < v->model->count; i++)
+        if (v->model->job[i].state == KC_JOB_QUEUED && v->model->job[i].queue == j->queue - 1)
+            snprintf(out, room, "waits for its turn, behind %s", v->model->job[i].id);
+    return out;
+}
+
 void view_go(struct view *v, enum view_id to)
 {
     v->pane = PANE_MAIN;

@@ -174,6 +174,8 @@ const struct job *view_job(struct view *v);
 
 /* A job that is known by this id; NULL: it is gone. */
 const struct job *view_job_by(const struct view *v, const char *id);
+/* What a queued job waits for: why it has no devices, as kcd says, or whose turn is before it. Returns out. */
+const char *view_waits(const struct view *v, const struct job *j, char *out, size_t room);
 
 /* Rows that a key moves by: -1, 1, a page, to an end (then far beyond it); 0: another key. */
 int key_moves(const struct view *v, enum key_id key);

@@ -89,7 +89,7 @@ static void number_text(const struct job *j, enum column_id id, double n, char *
 }
 
 /* What to know of a job that its figures do not tell. */
-static enum role says(const struct job *j, char *out, size_t room)
+static enum role says(const struct view *v, const struct job *j, char *out, size_t room)
 {
     char first[320];
     *out = 0;
@@ -104,7 +104,7 @@ static enum role says(const struct job *j, char *out, size_t room)
     if (*out)
         return ROLE_BAD;
     if (j->state == KC_JOB_QUEUED)
-        snprintf(out, room, "%s", *j->waits ? j->waits : "waits for devices");
+        view_waits(v, j, out, room);
     else if (!isnan(j->restart_in))
         snprintf(out, room, "%s%s%s", job_restart_text(j, first, sizeof first), *j->text ? "; last: " : "", j->text);
     else if (*j->unsaved)
@@ -117,7 +117,7 @@ static enum role says(const struct job *j, char *out, size_t room)
 /* That, or the last that happened. */
 static enum role last(const struct view *v, const struct job *j, char *out, size_t room)
 {
-    const enum role role = says(j, out, room);
+    const enum role role = says(v, j, out, room);
     const struct event_line *l = !*out && v->newest ? events_newest_known(v->newest, j->id) : NULL;
     if (l)
         event_line_text(l, out, room);

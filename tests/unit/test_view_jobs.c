@@ -167,6 +167,22 @@ START_TEST(what_is_said_below_is_cut_with_a_sign)
 }
 END_TEST
 
+/* kcd asks for no devices before it is a job's turn, and then has no reason to tell. */
+START_TEST(a_job_behind_another_says_which)
+{
+    fill_many();
+    many[2].waits[0] = 0;
+    rig_press("jj");
+    ck_assert(shows(80, true, "waits for devices")); /* whose turn is before it is not known */
+    many[1].state = KC_JOB_QUEUED;
+    many[1].board = false;
+    many[1].queue = 1;
+    ck_assert(shows(80, true, "waits for its turn, behind gpt-124m-with-a-long-name-17"));
+    rig_press("\r");
+    ck_assert(shows(80, true, "queued: waits for its turn, behind gpt-124m-with-a-long-name-17"));
+}
+END_TEST
+
 /* A job that is looked at stays the one that is looked at, though the list would not show it any more. */
 START_TEST(a_filter_does_not_change_the_job_one_is_in)
 {
@@ -213,6 +229,7 @@ int main(void)
     tcase_add_test(t, a_filter_does_not_change_the_job_one_is_in);
     tcase_add_test(t, a_filter_is_added_to);
     tcase_add_test(t, what_is_said_below_is_cut_with_a_sign);
+    tcase_add_test(t, a_job_behind_another_says_which);
     tcase_add_test(t, a_wrong_filter_is_a_notice);
     tcase_add_test(t, every_size_is_drawn);
     suite_add_tcase(s, t);
