@@ -56,6 +56,14 @@ def alive(pid):
         return False
 
 
+def command_of(pid):
+    try:
+        with open(f"/proc/{pid}/cmdline") as f:
+            return f.read().replace("\0", " ")
+    except OSError:
+        return "gone"
+
+
 def kill(pid, sig=signal.SIGKILL):
     """To one process that is known: never to a group by mistake."""
     assert pid > 1, pid
@@ -253,8 +261,17 @@ class Node:
         return reply
 
     def assert_nothing_left(self):
-        left = [(p, open(f"/proc/{p}/cmdline").read().replace("\0", " ")) for p in processes_with(self.instance) if alive(p)]
-        assert not left, f"processes are left: {left}"
+        """What the kernel ends with its parent, as ranks of a task, goes a moment after it."""
+        left = []
+
+        def gone():
+            left[:] = [(p, command_of(p)) for p in processes_with(self.instance) if alive(p)]
+            return not left
+
+        try:
+            until("no process is left", gone, 2)
+        except AssertionError:
+            raise AssertionError(f"processes are left: {left}") from None
         assert not self.segments(), f"segments are left: {self.segments()}"
 
     def __enter__(self):

@@ -2,7 +2,7 @@
 The drills (test_drills.py) go through all verdicts; here is what a person types."""
 import json, os, signal
 
-from kc_flow import kill, main, until
+from kc_flow import kill, kill_all, main, until
 from kc_screen import Screen
 from kc_train import Kc
 
@@ -105,8 +105,7 @@ def test_the_file_that_a_rank_stands_in_and_what_it_left_in_the_postmortem():
         folder = path if os.path.isabs(path) else node.path(job, path)
         assert only(hang(node, folder), "blocked-in-io", 2)["sequence"] == v["sequence"]
         assert "stacks.txt" not in os.listdir(folder), "policy report holds nobody"
-        for pid in pids:
-            kill(pid)
+        kill_all(pids)
         node.kc("stop", job, ok=(0, 1))
 
 
