@@ -132,6 +132,15 @@ int session_code(int rc)
     }
 }
 
+json_t *session_time(uint64_t wall)
+{
+    char text[32];
+    if (!wall)
+        return json_null();
+    kc_wall_text(wall, text);
+    return json_string(text);
+}
+
 json_t *session_text(const char *text)
 {
     if (!text || !*text)

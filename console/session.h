@@ -41,6 +41,8 @@ int session_written(struct session *s);
 int session_emit(struct session *s, json_t *object);
 /* Foreign text as a JSON string (what is not UTF-8 becomes \xNN); NULL or "": null. New reference. */
 json_t *session_text(const char *text);
+/* kc_wall() as RFC 3339 in UTC; 0: null. New reference. */
+json_t *session_time(uint64_t wall);
 /* Foreign text: as it is into a pipe or file, made safe on a terminal (text.h). */
 void session_foreign(struct session *s, const char *data, size_t bytes);
 

@@ -24,19 +24,10 @@ struct log_printer {
     struct log_error error;
 };
 
-static json_t *time_json(uint64_t wall)
-{
-    char text[32];
-    if (!wall)
-        return json_null();
-    kc_wall_text(wall, text);
-    return json_string(text);
-}
-
 /* New reference. */
 static json_t *line_json(int rank, uint64_t wall, const char *safe)
 {
-    return json_pack("{s:i,s:o,s:s}", "rank", rank, "time", time_json(wall), "text", safe);
+    return json_pack("{s:i,s:o,s:s}", "rank", rank, "time", session_time(wall), "text", safe);
 }
 
 static int print_json(struct log_printer *p, const struct log_line *l)

@@ -11,15 +11,6 @@
 #include <errno.h>
 #include <unistd.h>
 
-static json_t *time_json(uint64_t wall)
-{
-    char text[32];
-    if (!wall)
-        return json_null();
-    kc_wall_text(wall, text);
-    return json_string(text);
-}
-
 /* What there is, and every moment: a person would call it long. */
 static int emit_moments(struct session *s, const struct replay *r)
 {
@@ -28,9 +19,9 @@ static int emit_moments(struct session *s, const struct replay *r)
     json_object_set_new(o, "job", session_text(i->id));
     json_object_set_new(o, "path", session_text(r->path));
     json_object_set_new(o, "ranks", json_integer(i->ranks));
-    json_object_set_new(o, "first", time_json(i->first_wall));
-    json_object_set_new(o, "last", time_json(i->last_wall));
-    json_object_set_new(o, "seconds_from", time_json(i->seconds_wall));
+    json_object_set_new(o, "first", session_time(i->first_wall));
+    json_object_set_new(o, "last", session_time(i->last_wall));
+    json_object_set_new(o, "seconds_from", session_time(i->seconds_wall));
     json_object_set_new(o, "bytes", json_integer((json_int_t)i->bytes));
     json_object_set_new(o, "segments", json_integer(i->segments));
     json_object_set_new(o, "damaged_bytes", json_integer((json_int_t)i->damaged));
@@ -38,7 +29,7 @@ static int emit_moments(struct session *s, const struct replay *r)
     for (uint32_t k = 0; k < i->moments; k++) {
         struct kc_moment m;
         replay_moment(r, k, &m);
-        json_array_append_new(moments, json_pack("{s:o, s:I, s:b, s:b, s:s, s:I}", "time", time_json(m.wall),
+        json_array_append_new(moments, json_pack("{s:o, s:I, s:b, s:b, s:s, s:I}", "time", session_time(m.wall),
                                                  "monotonic_ns", (json_int_t)m.time, "wrong",
                                                  (m.flags & KC_FRAME_WRONG) != 0, "whole", (m.flags & KC_FRAME_KEY) != 0,
                                                  "detail", m.minutes ? "minutes" : "seconds", "bytes",
