@@ -116,6 +116,32 @@ def test_the_file_that_a_rank_stands_in_and_what_it_left_in_the_postmortem():
         node.kc("stop", job, ok=(0, 1))
 
 
+class Told(Kc):
+    """Its kcd hands what happens to a program, which keeps it."""
+    def start_kcd(self):
+        program = os.path.join(self.folder, "program")
+        with open(program, "w") as f:
+            f.write(f"#!/bin/sh\ncat >{self.folder}/$$.part && mv {self.folder}/$$.part {self.folder}/$$.told\n")
+        os.chmod(program, 0o755)
+        done = self.kcd("--daemon", "--on-event", program)
+        assert done.returncode == 0, (done.stderr, self.log())
+        self.kcd_pid = self.request("hello")["pid"]
+
+    def told(self, event):
+        found = [json.load(open(os.path.join(self.folder, n))) for n in os.listdir(self.folder) if n.endswith(".told")]
+        return [o for o in found if o["event"] == event]
+
+
+def test_a_hang_is_handed_to_the_program_of_on_event():
+    with Told() as node:
+        job, pids = begin(node, policy={"hang_floor_seconds": 1, "hang_ceiling_seconds": 2, "on_hang": "report"})
+        kill(pids[1], signal.SIGSTOP)
+        told = until("the program was told", lambda: node.told("hung"))
+        assert [o["job"] for o in told] == [job], told
+        kill(pids[1], signal.SIGCONT)
+        node.kc("stop", job)
+
+
 def test_words_for_what_is_not_there():
     with Kc() as node:
         assert node.kc("hang", "nobody-1", ok=(4,)).stderr.count("\n") == 1
